@@ -1,0 +1,51 @@
+# Two commands do everything: `make demo` and `make test`. Each makes the virtual environment first.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help demo test test-all check bench cluster lint types unit clean
+
+help:
+	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
+	@echo "make test      all tests in their short form (under 10 minutes)"
+	@echo "make test-all  every long form too; goes on where it was interrupted; test-report.json"
+	@echo "make check     lint, types and unit tests (under 2 minutes)"
+	@echo "make bench     the benchmarks"
+	@echo "make cluster   a shell on a real Slurm cluster on this machine (as root)"
+
+$(VENV)/.ready: requirements.lock setup.cfg pyproject.toml .ci/venv
+	@.ci/venv "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+demo: $(VENV)/.ready
+	@$(BIN)/python -m studies.demo
+
+test: $(VENV)/.ready
+	@$(BIN)/python -m tests.needs
+	$(PYTEST) tests
+
+test-all: $(VENV)/.ready
+	@$(BIN)/python -m tests.needs
+	$(PYTEST) tests --long --resume
+
+check: $(VENV)/.ready lint types unit
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check sweep trainer tests studies benchmarks
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+unit: $(VENV)/.ready
+	$(PYTEST) tests/unit tests/test_architecture.py -q
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m benchmarks
+
+cluster: $(VENV)/.ready
+	$(BIN)/python -m tests.cluster shell
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info demo-runs

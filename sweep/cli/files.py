@@ -1,0 +1,161 @@
+"""Commands about files and the database: init, check, schema, db."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sweep.cli.common import get_runs, json_option, runs_option
+from sweep.errors import SweepError
+
+if TYPE_CHECKING:
+    from sweep.space import Parameter
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  sweep init                       a small example that runs as it is\n"
+    "  sweep init train.py              a study file for your script, from its flags\n"
+    "  sweep init --from wandb.yaml     converts a W&B sweep or a Hydra-Optuna configuration"
+)
+@click.argument("script", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option("--from", "source", type=click.Path(exists=True, path_type=Path),
+              help="Convert a W&B sweep file or a Hydra Optuna-sweeper configuration.")  # fmt: skip
+@click.option("--dir", "folder", default=".", type=click.Path(file_okay=False, path_type=Path),
+              help="Where to write [default: here].")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace a study file that is there.")
+def init(script: Path | None, source: Path | None, folder: Path, force: bool) -> None:
+    """Write a commented study file."""
+    from sweep.starter import init as write_starter
+
+    written = write_starter(folder, script, source, force=force)
+    for path in written.files:
+        click.echo(f"wrote {path}")
+    for remark in written.remarks:
+        click.echo(f"  {remark}")
+    click.echo(f"next: read {written.files[0]}, then  sweep launch {written.files[0]} --wait")
+
+
+@click.command(epilog="\b\nExample:\n  sweep check study.yaml")
+@click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
+              help="Override a key of the file.")  # fmt: skip
+def check(study_file: Path, overrides: tuple[str, ...]) -> None:
+    """Check a study file and what it names; makes nothing."""
+    from sweep.launch import check_command
+    from sweep.screens import shown
+    from sweep.storage.sampling import fixed_design
+    from sweep.studyfile import load
+
+    study = load(study_file, overrides)
+    check_command(study, os.environ)
+    fixed_design(study)
+    click.echo(f"{study_file}: ok")
+    click.echo(f"  command   {' '.join(study.command)}")
+    for parameter in study.space:
+        click.echo(f"  space     {_describe(parameter)}")
+    if study.fixed:
+        fixed = ", ".join(f"{name}={shown(value)}" for name, value in study.fixed.items())
+        click.echo(f"  fixed     {fixed}")
+    for objective in study.objectives:
+        click.echo(f"  objective {objective.direction} {objective.metric} ({objective.at})")
+    click.echo(f"  trials    {study.trials}, at most {study.parallel} at once, "
+               f"sampler {study.sampler.type}, pruner {study.pruner.type}")  # fmt: skip
+
+
+def _describe(parameter: Parameter) -> str:
+    from sweep.screens import shown
+
+    if parameter.type == "categorical":
+        what = ", ".join(shown(choice) for choice in parameter.choices)
+        if len(what) > 60:
+            what = f"{len(parameter.choices)} choices"
+    else:
+        what = f"{shown(parameter.low)} to {shown(parameter.high)}"
+        what += ", log" if parameter.log else ""
+        what += f", step {shown(parameter.step)}" if parameter.step else ""
+    when = " and ".join(
+        f"{parent} is {' or '.join(shown(value) for value in values)}"
+        for parent, values in parameter.when.items()
+    )
+    return f"{parameter.name}: {parameter.type}, {what}" + (f"; only when {when}" if when else "")
+
+
+@click.command(
+    epilog="\b\nExample:\n  sweep schema > ~/.config/sweep.schema.json\n"
+    "Then, as a study file's first line:\n  # yaml-language-server: $schema=/path/to/it"
+)
+def schema() -> None:
+    """Print the JSON Schema of study files, for editors."""
+    from sweep.studyfile import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+@click.group(epilog="\b\nExamples:\n  sweep db status\n  sweep db stop\n"
+          "  optuna-dashboard $(sweep db url)\n  psql $(sweep db url --psql)")  # fmt: skip
+def db() -> None:
+    """The embedded PostgreSQL server of a runs folder."""
+
+
+@db.command()
+@runs_option
+def start(runs: Path | None) -> None:
+    """Start the server (commands start it by themselves when they need it)."""
+    from sweep import postgres
+    from sweep.paths import make_private
+
+    where = get_runs(runs)
+    make_private(where.root)
+    server = postgres.start(where.postgres)
+    click.echo(f"running at {server.url(masked=True)}")
+
+
+@db.command(name="stop")
+@runs_option
+def stop_server(runs: Path | None) -> None:
+    """Stop the server; the data stay."""
+    from sweep import postgres
+
+    where = get_runs(runs)
+    click.echo("stopped" if postgres.stop(where.postgres) else "it was not running")
+
+
+@db.command(name="status")
+@json_option
+@runs_option
+def server_status(as_json: bool, runs: Path | None) -> None:
+    """Show whether the server runs, and where."""
+    from sweep import postgres
+
+    found = postgres.status(get_runs(runs).postgres)
+    if as_json:
+        click.echo(json.dumps(found, indent=2, default=str))
+        return
+    for key, value in found.items():
+        click.echo(f"{key:<14} {value}")
+
+
+@db.command()
+@click.option("--password/--no-password", default=True, help="With the password in it.")
+@click.option("--psql", is_flag=True, help="As PostgreSQL's own programs take it.")
+@runs_option
+def url(password: bool, psql: bool, runs: Path | None) -> None:
+    """Print the server's URL, for Optuna and its dashboard; starts the server if need be."""
+    from sweep import postgres
+
+    where = get_runs(runs)
+    server = postgres.running(where.postgres)
+    if server is None:
+        if not where.postgres.exists():
+            raise SweepError(
+                f"{where.root} has no embedded database yet.", "sweep launch, or sweep db start."
+            )
+        server = postgres.start(where.postgres)
+    text = server.url(masked=not password)
+    # Optuna needs the driver's name: without one, SQLAlchemy 2.1 looks for psycopg 3.
+    click.echo(text.replace("postgresql+psycopg2://", "postgresql://") if psql else text)

@@ -1,0 +1,397 @@
+"""Commands that make something run or stop: launch, stop, rerun-best."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweep.cli.common import (
+    get_runs,
+    json_option,
+    look_after,
+    open_study,
+    poll_tasks,
+    runs_option,
+    scheduler_for,
+    study_argument,
+)
+from sweep.errors import EXIT_DIFFERS, EXIT_FAILED, EXIT_INTERRUPTED, InputError
+
+if TYPE_CHECKING:
+    from sweep.launch import Launched, Opened
+    from sweep.scheduler import Limits, Scheduler
+    from sweep.status import Status
+
+POLL_S = 1.0
+WAIT_PATIENCE_S = 900.0  # while we wait for a study: a database may be away for long
+RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  sweep launch study.yaml\n"
+    "  sweep launch study.yaml --wait\n"
+    "  sweep launch study.yaml --set trials=200 --set max_parallel=20\n"
+    "  sweep launch study.yaml --dry-run"
+)
+@click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
+@click.option("--wait", is_flag=True, help="Stay and show the progress until the study has ended.")
+@click.option("--dry-run", is_flag=True, help="Show what would run; make and submit nothing.")
+@click.option(
+    "--executor", type=click.Choice(["auto", "local", "slurm"]), help="Where the tasks run."
+)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
+)
+@json_option
+@runs_option
+def launch(
+    study_file: Path,
+    wait: bool,
+    dry_run: bool,
+    executor: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    runs: Path | None,
+) -> None:
+    """Launch a study, or go on with it.
+
+    Writes the trials into the database and submits a capped array of tasks that pull them; then
+    returns. Launching again is safe: it takes up what was interrupted, adds trials where `trials`
+    was raised, and does nothing where nothing is left.
+    """
+    from sweep.executors import resolve
+    from sweep.launch import launch as launch_study
+    from sweep.studyfile import load
+
+    if executor:
+        overrides = (*overrides, f"executor={executor}")
+    study = resolve(load(study_file, overrides))
+    if dry_run:
+        _show_plan(study, runs)
+        return
+    where = get_runs(runs)
+    schedule_for = scheduler_for(study)
+    launched = launch_study(
+        study, where, schedule_for, os.environ, lambda text: click.echo(f"… {text}", err=True)
+    )
+    if not (as_json and wait):
+        _show_launched(launched, as_json, where.study(study.name).root, wait)
+    if not wait:
+        return
+    opened = open_study(where, study.name)
+    status = _wait(opened, schedule_for(opened.folder), quiet=as_json)
+    if as_json:
+        click.echo(status.to_json())
+    # A study of which no trial has a result has failed, even if it came to its end.
+    is_done = status.state == "finished" and status.counts["complete"]
+    raise click.exceptions.Exit(0 if is_done else EXIT_FAILED)
+
+
+def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) -> None:
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        click.echo(json.dumps(asdict(launched), indent=2))
+        return
+    for sentence in launched.settled:
+        click.echo(sentence)
+    for sentence in launched.changed:
+        click.echo(f"changed: {sentence}")
+    if launched.given_back:
+        what = _trials(launched.given_back, "that had failed is", "that had failed are")
+        click.echo(f"{what} tried again")
+    if launched.created:
+        click.echo(f"study {launched.name}: {_trials(launched.added)}, in {root}")
+    elif launched.added:
+        click.echo(f"study {launched.name}: {_trials(launched.added)} added")
+    if launched.wave is None:
+        click.echo(f"study {launched.name}: all trials have ended; see: sweep collect")
+        return
+    verb = "submitted" if launched.submitted else "runs already:"
+    click.echo(
+        f"{verb} {launched.wave.job} (--array=0-{launched.wave.size - 1}%{launched.wave.throttle}, "
+        f"{launched.wave.executor}); {_trials(launched.left, 'is', 'are')} left"
+    )
+    if not wait:
+        click.echo("see: sweep status --watch")
+
+
+def _trials(count: int, one: str = "", more: str = "") -> str:
+    """Return "1 trial" or "3 trials", with the words that go with one or with several."""
+    return f"{count} trial {one}".rstrip() if count == 1 else f"{count} trials {more}".rstrip()
+
+
+def _show_plan(study: Any, runs: Path | None) -> None:
+    import shlex
+
+    from sweep.access import choose_url
+    from sweep.arrays import array_job, array_size, name_token, task_argv, throttle_of
+    from sweep.launch import check_command
+    from sweep.slurm import SlurmScheduler
+    from sweep.storage.sampling import fixed_design
+    from sweep.storage.studies import Wave
+
+    check_command(study, os.environ)
+    fixed_design(study)
+    folder = get_runs(runs).study(study.name)
+    schedule = scheduler_for(study)(folder)
+    limits = schedule.limits()
+    size = array_size(study, study.trials, limits)
+    throttle = throttle_of(study, size)
+    click.echo(f"study      {study.name}, {study.trials} trials, sampler {study.sampler.type}, "
+               f"pruner {study.pruner.type}")  # fmt: skip
+    click.echo(f"command    {' '.join(study.command)}")
+    click.echo(f"workdir    {study.workdir}")
+    click.echo(f"array      --array=0-{size - 1}%{throttle} ({schedule.name})")
+    click.echo(f"each task  {shlex.join(task_argv(folder))}")
+    if isinstance(schedule, SlurmScheduler):
+        embedded = choose_url(study) is None and study.storage.embedded == "job"
+        schedule.check_site(embedded=embedded)
+        wave = Wave(name_token(study.name), size, throttle, schedule.name, 0.0)
+        script, commands = schedule.show(array_job(study, folder, wave))
+        click.echo(f"limits     {_limits_line(limits)}")
+        for label, argv in zip(("submit", "finaliser"), commands, strict=False):
+            click.echo(f"{label:<10} {shlex.join(argv)}")
+        click.echo(f"script     {folder.script}")
+        for line in script.splitlines():
+            click.echo(f"  | {line}")
+    if study.resources.time_limit_s:
+        hours = study.trials * study.resources.time_limit_s / 3600
+        gpus = study.resources.gpu_count * study.resources.nodes
+        what = f"{hours * gpus:.1f} GPU-hours" if gpus else f"{hours:.1f} hours of tasks"
+        click.echo(f"at most    {what}")
+    click.echo("nothing was made or submitted")
+
+
+def _limits_line(limits: Limits) -> str:
+    from sweep.slurm_text import format_time
+
+    parts = [
+        f"{name} {'none' if limit is None else limit}"
+        for name, limit in (
+            ("tasks in an array:", limits.array_size), ("jobs queued:", limits.submitted),
+            ("jobs running:", limits.running),
+            ("time:", None if limits.time_s is None else format_time(limits.time_s)),
+        )
+    ]  # fmt: skip
+    return ", ".join(parts)
+
+
+def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status:
+    """Show the progress until the study has ended, is held or stopped, or nothing runs it."""
+    from rich.console import Console
+
+    from sweep.live import progress
+    from sweep.status import snapshot
+
+    idle_since: float | None = None
+    status = None
+    try:
+        with progress(Console(stderr=True, quiet=quiet)) as bar:
+            while True:
+                look_after(opened, schedule, RECONCILE_UNSEEN_S, WAIT_PATIENCE_S)
+                status = snapshot(
+                    opened.ledger,
+                    opened.folder,
+                    poll_tasks(opened, schedule, WAIT_PATIENCE_S),
+                    patience_s=WAIT_PATIENCE_S,
+                )
+                bar.update(status)
+                if status.is_over:
+                    break
+                # The finaliser may be about to submit the next wave: give it time.
+                idle_since = (idle_since or time.monotonic()) if status.state == "idle" else None
+                if idle_since and time.monotonic() - idle_since > 15.0:
+                    break
+                time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        click.echo(
+            f"\nYou left; the study goes on without you. See it: sweep status {opened.study.name}"
+            f" --watch\nEnd it: sweep stop {opened.study.name}",
+            err=True,
+        )
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    if not quiet:
+        _show_end(status)
+    return status
+
+
+def _show_end(status: Status) -> None:
+    from sweep.screens import counted
+
+    click.echo(f"study {status.name}: {status.state}: {counted(status.counts)}")
+    if status.reason and status.reason not in [failure.reason for failure in status.failures]:
+        click.echo(f"  {status.reason}")
+    for failure in status.failures:
+        where = f" (sweep logs {status.name} {failure.trial})" if failure.log else ""
+        click.echo(f"  {failure.count} failed: {failure.reason}{where}")
+        if status.state == "held":
+            for line in failure.tail:
+                click.echo(f"    | {line}")
+    if status.state == "held":
+        click.echo("correct the command or the study file; then `sweep launch` goes on")
+    elif status.state == "finished":
+        top = "see: sweep collect --top 5"
+        click.echo(top if status.counts["complete"] else "no trial is complete: see sweep logs")
+    else:
+        click.echo("`sweep launch` goes on")
+
+
+@click.command(
+    short_help="Stop a study; `sweep launch` takes it up again.",
+    epilog="\b\nExamples:\n  sweep stop\n  sweep stop digits --drain\n",
+)
+@study_argument
+@click.option("--drain", is_flag=True, help="Let the running trials end; pull no further ones.")
+@runs_option
+def stop(study: str | None, drain: bool, runs: Path | None) -> None:
+    """Stop a study: its running trials save a checkpoint and leave, and no further one starts.
+
+    `sweep launch` takes it up again; nothing is lost. Only this study's tasks are touched.
+    """
+    from sweep.storage import studies
+    from sweep.storage.studies import StudyState
+    from sweep.waves import stop_waves
+
+    opened = open_study(get_runs(runs), study)
+    ledger = opened.ledger
+    word = studies.DRAINING if drain else studies.STOPPED
+    state = StudyState(word, "by `sweep stop`")
+    ledger.db.retry(
+        lambda db: studies.write_state(db, ledger.study_id, state), patience_s=60.0
+    )
+    stop_waves(ledger, scheduler_for(opened.study)(opened.folder), running=not drain)
+    left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
+    if not left:
+        click.echo(f"study {opened.study.name}: all its trials have ended; nothing to stop")
+        return
+    if drain:
+        click.echo(f"study {opened.study.name}: no further trial starts; those that run may end")
+    else:
+        click.echo(
+            f"study {opened.study.name}: stopped; {_trials(left, 'is', 'are')} left"
+        )
+    click.echo("`sweep launch` takes it up again")
+
+
+@click.command(
+    name="rerun-best",
+    short_help="Run the best trial again and say whether it reproduced.",
+    epilog="\b\nExamples:\n"
+    "  sweep rerun-best --wait\n"
+    "  sweep rerun-best digits --trial 7 --tolerance 0.5%\n"
+    "  sweep rerun-best --seeds 5 --wait",
+)
+@study_argument
+@click.option("--trial", type=int, help="Run this trial again instead of the best.")
+@click.option("--wait", is_flag=True, help="Wait for the result; else a later call reports it.")
+@click.option("--seeds", type=click.IntRange(0, 1000), default=0, help="Also so many other seeds.")
+@click.option("--report", is_flag=True, help="Start nothing: report the newest re-run again.")
+@click.option("--tolerance", default="1%", show_default=True, help="What still counts as equal.")
+@json_option
+@runs_option
+def rerun_best(
+    study: str | None,
+    trial: int | None,
+    wait: bool,
+    seeds: int,
+    report: bool,
+    tolerance: str,
+    as_json: bool,
+    runs: Path | None,
+) -> None:
+    """Run the best trial again, from the start, and say whether it reproduced.
+
+    Same parameters, seed, code and image. The verdict is "reproduced", "explained" (it differs,
+    and so does something that makes a run) or "differs". Exit code 3 when it differs.
+    """
+    from sweep import rerun
+
+    allowed = rerun.parse_tolerance(tolerance)
+    opened = open_study(get_runs(runs), study)
+    schedule = scheduler_for(opened.study)(opened.folder)
+    number, trial_id, value = rerun.choose_trial(opened, trial)
+    rerun.refresh(opened, schedule)
+    known = rerun.newest(opened, number, untold=not report)
+    if report and known is None:
+        raise InputError(
+            f"Trial {number} has not been run again yet.", "Without --report it is: rerun-best."
+        )
+    if known is not None:
+        k, numbers = known.k, [known.k]
+    else:
+        numbers = rerun.request(opened, schedule, os.environ, number, trial_id, seeds)
+        k = numbers[0]
+        if not as_json:
+            click.echo(
+                f"trial {number} ({opened.study.objective.metric} {value:.6g}) runs again in "
+                f"{opened.folder.rerun(k).root}",
+                err=True,
+            )
+    if wait:
+        _wait_reruns(opened, schedule, numbers)
+    elif known is None or known.outcome is None:
+        if as_json:
+            click.echo(f'{{"trial": {number}, "k": {k}, "verdict": null}}')
+        else:
+            click.echo("it runs; `sweep rerun-best` reports once it has ended (or: --wait)")
+        return
+    verdict = rerun.judge(opened, k, allowed)
+    if as_json:
+        click.echo(rerun.to_json(verdict))
+    else:
+        _show_verdict(verdict)
+    if verdict.verdict == rerun.DIFFERS:
+        raise click.exceptions.Exit(EXIT_DIFFERS)
+    if verdict.verdict == rerun.FAILED:
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _wait_reruns(opened: Opened, schedule: Scheduler, numbers: list[int]) -> None:
+    from rich.console import Console
+
+    from sweep import rerun
+
+    console = Console(stderr=True)
+    try:
+        with console.status(f"running {len(numbers)} trainings again") as shown:
+            rerun.wait(
+                opened,
+                schedule,
+                numbers,
+                lambda live: shown.update(f"running again: {live} of {len(numbers)} left"),
+            )
+    except KeyboardInterrupt:
+        click.echo(
+            "\nYou left; it goes on. `sweep rerun-best` reports once it has ended.", err=True
+        )
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+
+
+def _show_verdict(verdict: Any) -> None:
+    click.echo(f"trial {verdict.trial} of {verdict.study}, {verdict.metric}")
+    click.echo(f"  original             {verdict.original!r} ({verdict.steps[0]} steps)")
+    if verdict.rerun is not None:
+        click.echo(f"  again                {verdict.rerun!r} ({verdict.steps[1]} steps)")
+        click.echo(
+            f"  relative difference  {verdict.relative_difference:.3g} "
+            f"(tolerance {verdict.tolerance:g})"
+        )
+    others = [value for value in verdict.other_seeds if value is not None]
+    if others:
+        mean = sum(others) / len(others)
+        click.echo(
+            f"  other seeds          mean {mean:.6g}, {min(others):.6g} to {max(others):.6g} "
+            f"({len(others)} runs)"
+        )
+    click.echo(f"  verdict              {verdict.verdict}")
+    for sentence in verdict.differences:
+        click.echo(f"    {sentence}")
+    if verdict.verdict == "failed":
+        click.echo(f"  log                  {verdict.folder}/log.txt")

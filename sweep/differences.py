@@ -1,0 +1,129 @@
+"""How two records of provenance differ, in sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+SHOWN_PACKAGES = 8
+# The machine itself and the number of the GPU do not change a result; what it is made of may.
+EXECUTION = {
+    "command": "the command",
+    "launcher": "the launcher",
+    "nodes": "the number of nodes",
+    "gpus_per_node": "the number of GPUs per node",
+    "cpu": "the CPU model",
+    "cpus": "the number of CPUs",
+    "gpus": "the list of GPUs",
+    "driver": "the GPU driver",
+}
+ENVIRONMENT = {
+    "runtime": "the runtime",
+    "image": "the image's name",
+    "image_sha256": "the image's content",
+    "python": "Python",
+    "sweep": "sweep",
+}
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two records, a being the earlier one.
+
+    Each sentence begins with its axis: "code: …", "environment: …", "data: …" or "execution: …".
+    What only one of the records knows is no difference.
+    """
+    axes = [
+        ("code", _compare_code),
+        ("environment", _compare_environment),
+        ("data", _compare_data),
+        ("execution", lambda x, y: _compare_values(x, y, EXECUTION)),
+    ]
+    return [
+        f"{axis}: {sentence}."
+        for axis, compare in axes
+        for sentence in compare(a.get(axis) or {}, b.get(axis) or {})
+    ]
+
+
+def _compare_values(
+    a: Mapping[str, Any], b: Mapping[str, Any], names: Mapping[str, str]
+) -> list[str]:
+    return [
+        f"{label} was {_show(a[key])} and is {_show(b[key])}"
+        for key, label in names.items()
+        if key in a and key in b and a[key] != b[key]
+    ]
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    text = "none" if value is None else str(value)
+    return text[:12] if len(text) == 64 and text.isalnum() else text
+
+
+def _compare_code(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    found = []
+    if a.get("commit") and b.get("commit"):
+        if a["commit"] != b["commit"]:
+            found.append(f"the commit was {a['commit'][:10]} and is {b['commit'][:10]}")
+        if a.get("diff") != b.get("diff"):
+            if not a.get("dirty"):
+                found.append("there are uncommitted changes now")
+            elif not b.get("dirty"):
+                found.append("there were uncommitted changes, and there are none now")
+            else:
+                found.append("the uncommitted changes are others now")
+    elif a and b and bool(a.get("commit")) != bool(b.get("commit")):
+        without = a if b.get("commit") else b
+        when = "then" if without is a else "now"
+        found.append(f"no commit is known {when} ({without.get('git', 'git was not asked')})")
+    before, after = a.get("files", {}), b.get("files", {})
+    for path in sorted(before.keys() | after.keys()):
+        if path not in after:
+            found.append(f"{path} is gone")
+        elif path not in before:
+            found.append(f"{path} is new")
+        elif before[path] != after[path]:
+            found.append(f"{path} has changed")
+    return found
+
+
+def _compare_environment(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    found = _compare_values(a, b, ENVIRONMENT)
+    before, after = a.get("packages"), b.get("packages")
+    if before is None or after is None:
+        return found
+    changes = []
+    for name in sorted(before.keys() | after.keys()):
+        if name not in after:
+            changes.append(f"{name} {before[name]} is gone")
+        elif name not in before:
+            changes.append(f"{name} {after[name]} is new")
+        elif before[name] != after[name]:
+            changes.append(f"{name} was {before[name]} and is {after[name]}")
+    if len(changes) > SHOWN_PACKAGES:
+        rest = len(changes) - SHOWN_PACKAGES
+        changes[SHOWN_PACKAGES:] = [f"{rest} more packages differ"]
+    return found + changes
+
+
+def _compare_data(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    found = []
+    for path in sorted(a.keys() & b.keys()):
+        before, after = a[path], b[path]
+        if before.get("missing") or after.get("missing"):
+            if before != after:
+                found.append(f"{path} {'is missing now' if after.get('missing') else 'is new'}")
+            continue
+        # Times change by copying; where both contents were hashed, they alone count.
+        key = "content_sha256"
+        if key not in before or key not in after:
+            key = "manifest_sha256"
+        if before.get(key) != after.get(key):
+            what = "content" if key == "content_sha256" else "files' names, sizes or times"
+            found.append(
+                f"{path} has other {what} ({before['files']} files of {before['bytes']} bytes, "
+                f"now {after['files']} of {after['bytes']})"
+            )
+    return found

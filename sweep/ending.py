@@ -1,0 +1,263 @@
+"""What the end of an attempt means for its trial, and writing it down.
+
+The worker comes here when its training's process has ended, and ``reconcile`` when it finds an
+attempt whose worker is gone: the same journal, the same rules, the same result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweep import trial as words
+from sweep.errors import closest
+from sweep.journal import Journal, checkpoints, digest
+from sweep.paths import AttemptFolder, StudyFolder, read_tail
+from sweep.storage import studies
+from sweep.storage.ledger import PAUSED, USER_FAILURES, Ledger
+from sweep.study import Retry, Study
+from sweep.trial import Attempt, End, summarise
+
+_PROBE_BYTES = 65536
+_KILLS = (9, 15)  # SIGKILL, SIGTERM: sent by somebody else than the code itself
+# Interruptions that bring a newer checkpoint each may come as often as they like.
+_INTERRUPTIONS = (words.INTERRUPTED, words.TERMINATED, words.TIMEOUT, words.NODE_FAILED)
+
+
+def classify(
+    exit_code: int | None, signal: int | None, told: str, log: Sequence[str] = ()
+) -> End:
+    """Say how a training's process ended.
+
+    Args:
+        exit_code: What it returned, or None.
+        signal: What ended it, or None. An exit code of 128 + n means signal n: a shell or a
+            container between the process and us reports it so.
+        told: What it had been told: "", "pruned", "checkpoint" (leave, to be resumed), or one of
+            trial's outcomes for which it was ended (stalled, too long, paused).
+        log: The last lines of its output.
+    """
+    if signal is None and exit_code is not None and 128 < exit_code <= 128 + 64:
+        signal = exit_code - 128
+    if told == "checkpoint":
+        return End(words.INTERRUPTED, "asked to leave", exit_code, signal)
+    if told == PAUSED:
+        return End(PAUSED, "the study was stopped", exit_code, signal)
+    if told == words.STALLED:
+        return End(words.STALLED, "no report and no output for too long", exit_code, signal)
+    if told in ("pruned", words.TOO_LONG):
+        return End(words.FINISHED, told, exit_code, signal)
+    if signal is None and exit_code is None:
+        return End(words.LOST, "nobody noted how it ended")
+    if signal in _KILLS:
+        reason = "killed by SIGKILL; by the system when memory ran out, or by hand"
+        if signal == 15:
+            reason = "ended by SIGTERM that sweep did not send"
+        return End(words.KILLED, reason, exit_code, signal)
+    if signal is not None:
+        return End(words.ERROR, f"crashed with signal {signal}{_cause(log)}", exit_code, signal)
+    if exit_code:
+        return End(words.ERROR, f"exit code {exit_code}{_cause(log)}", exit_code)
+    return End(words.FINISHED, "", exit_code)
+
+
+def _cause(log: Sequence[str]) -> str:
+    """Return the last line that says something, which is where Python names the exception."""
+    for line in reversed(log):
+        if line.strip():
+            return f": {line.strip()[:300]}"
+    return ", and no output"
+
+
+def give_up(attempts: Sequence[Attempt], retry: Retry) -> str | None:
+    """Return why a trial is not tried again, or None when it is.
+
+    Args:
+        attempts: All its attempts, oldest first, the last one just ended.
+    """
+    last = attempts[-1]
+    faults = [attempt for attempt in attempts if attempt.outcome in words.FAULTS]
+    if last.outcome in words.FAULTS and len(faults) >= retry.max_attempts:
+        return f"{len(faults)} attempts ended in a fault, the last: {last.reason or last.outcome}"
+    barren = [
+        attempt.outcome in _INTERRUPTIONS and not brought_checkpoint(attempt)
+        for attempt in attempts[-2:]
+    ]
+    if len(barren) == 2 and all(barren):
+        return (
+            "interrupted twice without a new checkpoint; it needs a longer resources.time, "
+            "or checkpoints"
+        )
+    return None
+
+
+def brought_checkpoint(attempt: Attempt) -> bool:
+    """Tell whether the attempt left a checkpoint of its own."""
+    return attempt.checkpoint is not None and attempt.checkpoint != attempt.resumed_from
+
+
+def settle(
+    ledger: Ledger, token: str, trial_id: int, end: End, checkpoint: tuple[str, str | None] | None
+) -> str:
+    """Write an attempt's end and what follows for its trial; inside ``db.retry``.
+
+    Returns:
+        The trial's state afterwards: complete, pruned, failed, cancelled, or running when it is to
+        go on.
+
+    Raises:
+        StaleAttempt: The attempt has ended otherwise.
+    """
+    if end.outcome in USER_FAILURES:
+        ledger.fail(token, end, checkpoint)
+        return words.FAILED
+    if end.outcome == words.FINISHED:
+        return _finish(ledger, token, trial_id, end, checkpoint)
+    if end.outcome == words.STOPPED:
+        ledger.finish(token, end, words.CANCELLED, checkpoint=checkpoint)
+        return words.CANCELLED
+    if end.outcome == words.TERMINATED:
+        ledger.leave(token, end, checkpoint)  # what follows depends on who sent the signal
+        return words.RUNNING
+    if end.outcome == words.INTERRUPTED and _is_stopped(ledger):
+        end = dataclasses.replace(end, outcome=PAUSED, reason="the study was stopped")
+    attempts = ledger.attempts(trial_id)
+    path = checkpoint[0] if checkpoint else None
+    attempts[-1] = dataclasses.replace(
+        attempts[-1], outcome=end.outcome, reason=end.reason, checkpoint=path
+    )
+    why = give_up(attempts, ledger.study.retry)
+    if why:
+        ledger.finish(
+            token, dataclasses.replace(end, reason=why), words.FAILED, checkpoint=checkpoint
+        )
+        return words.FAILED
+    ledger.leave(token, end, checkpoint)
+    return words.RUNNING
+
+
+def _is_stopped(ledger: Ledger) -> bool:
+    # A user may stop and go on as often as he likes: that is no interruption without a checkpoint.
+    return studies.read_state(ledger.db, ledger.study_id).word == studies.STOPPED
+
+
+def _finish(
+    ledger: Ledger, token: str, trial_id: int, end: End, checkpoint: tuple[str, str | None] | None
+) -> str:
+    study = ledger.study
+    found = [
+        summarise(ledger.lineage(trial_id, o.metric), o.at, o.direction) for o in study.objectives
+    ]
+    values = [value for value in found if value is not None]
+    if len(values) < len(found):
+        missing = [o for o, v in zip(study.objectives, found, strict=True) if v is None]
+        if end.reason == words.TOO_LONG:
+            reason = "used up its trial_time without reporting the objective"
+        else:
+            reason = "ended well, but never reported " + expected(missing[0].metric, study)
+            reason += others_text(missing[0].metric, ledger.reported_names(trial_id))
+        ledger.fail(token, End(words.NO_METRIC, reason, end.exit_code, end.signal), checkpoint)
+        return words.FAILED
+    if not all(math.isfinite(value) for value in values):
+        shown = ", ".join(str(value) for value in values)
+        reason = f"the objective is not a finite number ({shown})"
+        end = End(words.DIVERGED, reason, end.exit_code)
+        ledger.finish(token, end, words.FAILED, checkpoint=checkpoint)
+        state = words.FAILED
+    else:
+        cut_short = end.reason in ("pruned", words.TOO_LONG)
+        state = words.PRUNED if cut_short else words.COMPLETE
+        ledger.finish(token, end, state, values, checkpoint)
+    if ledger.open_failures():
+        ledger.close_failures()
+    return state
+
+
+def expected(metric: str, study: Study) -> str:
+    """Return what training should have done to report a metric."""
+    for objective in study.objectives:
+        if objective.metric == metric and objective.pattern:
+            return f"{metric}: no line of its output matches {objective.pattern!r}"
+    return f"{metric}: Reporter().log(step=…, {metric}=…), or a line in $SWEEP_METRICS"
+
+
+def others_text(metric: str, reported: Sequence[str]) -> str:
+    """Return what was reported instead of a metric, with the name that looks most like it."""
+    if not reported:
+        return " (nothing was reported)"
+    near = closest(metric, reported)
+    return f" (reported: {', '.join(reported)}" + (f"; did you mean {near}?)" if near else ")")
+
+
+def newest_of(folder: AttemptFolder) -> tuple[str, str | None] | None:
+    """Return the newest checkpoint that an attempt left, with its hash; None where it left none."""
+    for path in checkpoints(folder):
+        try:
+            return str(path), digest(path)
+        except OSError:
+            continue
+    return None
+
+
+FULL_DISK = "no space is left"  # begins the reason
+
+
+def full_disk(folder: Path) -> str:
+    """Return in words that the disk of a folder is full."""
+    return f"{FULL_DISK} on the disk of {folder}; make room there, then launch again"
+
+
+def is_full(error: OSError) -> bool:
+    """Tell whether an error means a full disk or a quota that is used up."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def has_room(folder: Path) -> bool:
+    """Tell whether a small file can be written into a folder; other errors do not count."""
+    probe = folder / f".room.{os.getpid()}"
+    try:
+        with open(probe, "wb", buffering=0) as stream:
+            return stream.write(bytes(_PROBE_BYTES)) == _PROBE_BYTES
+    except OSError as error:
+        return not is_full(error)
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
+
+
+def last_lines(folder: AttemptFolder, lines: int = 20) -> list[str]:
+    """Return the end of the attempt's log."""
+    return read_tail(folder.log, lines)
+
+
+def drain(ledger: Ledger, token: str, folder: AttemptFolder, first_step: int = 0) -> int:
+    """Store what an attempt's journal holds, all of it; inside ``db.retry``. Return how many."""
+    reports = Journal(folder, ledger.study.objectives, first_step).read(final=True)
+    ledger.record(token, reports)
+    return len(reports)
+
+
+def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None:
+    """Remove a final trial's checkpoints unless it is among the best, and those it displaced."""
+    study = ledger.study
+    if study.is_multi_objective:
+        return  # which of a front is best is not ours to say
+    # Several may have been displaced at once, by as many as run.
+    best = ledger.best_numbers(study.keep + study.parallel)
+    gone = set(best[study.keep :])
+    if number not in best[: study.keep]:
+        gone.add(number)
+    for trial in gone:
+        for path in _checkpoint_folders(folder, trial):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path)
+
+
+def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:
+    return list((folder.trial(number) / "attempts").glob("*/checkpoints"))

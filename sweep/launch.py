@@ -1,0 +1,398 @@
+"""Make a study's rows and folder, and submit what is left of it; safe to repeat at any time.
+
+Killed at any point, it leaves either nothing or something that the next launch goes on from: the
+study and its N trials are one transaction, and a submission is recorded before it is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweep import access, arrays, command, postgres, provenance, slurm, training_env, waves
+from sweep import trial as words
+from sweep.errors import BusyError, InputError, StudyChangedError, SweepError
+from sweep.executors import SLURM
+from sweep.paths import Runs, StudyFolder, locked, make_private, write_atomic
+from sweep.reconcile import reconcile
+from sweep.scheduler import Scheduler
+from sweep.slurm_text import is_secret
+from sweep.storage import bulk, schema, studies
+from sweep.storage.connection import Database
+from sweep.storage.ledger import Ledger
+from sweep.storage.studies import StudyState, Wave
+from sweep.study import Choice, Study
+from sweep.studyfile import changes
+from sweep.trial import trial_seed
+
+PATIENCE_S = 60.0
+SUBMITTER_WAIT_S = 10.0
+FIXED_DESIGNS = ("grid", "random", "qmc")
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launch did.
+
+    Attributes:
+        created: Whether the study is new.
+        added: Trials added by this launch.
+        given_back: Failed trials that are tried again, after a hold.
+        left: Trials that are not final.
+        wave: The array that was submitted or lives already; None when nothing is left.
+        submitted: Whether this launch submitted it.
+        changed: What differs from the launch before, in sentences.
+        settled: Attempts found dead, in sentences.
+    """
+
+    name: str
+    study_id: int
+    created: bool
+    added: int
+    given_back: int
+    left: int
+    wave: Wave | None
+    submitted: bool
+    changed: Sequence[str] = ()
+    settled: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A study that exists: its folder, specification and ledger."""
+
+    folder: StudyFolder
+    study: Study
+    ledger: Ledger
+
+
+def launch(
+    study: Study,
+    runs: Runs,
+    schedule_for: Callable[[StudyFolder], Scheduler],
+    environ: Mapping[str, str],
+    say: Callable[[str], None] = lambda _: None,
+) -> Launched:
+    """Launch a study, or go on with it.
+
+    Args:
+        study: Checked, with absolute paths.
+        schedule_for: Gives the scheduler of a study's folder.
+        environ: The environment that training will inherit.
+        say: Told what takes long.
+
+    Raises:
+        InputError: The command cannot be started as it stands; nothing was made.
+        StudyChangedError: A study of this name exists and differs where it must not.
+        BusyError: Another launch of this study is at work.
+        SchedulerError: The scheduler refused; a study that this launch made is gone again.
+    """
+    check_command(study, environ)
+    if study.executor == SLURM:
+        slurm.check_options(study, runs.root)
+    folder = runs.study(study.name)
+    schedule = schedule_for(folder)
+    if isinstance(schedule, slurm.SlurmScheduler):
+        embedded = access.choose_url(study) is None and study.storage.embedded == "job"
+        schedule.check_site(embedded=embedded)
+    make_private(runs.root)
+    with locked(runs.root / f".{study.name}.lock", wait=False) as got:
+        if not got:
+            raise _busy(study.name)
+        try:
+            launched = _launch_locked(study, runs, folder, schedule_for, environ, say)
+        finally:
+            if study.executor == SLURM and study.storage.embedded == "job":
+                access.stop_server(runs.postgres)
+    return launched
+
+
+def check_command(study: Study, environ: Mapping[str, str]) -> None:
+    """Refuse a command whose program or script is not there, as far as can be known now.
+
+    Raises:
+        InputError: It cannot be started.
+    """
+    from pathlib import Path
+
+    folder = Path("/nonexistent")
+    params = {p.name: p.choices[0] if p.choices else p.low for p in study.space}
+    values = command.TrialValues(
+        number=0,
+        attempt=1,
+        seed=trial_seed(study.seed, 0),
+        params={**params, **study.fixed},
+        config=folder / "config.yaml",
+        trial_dir=folder,
+        checkpoint_dir=folder,
+        resume=None,
+        metrics=folder,
+        control=folder,
+        token="",
+    )
+    workdir = Path(study.workdir)
+    if not workdir.is_dir():
+        raise InputError(f"workdir: {workdir} is not a folder.", "Make it, or name another.")
+    argv, env = command.build(study, values, environ, folder)
+    missing = command.explain_missing(argv, env, workdir)
+    if missing:
+        raise InputError(missing, "Correct `command` (or `workdir`) in the study file.")
+
+
+def _launch_locked(
+    study: Study,
+    runs: Runs,
+    folder: StudyFolder,
+    schedule_for: Callable[[StudyFolder], Scheduler],
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+) -> Launched:
+    url = access.choose_url(study)
+    if url is None and postgres.running(runs.postgres) is None:
+        say("starting the embedded PostgreSQL server")
+    keep_here = study.executor == SLURM and study.storage.embedded == "here"
+    db = access.open_url(runs, url, for_nodes=keep_here)
+    db.execute("SELECT 1")  # now its address is known
+    schema.create(db.url)
+    alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
+    with alone, contextlib.closing(db):
+        found = db.retry(lambda _: _find(db, study, folder), patience_s=PATIENCE_S)
+        changed: list[str] = []
+        if found is None:
+            rows = first_rows(study, study.trials)
+            study_id = db.retry(lambda _: _create(db, study, folder, rows), patience_s=PATIENCE_S)
+            added = study.trials
+        else:
+            study_id, before = found
+            changed, refused = changes(before, study)
+            if refused:
+                raise _changed(study.name, refused)
+            added = db.retry(lambda _: _update(db, study_id, study), patience_s=PATIENCE_S)
+        is_new = not folder.root.exists()
+        write_folder(study, folder, url, runs, environ)
+        ledger = Ledger(db, study_id, study)
+        schedule = schedule_for(folder)
+        try:
+            return _go_on(ledger, folder, schedule, found is None, added, changed, say)
+        except BaseException as error:
+            undone = False
+            if found is None and not isinstance(error, KeyboardInterrupt):
+                undone = db.retry(lambda _: _undo(ledger), patience_s=PATIENCE_S)
+            if undone and is_new:
+                shutil.rmtree(folder.root, ignore_errors=True)
+                runs.last.unlink(missing_ok=True)
+            raise
+
+
+def _go_on(
+    ledger: Ledger,
+    folder: StudyFolder,
+    schedule: Scheduler,
+    created: bool,
+    added: int,
+    changed: Sequence[str],
+    say: Callable[[str], None],
+) -> Launched:
+    db, study = ledger.db, ledger.study
+    wave = waves.live_wave(ledger, schedule)
+    found = reconcile(ledger, folder, schedule, unseen_s=0.0, every_s=0.0)
+    settled = [
+        f"trial {trial}, attempt {attempt} was dead: {end.reason}; the trial is "
+        + ("taken up again" if state == words.RUNNING else state)
+        for trial, attempt, end, state in (found.settled if found else ())
+    ]
+    given_back = db.retry(lambda _: _resume(ledger), patience_s=PATIENCE_S)
+    left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
+    submitted = False
+    if wave is not None:
+        waves.set_throttles(ledger, schedule)
+        wave = dataclasses.replace(wave, throttle=arrays.throttle_of(study, wave.size))
+    elif left:
+        wave = waves.submit_wave(ledger, folder, schedule, left, say=say)
+        submitted = True
+    return Launched(
+        name=study.name,
+        study_id=ledger.study_id,
+        created=created,
+        added=added,
+        given_back=given_back,
+        left=left,
+        wave=wave,
+        submitted=submitted,
+        changed=changed,
+        settled=settled,
+    )
+
+
+def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Return the waiting trials ``start`` to ``start + count - 1`` as ``bulk`` takes them.
+
+    Where the design is fixed all get their parameters here; where the sampler is adaptive the first
+    K do (there is no history to learn from yet), and the rest when they are pulled.
+    """
+    from sweep.storage import sampling
+
+    whole = sampling.fixed_design(dataclasses.replace(study, trials=start + count))
+    if whole is None:
+        early = min(max(study.parallel, len(study.points)), start + count)
+        by_chance = dataclasses.replace(study, sampler=Choice("random"), trials=early)
+        whole = sampling.fixed_design(by_chance) or []
+    return [
+        {"params": sampling.internal(study, whole[number])} if number < len(whole) else {}
+        for number in range(start, start + count)
+    ]
+
+
+def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] | None:
+    study_id = studies.find_study(db, study.name)
+    if study_id is None:
+        return None
+    before = studies.read_specification(db, study_id)
+    if before is None:
+        raise StudyChangedError(
+            f"The database holds a study {study.name!r} that was not made by sweep.",
+            "Give this one another `name`.",
+        )
+    home = studies.read_attribute(db, study_id, studies.FOLDER)
+    if home not in (None, str(folder.root)):
+        raise StudyChangedError(
+            f"The database holds a study {study.name!r} that was launched into {home}.",
+            "Give this one another `name`, or use that folder's parent with --runs.",
+        )
+    return study_id, before
+
+
+def _create(
+    db: Database, study: Study, folder: StudyFolder, rows: Sequence[Mapping[str, Any]]
+) -> int:
+    existing = studies.find_study(db, study.name)
+    if existing is not None:
+        return existing  # the answer to our own COMMIT was lost
+    study_id = studies.insert_study(db, study)
+    studies.write_attribute(db, study_id, studies.FOLDER, str(folder.root))
+    bulk.insert_waiting_trials(db, study_id, rows)
+    return study_id
+
+
+def _update(db: Database, study_id: int, study: Study) -> int:
+    have = bulk.lock_study(db, study_id)
+    studies.write_specification(db, study_id, study)
+    more = study.trials - have
+    if more > 0:
+        bulk.insert_waiting_trials(db, study_id, first_rows(study, more, start=have))
+    return max(0, more)
+
+
+def _resume(ledger: Ledger) -> int:
+    """Let a held or stopped study go on; return how many failed trials are tried again."""
+    studies.lock_study(ledger.db, ledger.study_id)
+    given_back = 0 if ledger.is_proven() else ledger.give_back_failures()
+    studies.write_state(ledger.db, ledger.study_id, StudyState())
+    return given_back
+
+
+def _undo(ledger: Ledger) -> bool:
+    """Take back a study that could not be submitted: nothing half-made stays.
+
+    Returns whether it is gone; not where it may have been submitted all the same.
+    """
+    db = ledger.db
+    studies.lock_study(db, ledger.study_id)
+    if ledger.count_attempts() or studies.read_waves(db, ledger.study_id):
+        return False
+    trials = "(SELECT trial_id FROM trials WHERE study_id = %s)"
+    for table in (
+        "trial_params", "trial_values", "trial_user_attributes", "trial_system_attributes",
+    ):  # fmt: skip
+        db.execute(f"DELETE FROM {table} WHERE trial_id IN {trials}", (ledger.study_id,))
+    db.execute("DELETE FROM trials WHERE study_id = %s", (ledger.study_id,))
+    studies.delete_study(db, ledger.study_id)
+    return True
+
+
+def write_folder(
+    study: Study, folder: StudyFolder, url: str | None, runs: Runs, environ: Mapping[str, str]
+) -> None:
+    """Write what the tasks need: specification, address of the database, reporter, provenance.
+
+    What training needs of the launching shell's secrets travels in a 0600 file: Slurm records the
+    environment that sbatch is given, so that has none.
+    """
+    make_private(folder.root)
+    if study.executor == SLURM:
+        secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
+        kept = training_env.without_database(secrets, environ)
+        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
+    access.remember(folder, url, runs)
+    training_env.install_reporter(folder.python_path)
+    provenance_now = provenance.capture_study(study)
+    write_atomic(folder.provenance, json.dumps(provenance_now, indent=1) + "\n")
+    write_atomic(folder.study, study.to_json() + "\n")
+    write_atomic(runs.last, study.name + "\n")
+
+
+def open_study(runs: Runs, name: str | None) -> Opened:
+    """Return a study that was launched from this runs folder; by default the last one.
+
+    Raises:
+        InputError: There is no such study here.
+    """
+    name = name or _last(runs)
+    folder = runs.study(name)
+    if not folder.study.is_file():
+        known = ", ".join(runs.studies()) or "none"
+        raise InputError(
+            f"There is no study {name!r} in {runs.root} (known: {known}).",
+            "Launch it: sweep launch STUDY.yaml, or name its runs folder with --runs.",
+        )
+    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    db = access.connect(folder, may_start=not _is_served_elsewhere(folder, study))
+    study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=PATIENCE_S)
+    if study_id is None:
+        raise InputError(
+            f"The database ({access.describe(folder)}) no longer holds the study {name!r}.",
+            "Launch it again: sweep launch STUDY.yaml.",
+        )
+    return Opened(folder, study, Ledger(db, study_id, study))
+
+
+def _is_served_elsewhere(folder: StudyFolder, study: Study) -> bool:
+    """Tell whether a job serves (or soon will) the study's embedded database."""
+    if study.executor != SLURM:
+        return False
+    try:
+        asked = slurm.SlurmScheduler(folder, study, os.environ)
+        return bool(asked.service_jobs(running=True))
+    except SweepError:
+        return False  # Slurm is not here or does not answer: look at the data from here
+
+
+def _last(runs: Runs) -> str:
+    try:
+        return runs.last.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise InputError(
+            f"No study was launched from {runs.root} yet.",
+            "Name one, or launch one first: sweep launch STUDY.yaml.",
+        ) from None
+
+
+def _busy(name: str) -> BusyError:
+    return BusyError(
+        f"Another launch of the study {name!r} is at work.",
+        f"Wait for it to end; `sweep status {name}` shows the study.",
+    )
+
+
+def _changed(name: str, refused: Sequence[str]) -> StudyChangedError:
+    listed = "\n".join(f"  {sentence}" for sentence in refused)
+    return StudyChangedError(
+        f"A study {name!r} exists and differs where it must not:\n{listed}",
+        "Give the new one another `name`, or restore these lines.",
+    )

@@ -1,0 +1,48 @@
+"""Whether memory ran out: the kernel's own count, and what Slurm's programs print.
+
+A process that the kernel killed for memory looks like any that got SIGKILL. The memory cgroup that
+a task runs in counts such kills.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+# cgroups(7): version 1 mounts a hierarchy for each controller, version 2 one for all.
+_MOUNT = Path("/sys/fs/cgroup")
+_COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+# "srun: error: n1: task 0: Out Of Memory", "slurmstepd: error: Detected 1 oom_kill event in …"
+_SLURM_SAYS = re.compile(r"^(?:srun|slurmstepd)[^:]*: error: .*(?:oom[-_ ]kill|Out Of Memory)")
+
+
+def count_kills(
+    cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT
+) -> int | None:
+    """Return how many processes of our cgroup the kernel has killed for memory; None if unknown."""
+    try:
+        lines = cgroup.read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if "memory" in controllers.split(","):
+            file = mount / "memory" / path.lstrip("/") / "memory.oom_control"
+        elif not controllers:
+            file = mount / path.lstrip("/") / "memory.events"
+        else:
+            continue
+        try:
+            found = _COUNT.search(file.read_text())
+        except OSError:
+            continue
+        if found:
+            return int(found[1])
+    return None
+
+
+def is_in_log(log: Sequence[str]) -> bool:
+    """Tell whether one of Slurm's programs says in these lines that memory ran out."""
+    return any(_SLURM_SAYS.search(line) for line in log)

@@ -1,0 +1,142 @@
+"""The protocol between sweep and what runs its tasks: submit, find, poll, cancel, limits.
+
+``slurm`` talks to a cluster, ``local`` does the same with processes of this machine. A task is one
+element of an array; it is named by the array's job id and its index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+PENDING = "pending"
+RUNNING = "running"
+ENDED = "ended"
+# The word for a running task whose array is dead: nothing starts the others, nor the finaliser.
+ORPHANED = "ORPHANED"
+
+
+@dataclass(frozen=True)
+class ArrayJob:
+    """One array to submit.
+
+    Attributes:
+        token: Name token: the job's name, unique to this submission, by which it is found again.
+        size: Number of elements; indices run from 0 to size - 1.
+        throttle: Elements that run at once, at most (the K of ``%K``).
+        argv: What each element runs; it learns its place from its environment.
+        cwd: Folder in which the elements start.
+        log_pattern: Path of an element's log, with ``{job}`` and ``{index}``.
+        time_limit_s: Limit of one element, or None.
+        grace_s: An element gets a signal (USR1) so many seconds before its limit.
+        env: Variables added to the elements' environment.
+        after: Argv of what runs once when all elements have ended (the finaliser), or empty.
+        gpus: GPUs per element.
+        behind: Job that must have ended before an element starts (a chain of waves), or None.
+    """
+
+    token: str
+    size: int
+    throttle: int
+    argv: Sequence[str]
+    cwd: Path
+    log_pattern: str
+    time_limit_s: int | None = None
+    grace_s: int = 60
+    env: Mapping[str, str] = field(default_factory=dict)
+    after: Sequence[str] = ()
+    gpus: int = 0
+    behind: str | None = None
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """What the scheduler says about one task.
+
+    Attributes:
+        state: PENDING, RUNNING or ENDED.
+        word: The scheduler's own word for it (COMPLETED, TIMEOUT, …).
+        reason: Why it is pending or how it ended, in words; may be empty.
+        exit_code: Of an ended task, where known.
+        cancelled_by: uid of who cancelled it, where known.
+        signal: What ended an ended task, where that is known.
+        started: Whether an ended task ever ran.
+        ended_s: When it ended, where known; epoch seconds of the scheduler's clock.
+        before: How its last earlier run ended, of a task that was put back into the queue.
+        nodes: Where an ended task ran, as the scheduler prints it.
+    """
+
+    state: str
+    word: str = ""
+    reason: str = ""
+    exit_code: int | None = None
+    cancelled_by: int | None = None
+    signal: int | None = None
+    started: bool = True
+    ended_s: float | None = None
+    before: str = ""
+    nodes: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that the scheduler accepts; None where there is no limit.
+
+    Attributes:
+        array_size: Elements in one array.
+        submitted: Elements that a user may have queued or running.
+        time_s: Longest time limit of a task.
+        running: Jobs and elements of a user that run at once.
+    """
+
+    array_size: int | None = None
+    submitted: int | None = None
+    time_s: int | None = None
+    running: int | None = None
+
+
+Task = tuple[str, int]  # job id, index
+
+
+class Scheduler(Protocol):
+    """What launch, worker, reconcile and status ask of a scheduler.
+
+    Every method may raise CouldNotAsk when there was no answer.
+    """
+
+    name: str
+
+    def limits(self) -> Limits: ...
+
+    def submit(self, job: ArrayJob) -> str:
+        """Submit an array and return its job id.
+
+        Raises:
+            OverLimit: Fewer elements, or later, may pass; nothing was submitted.
+            SchedulerError: It was refused; nothing was submitted.
+            SubmitUnclear: Nobody can say whether it was; settle it with ``find``.
+        """
+        ...
+
+    def find(self, token: str) -> list[str]:
+        """Return the ids of jobs with this name token, ended ones too while they are known."""
+        ...
+
+    def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
+        """Return the state of every task of these jobs that the scheduler knows.
+
+        A task that is missing from the answer is gone.
+        """
+        ...
+
+    def cancel(
+        self, job: str, indices: Sequence[int] | None = None, *, pending_only: bool = False
+    ) -> None:
+        """Cancel an array, some of its elements, or what of it has not started."""
+        ...
+
+    def set_throttle(self, job: str, throttle: int) -> None:
+        """Change how many elements of a live array run at once."""
+        ...

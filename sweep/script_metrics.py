@@ -1,0 +1,135 @@
+"""The metrics that a user's script prints or reports, guessed from its source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# A number as programs print it.
+NUMBER = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf))"
+# Words that say whether more is better, and what is measured; the earlier, the more likely meant.
+_MORE = re.compile(
+    r"acc|accuracy|f1|auc|auroc|iou|miou|map|bleu|rouge|dice|r2|score|reward|return|precision|"
+    r"recall|psnr|ssim|top1"
+)
+_LESS = re.compile(r"loss|error|err|ppl|perplexity|mse|rmse|mae|wer|cer|nll|fid|bpc|bpb")
+_HELD_OUT = re.compile(r"val|valid|validation|dev|eval")
+_TEST = re.compile(r"test")
+_TRAIN = re.compile(r"train|training")
+_LABEL = re.compile(
+    r"((?:(?:val|valid|validation|dev|eval|test|train|training|best|average|avg|mean) )?"
+    r"[A-Za-z][\w/.@-]*)\s*(?:[=:]\s*|\s)$",
+    re.IGNORECASE,
+)
+_INLINE = re.compile(
+    r"((?:(?:val|valid|validation|dev|eval|test|train|training|best|average|avg|mean) )?"
+    r"[A-Za-z][\w/.@-]*)\s*[=:]\s*(?:%[-+ 0-9.]*[fgeds]|\{[^{}]*\})",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric that a script is likely to give.
+
+    Attributes:
+        name: For the study file.
+        pattern: Regular expression that finds it in the output; None when it is reported.
+    """
+
+    name: str
+    pattern: str | None = None
+
+    @property
+    def direction(self) -> str | None:
+        """"maximize" or "minimize", or None where the name does not tell."""
+        words = set(re.split(r"[^a-z0-9]+", self.name.lower()))
+        for kind, direction in ((_LESS, "minimize"), (_MORE, "maximize")):
+            if any(kind.fullmatch(word) for word in words):
+                return direction
+        return None
+
+    @property
+    def is_test(self) -> bool:
+        """Whether it is measured on what a search must not see."""
+        return _TEST.match(self.name.lower()) is not None
+
+
+def find_metrics(tree: ast.AST, source: str) -> list[Metric]:
+    """Return the metrics that a script reports or prints, the likeliest objective first."""
+    reported = list(_reported(tree)) if "sweep.report" in source else []
+    found = reported or list(_printed(tree))
+    unique = {metric.name: metric for metric in reversed(found)}
+    ordered = [unique[name] for name in dict.fromkeys(metric.name for metric in found)]
+    return sorted((metric for metric in ordered if metric.direction), key=_rank)
+
+
+def _rank(metric: Metric) -> tuple[float, int]:
+    words = re.split(r"[^a-z0-9]+", metric.name.lower())
+
+    def has(kind: re.Pattern[str]) -> bool:
+        return any(kind.fullmatch(word) for word in words)
+
+    part = 0.0 if has(_HELD_OUT) else 3.0 if has(_TRAIN) else 1.0 if has(_TEST) else 2.0
+    # The best so far, or at the end, tells a pruner less than the value of each step.
+    part += 0.5 * ("best" in words)
+    return part, 0 if metric.direction == "maximize" else 1
+
+
+def _reported(tree: ast.AST) -> Iterator[Metric]:
+    """Yield the names given to ``Reporter.log``."""
+    for node in _calls(tree, "log"):
+        for keyword in node.keywords:
+            if keyword.arg == "metrics" and isinstance(keyword.value, ast.Dict):
+                for key in keyword.value.keys:
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        yield Metric(key.value)
+            elif keyword.arg and keyword.arg not in ("step", "metrics"):
+                yield Metric(keyword.arg)
+
+
+def _calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func
+            if (isinstance(called, ast.Attribute) and called.attr == name) or (
+                isinstance(called, ast.Name) and called.id == name
+            ):
+                yield node
+
+
+def _printed(tree: ast.AST) -> Iterator[Metric]:
+    """Yield the names that stand before a value in the texts that a script makes."""
+    nodes = list(ast.walk(tree))
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            for text, value in zip(node.values, node.values[1:], strict=False):
+                if isinstance(text, ast.Constant) and isinstance(value, ast.FormattedValue):
+                    yield from _labelled(str(text.value))
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in inside
+        ):
+            for label in _INLINE.findall(node.value):
+                yield _metric(label)
+    for call in _calls(tree, "print"):
+        for text, value in zip(call.args, call.args[1:], strict=False):
+            is_value = not isinstance(value, ast.Constant | ast.JoinedStr)
+            if is_value and isinstance(text, ast.Constant) and isinstance(text.value, str):
+                # print puts a space between its arguments.
+                yield from _labelled(f"{text.value} ")
+
+
+def _labelled(text: str) -> Iterator[Metric]:
+    found = _LABEL.search(text)
+    if found:
+        yield _metric(found[1])
+
+
+def _metric(label: str) -> Metric:
+    name = re.sub(r"[ ]+", "_", label.strip()).lower()
+    return Metric(name, rf"\b{re.escape(label).replace(chr(92) + ' ', ' ')}\s*[=:]?\s*{NUMBER}")

@@ -1,0 +1,130 @@
+"""Slurm as text: argv builders and parsers, without running anything.
+
+Everything here is a pure function; ``sweep.slurm`` runs the commands. Written for Slurm 20.11 and
+newer, checked on the literal output of 22.05. Commands run in ``ask_environment`` (questions) or
+``clean_environment`` (sbatch), so that no variable of the user changes what is printed.
+"""
+
+from __future__ import annotations
+
+from sweep.slurm_text.accounting import (
+    Step,
+    TaskRun,
+    find_latest_runs,
+    parse_sacct,
+    read_sacct,
+    sacct_argv,
+)
+from sweep.slurm_text.answers import did_not_answer, raise_for_answer, strip_words
+from sweep.slurm_text.control import (
+    cancel_argv,
+    check_update,
+    exclude_argv,
+    excluded_argv,
+    expand_nodes,
+    parse_excluded,
+    release_argv,
+    requeue_argv,
+    throttle_argv,
+)
+from sweep.slurm_text.environment import ask_environment, clean_environment, is_secret
+from sweep.slurm_text.extra import check_extra
+from sweep.slurm_text.limits import (
+    Association,
+    Config,
+    NodeGroup,
+    Partition,
+    Qos,
+    associations_argv,
+    config_argv,
+    default_account_argv,
+    find_limits,
+    parse_associations,
+    parse_config,
+    parse_partitions,
+    parse_qos,
+    parse_sinfo,
+    partitions_argv,
+    qos_argv,
+    sinfo_argv,
+)
+from sweep.slurm_text.queue import (
+    QueuedTask,
+    collect_tasks,
+    parse_squeue,
+    read_squeue,
+    squeue_argv,
+    time_left_argv,
+)
+from sweep.slurm_text.reasons import Explanation, explain_reason
+from sweep.slurm_text.states import STATES, classify_state, split_state
+from sweep.slurm_text.submit import (
+    ArrayRequest,
+    SbatchAnswer,
+    explain_refusal,
+    parse_sbatch,
+    sbatch_argv,
+)
+from sweep.slurm_text.times import compress_indices, expand_indices, format_time, parse_time
+
+__all__ = [
+    "STATES",
+    "ArrayRequest",
+    "Association",
+    "Config",
+    "Explanation",
+    "NodeGroup",
+    "Partition",
+    "Qos",
+    "QueuedTask",
+    "SbatchAnswer",
+    "Step",
+    "TaskRun",
+    "ask_environment",
+    "associations_argv",
+    "cancel_argv",
+    "check_extra",
+    "check_update",
+    "classify_state",
+    "clean_environment",
+    "collect_tasks",
+    "compress_indices",
+    "config_argv",
+    "default_account_argv",
+    "did_not_answer",
+    "exclude_argv",
+    "excluded_argv",
+    "expand_indices",
+    "expand_nodes",
+    "explain_reason",
+    "explain_refusal",
+    "find_latest_runs",
+    "find_limits",
+    "format_time",
+    "is_secret",
+    "parse_associations",
+    "parse_config",
+    "parse_excluded",
+    "parse_partitions",
+    "parse_qos",
+    "parse_sacct",
+    "parse_sbatch",
+    "parse_sinfo",
+    "parse_squeue",
+    "parse_time",
+    "partitions_argv",
+    "qos_argv",
+    "raise_for_answer",
+    "read_sacct",
+    "read_squeue",
+    "release_argv",
+    "requeue_argv",
+    "sacct_argv",
+    "sbatch_argv",
+    "sinfo_argv",
+    "split_state",
+    "squeue_argv",
+    "strip_words",
+    "throttle_argv",
+    "time_left_argv",
+]

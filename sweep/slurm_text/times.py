@@ -1,0 +1,85 @@
+"""Slurm's notations: times (``D-HH:MM:SS``) and array indices (``0,3-9%4``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_ENDLESS = {"UNLIMITED", "INFINITE"}
+_ABSENT = {"", "NONE", "N/A", "INVALID", "NOT_SET", "PARTITION_LIMIT", "UNKNOWN", "(NULL)"}
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})(?:\.\d+)?$")
+
+
+def parse_time(text: str) -> int | None:
+    """Return a duration that Slurm printed, in seconds.
+
+    The forms are those of sbatch(1): minutes, minutes:seconds, hours:minutes:seconds,
+    days-hours, days-hours:minutes and days-hours:minutes:seconds.
+
+    Returns:
+        Seconds; None where there is no limit (UNLIMITED) or nothing is known (INVALID, N/A).
+
+    Raises:
+        ValueError: it is no duration.
+    """
+    word = text.strip()
+    if word.upper() in _ENDLESS | _ABSENT:
+        return None
+    found = _TIME.match(word)
+    if not found:
+        raise ValueError(f"not a Slurm duration: {text!r}")
+    numbers = [int(number) for number in found["rest"].split(":")]
+    if found["days"] is not None:
+        hours, minutes, seconds = (*numbers, 0, 0)[:3]
+        return ((int(found["days"]) * 24 + hours) * 60 + minutes) * 60 + seconds
+    if len(numbers) == 1:
+        return numbers[0] * 60
+    if len(numbers) == 2:
+        return numbers[0] * 60 + numbers[1]
+    return (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
+
+
+def format_time(seconds: int) -> str:
+    """Return a duration as sbatch takes it: ``HH:MM:SS``, or ``D-HH:MM:SS`` from a day on."""
+    if seconds < 0:
+        raise ValueError(f"a negative duration: {seconds}")
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    clock = f"{hour:02d}:{minute:02d}:{second:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+def expand_indices(text: str) -> tuple[int, ...] | None:
+    """Return the array indices that ``0,3-9:2%4`` names (the cap is no part of them).
+
+    Returns:
+        The indices; None where Slurm shortened its list with dots, so that some are unknown.
+
+    Raises:
+        ValueError: it is no list of indices.
+    """
+    body = text.strip().strip("[]").partition("%")[0]
+    if "..." in body:
+        return None
+    indices: list[int] = []
+    for part in body.split(","):
+        found = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        if not found:
+            raise ValueError(f"not a list of array indices: {text!r}")
+        first, last, step = found[1], found[2] or found[1], found[3] or "1"
+        if int(step) == 0:
+            raise ValueError(f"not a list of array indices: {text!r}")
+        indices.extend(range(int(first), int(last) + 1, int(step)))
+    return tuple(indices)
+
+
+def compress_indices(indices: Iterable[int]) -> str:
+    """Return indices as Slurm writes them, ``1,3,7-9``."""
+    parts: list[list[int]] = []
+    for index in sorted(set(indices)):
+        if parts and index == parts[-1][1] + 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

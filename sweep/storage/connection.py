@@ -1,0 +1,380 @@
+"""One PostgreSQL connection whose every call ends in bounded time.
+
+A statement timeout on the server does not help when the server itself is stopped, or when the
+network drops packets. So the connection is psycopg2's asynchronous kind, and this module waits on
+its socket with a deadline of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, TypeVar
+
+from sweep.errors import DatabaseUnavailable, InputError, SweepError
+from sweep.storage.url import describe, dsn
+
+T = TypeVar("T")
+
+FIRST_PAUSE_S = 0.05  # between the first two tries of ``retry``; doubles each time
+LONGEST_PAUSE_S = 5.0
+
+# SQLSTATEs (or their classes) after which asking again may help. 08 connection, 40 rolled back
+# (deadlock, serialisation), 53 out of resources (connections, memory, disk), 57 operator (shutdown,
+# statement timeout), 25006 a read-only stand-by after a failover, 25P03 idle in transaction,
+# 55P03 a lock not granted in time. PostgreSQL's manual, appendix A.
+PASSING_CLASSES = ("08", "40", "53", "57")
+PASSING_STATES = ("25006", "25P03", "55P03")
+# Of those, the ones that leave the session usable.
+HARMLESS_STATES = ("40001", "40P01", "55P03", "57014")
+
+# Refusals that no waiting mends, by the words of the server or of libpq: a failed connection has no
+# SQLSTATE in psycopg2. Text in other languages counts as passing, and is shown when patience ends.
+REFUSALS = {
+    "password authentication failed": "Check the user name and the password in the storage URL.",
+    "no password supplied": "Put the password into the storage URL, or into a PGPASSFILE.",
+    "authentication failed": "Check the user name and how the server authenticates it.",
+    "no pg_hba.conf entry": "Ask the server's administrator to admit this host in pg_hba.conf.",
+    "does not support SSL": "Leave sslmode out of the storage URL, or turn SSL on at the server.",
+    "certificate verify failed": "Check sslrootcert in the storage URL.",
+    "root certificate file": "Check sslrootcert in the storage URL.",
+    "does not exist": "Create it on the server (createdb, createuser), or correct the URL.",
+    "permission denied for database": "Ask the server's administrator for the CONNECT privilege.",
+    "invalid connection option": "Remove the unknown option from the storage URL.",
+    "is not permitted to log in": "Ask the server's administrator for a role that may log in.",
+}
+# Also "does not exist" when a server is away: the socket's file. That one passes.
+SOCKET_MISSING = "No such file or directory"
+
+
+class _TimedOut(Exception):
+    """A deadline passed while waiting on the connection's socket."""
+
+
+class Database:
+    """One PostgreSQL connection, opened at first use, reopened after it broke.
+
+    Safe for use by several threads (one at a time gets it); not shared over a fork: a child opens
+    its own. Interrupting a call (KeyboardInterrupt) closes the connection, so that no half-read
+    answer is left in it.
+
+    Args:
+        url: A PostgreSQL URL.
+        timeout_s: No call takes longer than this, whatever the server or the network does.
+        application: Name under which the session shows in pg_stat_activity.
+
+    Attributes:
+        rowcount: Rows that the last statement touched; read it inside ``transaction`` when several
+            threads use the object.
+
+    Raises:
+        InputError: The URL is not a PostgreSQL URL.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 20.0, application: str = "sweep") -> None:
+        self.url = url
+        self.timeout_s = timeout_s
+        self.application = application
+        self.rowcount = -1
+        self._dsn = dsn(url)
+        self._connection: Any = None
+        self._transaction_of: int | None = None  # the thread that has one open
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    def __repr__(self) -> str:
+        return f"Database({describe(self._dsn)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "url": self.url,
+            "timeout_s": self.timeout_s,
+            "application": self.application,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Database.__init__(self, state.pop("url"), **state)
+
+    def execute(self, sql: str, params: Any = None) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows; an empty list for one that has none.
+
+        Outside ``transaction`` it commits by itself.
+
+        Raises:
+            DatabaseUnavailable: The database does not answer at present. The connection is closed
+                where it is no longer sound; the next call opens a new one.
+            SweepError: The database refuses this user, or does not exist.
+            psycopg2.Error: The statement is wrong, or a constraint refuses it.
+        """
+        with self._owned():
+            connection = self._open()
+            return self._run(connection, sql, params)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Database]:
+        """Run the block's statements as one transaction: all of them, or, on any error, none.
+
+        Raises:
+            RuntimeError: A transaction is open already.
+            DatabaseUnavailable: As ``execute``. Raised by the final COMMIT, it leaves open whether
+                the transaction took place.
+        """
+        with self._owned():
+            if self._transaction_of is not None:
+                raise RuntimeError("a transaction is open already")
+            connection = self._open()
+            self._run(connection, "BEGIN")
+            self._transaction_of = threading.get_ident()
+            try:
+                yield self
+                if self._connection is not connection:
+                    raise DatabaseUnavailable(*self._lost("the connection was lost"))
+                self._run(connection, "COMMIT")
+                if self._status == "ROLLBACK":
+                    raise RuntimeError("a statement of the transaction failed: nothing was written")
+            except BaseException:
+                if self._connection is connection:
+                    # A failing ROLLBACK has closed the connection, which rolls back as well.
+                    with suppress(DatabaseUnavailable):
+                        self._run(connection, "ROLLBACK")
+                raise
+            finally:
+                self._transaction_of = None
+
+    def retry(
+        self,
+        work: Callable[[Database], T],
+        *,
+        patience_s: float,
+        on_wait: Callable[[float, DatabaseUnavailable], None] | None = None,
+        transaction: bool = True,
+    ) -> T:
+        """Run ``work`` in a transaction, again and again while the database is away.
+
+        The pause between two tries doubles from 0.05 s to 5 s and varies by half, so that many
+        workers do not come back at the same moment.
+
+        Args:
+            work: Called with this object. Must be idempotent: where the answer to COMMIT was lost,
+                it runs again although it took place.
+            patience_s: Seconds from the first failure's try after which no new one starts.
+            on_wait: Called before each pause with the seconds since the start and the error.
+            transaction: False lets each statement of ``work`` commit by itself.
+
+        Raises:
+            DatabaseUnavailable: The last one, when patience is over.
+        """
+        start = time.monotonic()
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                with self.transaction() if transaction else nullcontext():
+                    return work(self)
+            except DatabaseUnavailable as error:
+                waited_s = time.monotonic() - start
+                if waited_s >= patience_s or self._transaction_of == threading.get_ident():
+                    raise  # an open transaction of the caller's is lost: only it can begin again
+                if on_wait is not None:
+                    on_wait(waited_s, error)
+                jittered_s = pause_s * random.uniform(0.5, 1.5)
+                time.sleep(max(0.0, min(jittered_s, patience_s - waited_s)))
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def close(self) -> None:
+        """Close the connection; a later call opens a new one."""
+        with self._owned():
+            self._drop()
+
+    @contextmanager
+    def _owned(self) -> Iterator[None]:
+        if self._pid != os.getpid():
+            # Forked: the connection and the lock's state are the parent's. psycopg2 leaves a
+            # connection of another process alone when it is collected.
+            self._connection = None
+            self._transaction_of = None
+            self._lock = threading.RLock()
+            self._pid = os.getpid()
+        with self._lock:
+            yield
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+    def _open(self) -> Any:
+        if self._connection is not None:
+            if not self._connection.closed:
+                return self._connection
+            self._drop()
+        if self._transaction_of is not None:
+            raise DatabaseUnavailable(*self._lost("the connection was lost in a transaction"))
+        import psycopg2
+
+        deadline = time.monotonic() + self.timeout_s
+        connection = None
+        try:
+            connection = psycopg2.connect(**self._parameters(deadline), async_=1)
+            self._wait(connection, deadline)
+            self._connection = connection
+            self._run(connection, self._settings(), deadline=deadline)
+        except _TimedOut:
+            error = f"no connection within {self.timeout_s:g} s"
+            raise DatabaseUnavailable(*self._lost(error)) from None
+        except psycopg2.Error as error:
+            raise self._refusal(error) from error
+        finally:
+            if connection is not None and self._connection is not connection:
+                with suppress(Exception):
+                    connection.close()
+        return connection
+
+    def _parameters(self, deadline: float) -> dict[str, str]:
+        found = {
+            "application_name": self.application,
+            "client_encoding": "UTF8",
+            "keepalives_idle": "30",
+            "keepalives_interval": "10",
+            "keepalives_count": "3",
+            "tcp_user_timeout": str(int(self.timeout_s * 1000)),
+        } | self._dsn
+        host = found.get("host", "")
+        if host and not host.startswith(("/", "@")) and "," not in host and "hostaddr" not in found:
+            addresses = _resolve(host, deadline - time.monotonic())
+            if isinstance(addresses, str):
+                raise DatabaseUnavailable(*self._lost(addresses))
+            found["hostaddr"] = ",".join(addresses)
+            found["host"] = ",".join([host] * len(addresses))
+        return found
+
+    def _settings(self) -> str:
+        # The server gives up shortly before we do: then the session stays usable. And a client that
+        # is stopped inside a transaction must not hold its locks for ever.
+        limit_ms = int(max(self.timeout_s - 2, 0.9 * self.timeout_s) * 1000)
+        return (
+            "SET timezone = 'UTC';"
+            f"SET statement_timeout = {limit_ms};"
+            f"SET idle_in_transaction_session_timeout = {int(self.timeout_s * 2000)};"
+            "SET tcp_keepalives_idle = 60; SET tcp_keepalives_interval = 10;"
+            "SET tcp_keepalives_count = 3"
+        )
+
+    def _run(
+        self, connection: Any, sql: str, params: Any = None, deadline: float | None = None
+    ) -> list[tuple[Any, ...]]:
+        import psycopg2
+
+        if deadline is None:
+            deadline = time.monotonic() + self.timeout_s
+        sound = False
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(sql, params)
+                self._wait(connection, deadline)
+                self.rowcount = cursor.rowcount
+                self._status = cursor.statusmessage
+                rows = cursor.fetchall() if cursor.description is not None else []
+            sound = True
+            return rows
+        except _TimedOut:
+            error = f"no answer within {self.timeout_s:g} s"
+            raise DatabaseUnavailable(*self._lost(error)) from None
+        except psycopg2.Error as error:
+            state = error.pgcode
+            if _passes(error):
+                sound = state in HARMLESS_STATES and not connection.closed
+                raise DatabaseUnavailable(*self._lost(_first_line(error))) from error
+            sound = not connection.closed
+            raise
+        except (ValueError, TypeError, UnicodeError, IndexError, KeyError):
+            sound = True  # the parameters do not fit the statement: nothing was sent
+            raise
+        finally:
+            # Also after a KeyboardInterrupt: its answer would be taken for the next statement's.
+            if not sound:
+                if self._connection is connection:
+                    self._drop()
+                else:
+                    with suppress(Exception):
+                        connection.close()
+
+    @staticmethod
+    def _wait(connection: Any, deadline: float) -> None:
+        from psycopg2.extensions import POLL_OK, POLL_READ
+
+        while True:
+            state = connection.poll()
+            if state == POLL_OK:
+                return
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                raise _TimedOut
+            poller = select.poll()  # select.select fails at descriptors above 1023
+            poller.register(
+                connection.fileno(), select.POLLIN if state == POLL_READ else select.POLLOUT
+            )
+            poller.poll(remaining_s * 1000)
+
+    def _lost(self, cause: str) -> tuple[str, str]:
+        return (
+            f"The database {describe(self._dsn)} does not answer: {cause.rstrip('.')}.",
+            "Check that the server runs and that this host reaches it; then try again.",
+        )
+
+    def _refusal(self, error: Exception) -> SweepError:
+        text = str(error).strip()
+        where = describe(self._dsn)
+        for words, advice in REFUSALS.items():
+            if words in text and SOCKET_MISSING not in text:
+                cls = InputError if words == "invalid connection option" else SweepError
+                return cls(f"The database {where} refuses: {_first_line(error)}.", advice)
+        return DatabaseUnavailable(*self._lost(_first_line(error)))
+
+
+def _passes(error: Any) -> bool:
+    """Tell whether a psycopg2 error speaks of the database's state rather than the statement."""
+    import psycopg2
+
+    if error.pgcode is None:
+        # The connection broke (OperationalError), was closed (InterfaceError), or libpq lost the
+        # thread (DatabaseError itself).
+        return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) or (
+            type(error) is psycopg2.DatabaseError
+        )
+    return error.pgcode[:2] in PASSING_CLASSES or error.pgcode in PASSING_STATES
+
+
+def _first_line(error: Exception) -> str:
+    """Return the server's own words in one line, without libpq's address and severity."""
+    text = str(error).strip()
+    line = text.splitlines()[0].strip() if text else type(error).__name__
+    return line.rpartition("FATAL:")[2].strip().rstrip(".") if "FATAL:" in line else line
+
+
+def _resolve(host: str, timeout_s: float) -> list[str] | str:
+    """Return a host's addresses, or a sentence saying why there are none.
+
+    libpq would resolve the name itself, without a limit in time: a name server that is away can
+    take minutes.
+    """
+    found: list[list[str] | str] = []
+
+    def ask() -> None:
+        try:
+            infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            found.append(f"the name {host!r} cannot be resolved ({error})")
+        else:
+            found.append(list(dict.fromkeys(str(info[4][0]) for info in infos)))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(max(timeout_s, 0.0))
+    return found[0] if found else f"the name {host!r} was not resolved in time"

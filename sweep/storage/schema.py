@@ -1,0 +1,205 @@
+"""The tables: Optuna's, made by Optuna itself, and three of our own beside them.
+
+Only ``launch`` creates: several first connections to an empty database at once crash on DDL.
+"""
+
+from __future__ import annotations
+
+import time
+
+from sweep.errors import BusyError, SweepError
+from sweep.storage.connection import Database
+from sweep.storage.url import mask, normalise
+
+# The revision of Optuna's schema that our statements are written for (its alembic head since 3.2).
+REVISION = "v3.2.0.a"
+OLDEST_SERVER = 130000  # server_version_num of PostgreSQL 13
+LOCK = 0x5EEB0001  # our advisory lock for making tables
+LOCK_PATIENCE_S = 60.0
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS sweep_attempt (
+  attempt_id bigserial PRIMARY KEY,
+  trial_id integer NOT NULL REFERENCES trials ON DELETE CASCADE,
+  number integer NOT NULL,
+  token text NOT NULL UNIQUE,
+  job text,
+  array_index integer,
+  slot integer,
+  host text NOT NULL,
+  process_group integer,
+  boot_id text,
+  claimed timestamptz NOT NULL DEFAULT clock_timestamp(),
+  seen timestamptz NOT NULL DEFAULT clock_timestamp(),
+  first_step bigint,
+  resumed_from text,
+  resumed_sha256 text,
+  checkpoint text,
+  checkpoint_sha256 text,
+  outcome text,
+  reason text NOT NULL DEFAULT '',
+  exit_code integer,
+  signal integer,
+  ended timestamptz,
+  UNIQUE (trial_id, number)
+);
+CREATE INDEX IF NOT EXISTS sweep_attempt_live ON sweep_attempt (trial_id) WHERE outcome IS NULL;
+
+CREATE TABLE IF NOT EXISTS sweep_metric (
+  trial_id integer NOT NULL REFERENCES trials ON DELETE CASCADE,
+  attempt integer NOT NULL,
+  name text NOT NULL,
+  step bigint NOT NULL,
+  value double precision NOT NULL,
+  logged double precision NOT NULL,
+  PRIMARY KEY (trial_id, attempt, name, step)
+);
+
+CREATE TABLE IF NOT EXISTS sweep_rerun (
+  rerun_id bigserial PRIMARY KEY,
+  study_id integer NOT NULL REFERENCES studies ON DELETE CASCADE,
+  k integer NOT NULL,
+  trial_id integer NOT NULL REFERENCES trials ON DELETE CASCADE,
+  kind text NOT NULL,
+  seed bigint NOT NULL,
+  token text UNIQUE,
+  job text,
+  host text,
+  process_group integer,
+  requested timestamptz NOT NULL DEFAULT clock_timestamp(),
+  claimed timestamptz,
+  seen timestamptz,
+  outcome text,
+  reason text NOT NULL DEFAULT '',
+  exit_code integer,
+  ended timestamptz,
+  result jsonb NOT NULL DEFAULT '{}',
+  UNIQUE (study_id, k)
+);
+CREATE INDEX IF NOT EXISTS sweep_rerun_trial ON sweep_rerun (trial_id);
+
+CREATE INDEX IF NOT EXISTS sweep_trials_open ON trials (study_id, trial_id)
+  WHERE state IN ('WAITING', 'RUNNING');
+"""
+
+# The last thing that TABLES makes: where it is there, everything is.
+COMPLETE_SQL = """
+SELECT (SELECT version_num FROM alembic_version),
+       (SELECT library_version FROM version_info),
+       to_regclass('sweep_trials_open') IS NOT NULL
+"""
+
+
+def create(url: str) -> None:
+    """Make every table that is missing; where all are there, one query and no Optuna import.
+
+    Raises:
+        SweepError: The tables belong to another version of Optuna, the server is too old, or the
+            user may not create tables.
+        BusyError: Another command has been making them for a minute.
+        DatabaseUnavailable: The database does not answer.
+    """
+    import psycopg2
+
+    database = Database(url)
+    try:
+        if _is_complete(database):
+            return
+        _check_server(database)
+        _lock(database)
+        if _is_complete(database):
+            return
+        _create_optuna_tables(normalise(url))
+        with database.transaction():
+            database.execute(TABLES)
+        check(database)
+    except psycopg2.errors.InsufficientPrivilege as error:
+        raise SweepError(
+            f"The database's user may not create tables: {str(error).strip().splitlines()[0]}.",
+            "Ask the server's administrator for GRANT CREATE ON SCHEMA public, or give a URL with "
+            "a user that owns the database.",
+        ) from error
+    finally:
+        database.close()  # also releases the advisory lock
+
+
+def check(database: Database) -> None:
+    """Make sure that the tables are there and are those that this version of sweep knows.
+
+    Raises:
+        SweepError: They are missing, or made by another version of Optuna.
+        DatabaseUnavailable: The database does not answer.
+    """
+    if not _is_complete(database):
+        raise SweepError(
+            f"{_name(database)} holds no studies of sweep.",
+            "Run `sweep launch STUDY.yaml` first: it makes the tables.",
+        )
+
+
+def _name(database: Database) -> str:
+    return f"The database {mask(database.url)}"
+
+
+def _is_complete(database: Database) -> bool:
+    import psycopg2
+
+    try:
+        revision, library, complete = database.execute(COMPLETE_SQL)[0]
+    except psycopg2.errors.UndefinedTable:
+        return False
+    if revision is not None and revision != REVISION:
+        raise _other_version(database, revision, library)
+    return revision is not None and bool(complete)
+
+
+def _other_version(database: Database, revision: str, library: str | None) -> SweepError:
+    import optuna
+
+    made_by = f"schema {revision}, first made by Optuna {library or 'of unknown version'}"
+    known = f"schema {REVISION}, as the installed Optuna {optuna.__version__} does"
+    if revision > REVISION:
+        advice = "Install a newer sweep and Optuna here: pip install -U sweep optuna"
+    else:
+        advice = (
+            "Bring the tables up to date, while nothing runs on them: "
+            "optuna storage upgrade --storage URL"
+        )
+    return SweepError(f"{_name(database)} has {made_by}; this sweep needs {known}.", advice)
+
+
+def _check_server(database: Database) -> None:
+    number = int(database.execute("SHOW server_version_num")[0][0])
+    if number < OLDEST_SERVER:
+        raise SweepError(
+            f"The PostgreSQL server is too old: {number // 10000}.",
+            f"Use PostgreSQL {OLDEST_SERVER // 10000} or newer.",
+        )
+
+
+def _lock(database: Database) -> None:
+    deadline = time.monotonic() + LOCK_PATIENCE_S
+    while not database.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,))[0][0]:
+        if time.monotonic() > deadline:
+            raise BusyError(
+                f"Another command has been making the tables for {LOCK_PATIENCE_S:.0f} s.",
+                "Wait for it, or end it, and try again.",
+            )
+        time.sleep(0.1)
+
+
+def _create_optuna_tables(url: str) -> None:
+    import optuna
+    import psycopg2
+    import sqlalchemy.exc
+
+    engine_options = {
+        "poolclass": sqlalchemy.NullPool,
+        "connect_args": {"connect_timeout": 20, "tcp_user_timeout": 20000},
+    }
+    try:
+        optuna.storages.RDBStorage(url, engine_kwargs=engine_options).engine.dispose()
+    except sqlalchemy.exc.DBAPIError as error:
+        if isinstance(error.orig, psycopg2.Error):
+            raise error.orig from None
+        raise

@@ -1,0 +1,161 @@
+"""The study's own rows: its existence, its specification, its state and its waves.
+
+All of it lies in Optuna's ``studies`` and ``study_system_attributes``; keys of ours begin with
+``sweep:``. Functions take a Database and may be used inside a transaction of the caller's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sweep.storage.connection import Database
+from sweep.study import Study
+
+SPEC = "sweep:study"
+STATE = "sweep:state"
+WAVE = "sweep:wave:"
+CANCEL = "sweep:cancel:"
+RECONCILED = "sweep:reconciled"
+FOLDER = "sweep:folder"
+
+# What a recorded cancel of ours was meant for.
+WAITING_ONES = "waiting"
+ALL = "all"
+
+RUNNING = "running"
+HELD = "held"
+STOPPED = "stopped"
+DRAINING = "draining"
+
+
+@dataclass(frozen=True)
+class StudyState:
+    """Whether trials are to be pulled.
+
+    Attributes:
+        word: running, held (the user's code fails), stopped (running trials leave too) or
+            draining (running trials may end).
+        reason: Why, in a sentence.
+    """
+
+    word: str = RUNNING
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Wave:
+    """One submission, written before it is made and completed after.
+
+    Attributes:
+        token: Name token of the job.
+        job: Its id, or None while it is not known whether the scheduler took it.
+        size: Elements; throttle: how many of them run at once.
+        executor: "local" or "slurm".
+        attempts: Attempts that the study had when it was submitted.
+        over: Whether it has ended.
+    """
+
+    token: str
+    size: int
+    throttle: int
+    executor: str
+    submitted: float
+    attempts: int = 0
+    job: str | None = None
+    over: bool = False
+
+
+def find_study(db: Database, name: str) -> int | None:
+    """Return the id of a study by name, or None."""
+    rows = db.execute("SELECT study_id FROM studies WHERE study_name = %s", (name,))
+    return int(rows[0][0]) if rows else None
+
+
+def insert_study(db: Database, study: Study) -> int:
+    """Make the study's row, directions and specification; call it inside a transaction."""
+    study_id = int(
+        db.execute(
+            "INSERT INTO studies (study_name) VALUES (%s) RETURNING study_id", (study.name,)
+        )[0][0]
+    )
+    for index, direction in enumerate(study.directions):
+        db.execute(
+            "INSERT INTO study_directions (direction, study_id, objective) VALUES (%s, %s, %s)",
+            (direction.upper(), study_id, index),
+        )
+    # Optuna's own key: its dashboard shows the names on its axes.
+    write_attribute(db, study_id, "study:metric_names", [o.metric for o in study.objectives])
+    write_specification(db, study_id, study)
+    write_state(db, study_id, StudyState())
+    return study_id
+
+
+def lock_study(db: Database, study_id: int) -> None:
+    """Hold the study's row until the transaction ends."""
+    db.execute("SELECT 1 FROM studies WHERE study_id = %s FOR UPDATE", (study_id,))
+
+
+def delete_study(db: Database, study_id: int) -> None:
+    """Remove a study that has no trials; call it inside a transaction."""
+    for table in ("study_system_attributes", "study_user_attributes", "study_directions"):
+        db.execute(f"DELETE FROM {table} WHERE study_id = %s", (study_id,))
+    db.execute("DELETE FROM studies WHERE study_id = %s", (study_id,))
+
+
+def write_attribute(db: Database, study_id: int, key: str, value: Any) -> None:
+    """Set one of the study's system attributes."""
+    db.execute(
+        "INSERT INTO study_system_attributes (study_id, key, value_json) VALUES (%s, %s, %s) "
+        "ON CONFLICT (study_id, key) DO UPDATE SET value_json = excluded.value_json",
+        (study_id, key, json.dumps(value)),
+    )
+
+
+def read_attribute(db: Database, study_id: int, key: str) -> Any:
+    """Return one of the study's system attributes, or None."""
+    rows = db.execute(
+        "SELECT value_json FROM study_system_attributes WHERE study_id = %s AND key = %s",
+        (study_id, key),
+    )
+    return json.loads(rows[0][0]) if rows else None
+
+
+def remove_attribute(db: Database, study_id: int, key: str) -> None:
+    db.execute(
+        "DELETE FROM study_system_attributes WHERE study_id = %s AND key = %s", (study_id, key)
+    )
+
+
+def write_specification(db: Database, study_id: int, study: Study) -> None:
+    write_attribute(db, study_id, SPEC, json.loads(study.to_json()))
+
+
+def read_specification(db: Database, study_id: int) -> Study | None:
+    """Return the study as launch wrote it, or None where something else made it."""
+    found = read_attribute(db, study_id, SPEC)
+    return Study.from_json(json.dumps(found)) if found is not None else None
+
+
+def write_state(db: Database, study_id: int, state: StudyState) -> None:
+    write_attribute(db, study_id, STATE, asdict(state))
+
+
+def read_state(db: Database, study_id: int) -> StudyState:
+    found = read_attribute(db, study_id, STATE)
+    return StudyState(**found) if found else StudyState()
+
+
+def write_wave(db: Database, study_id: int, wave: Wave) -> None:
+    write_attribute(db, study_id, WAVE + wave.token, asdict(wave))
+
+
+def read_waves(db: Database, study_id: int, *, live_only: bool = False) -> list[Wave]:
+    """Return the study's waves, oldest first."""
+    rows = db.execute(
+        "SELECT value_json FROM study_system_attributes WHERE study_id = %s AND key LIKE %s",
+        (study_id, WAVE.replace("_", r"\_") + "%"),
+    )
+    waves = sorted((Wave(**json.loads(row[0])) for row in rows), key=lambda wave: wave.submitted)
+    return [wave for wave in waves if not (live_only and wave.over)]

@@ -1,0 +1,113 @@
+"""How Optuna's tables hold a trial: values, times and rows, there and back.
+
+No Optuna import at the top: a bulk insert needs only the first half.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from functools import cache
+from typing import Any
+
+from sweep.storage.connection import Database
+
+FINISHED = ("COMPLETE", "PRUNED", "FAIL")
+OPEN = ("RUNNING", "WAITING")
+
+# One row a trial, its child rows as JSON: one statement is one snapshot, and a round trip.
+DETAILS_SQL = """
+SELECT t.trial_id, t.number, t.state::text, t.datetime_start, t.datetime_complete,
+  (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)
+          ORDER BY p.param_id)::text FROM trial_params p WHERE p.trial_id = t.trial_id),
+  (SELECT json_agg(json_build_array(v.value, v.value_type) ORDER BY v.objective)::text
+     FROM trial_values v WHERE v.trial_id = t.trial_id),
+  (SELECT json_agg(json_build_array(i.step, i.intermediate_value, i.intermediate_value_type)
+          ORDER BY i.trial_intermediate_value_id)::text
+     FROM trial_intermediate_values i WHERE i.trial_id = t.trial_id),
+  (SELECT json_agg(json_build_array(u.key, u.value_json) ORDER BY u.trial_user_attribute_id)::text
+     FROM trial_user_attributes u WHERE u.trial_id = t.trial_id),
+  (SELECT json_agg(json_build_array(s.key, s.value_json)
+          ORDER BY s.trial_system_attribute_id)::text
+     FROM trial_system_attributes s WHERE s.trial_id = t.trial_id)
+FROM trials t WHERE t.trial_id = ANY(%s) ORDER BY t.number
+"""
+
+
+def stored_number(value: float) -> tuple[float | None, str]:
+    """Return a number as Optuna's tables hold it: a finite one, or its kind alone."""
+    value = float(value)
+    if math.isnan(value):
+        return None, "NAN"
+    if math.isinf(value):
+        return None, "INF_POS" if value > 0 else "INF_NEG"
+    return value, "FINITE"
+
+
+def read_number(value: float | None, kind: str) -> float:
+    """Return the number that ``stored_number`` stored."""
+    if kind == "FINITE":
+        assert value is not None
+        return float(value)
+    return {"NAN": math.nan, "INF_POS": math.inf, "INF_NEG": -math.inf}[kind]
+
+
+def stored_time(value: datetime | None) -> datetime | None:
+    """Return a local time as Optuna's tables hold it: UTC, without a zone."""
+    if value is None:
+        return None
+    return value.astimezone(timezone.utc).replace(tzinfo=None)
+
+
+def read_time(value: datetime | None) -> datetime | None:
+    """Return a stored time as Optuna shows it: local, without a zone."""
+    if value is None:
+        return None
+    return value.replace(tzinfo=timezone.utc).astimezone().replace(tzinfo=None)
+
+
+@cache
+def read_distribution(text: str) -> Any:
+    """Return the distribution of a JSON text; equal texts share one (nobody changes it)."""
+    from optuna.distributions import json_to_distribution
+
+    return json_to_distribution(text)
+
+
+def read_trials(database: Database, trial_ids: Sequence[int]) -> list[Any]:
+    """Return FrozenTrials by their ids, in the order of their numbers; unknown ids are left out."""
+    if not trial_ids:
+        return []
+    return [frozen_trial(row) for row in database.execute(DETAILS_SQL, (list(trial_ids),))]
+
+
+def frozen_trial(row: Sequence[Any]) -> Any:
+    """Return the FrozenTrial of one row of ``DETAILS_SQL``."""
+    from optuna.trial import FrozenTrial, TrialState
+
+    trial_id, number, state, start, complete, params, values, steps, user, system = row
+    distributions, external = {}, {}
+    for name, value, text in _list(params):
+        distribution = read_distribution(text)
+        distributions[name] = distribution
+        external[name] = distribution.to_external_repr(value)
+    return FrozenTrial(
+        number=number,
+        state=TrialState[state],
+        value=None,
+        values=[read_number(value, kind) for value, kind in _list(values)] or None,
+        datetime_start=read_time(start),
+        datetime_complete=read_time(complete),
+        params=external,
+        distributions=distributions,
+        user_attrs={key: json.loads(value) for key, value in _list(user)},
+        system_attrs={key: json.loads(value) for key, value in _list(system)},
+        intermediate_values={step: read_number(value, kind) for step, value, kind in _list(steps)},
+        trial_id=trial_id,
+    )
+
+
+def _list(text: str | None) -> list[Any]:
+    return json.loads(text) if text else []

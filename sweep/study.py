@@ -1,0 +1,255 @@
+"""The study: what to run, what to vary, what to optimise and what it may use, as plain data.
+
+Frozen dataclasses with a JSON form, and no import beyond the standard library: a worker reads the
+study back in a millisecond. Reading and checking the YAML that a user writes is ``studyfile``'s
+job; the fields here are the ones that it checks and that the JSON Schema is generated from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import UnionType
+from typing import Any
+
+from sweep.space import Parameter, Space
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One thing to optimise.
+
+    Attributes:
+        metric: Name of a reported metric.
+        direction: "maximize" or "minimize".
+        at: "best" or "last" of the reported steps.
+        pattern: Regular expression that finds the metric in the output, or None when training
+            reports it (``from: {stdout: …}`` in the file).
+    """
+
+    metric: str
+    direction: str = "minimize"
+    at: str = "best"
+    pattern: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A sampler or a pruner: its name and its options."""
+
+    type: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often a trial may be tried.
+
+    Attributes:
+        max_attempts: Tries in all that end in a fault that is not the user's code.
+        max_user_failures: Failures of the user's own code before the first metric of the study
+            that hold it; min(max_parallel, 3) when None.
+    """
+
+    max_attempts: int = 3
+    max_user_failures: int | None = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial needs.
+
+    Attributes:
+        time_limit_s: Limit of a task in seconds, or None for the site's default.
+        nodes: Whole number of nodes.
+        gpus: Count, or "type:count", per node; 0 for none.
+        shard: Shares of a GPU (``--gres=shard:N``), or None.
+        mps: Percentage of a GPU by MPS, or None.
+        cpus: CPUs per node, or None for the site's default.
+        memory_mb: Memory per node in MiB, or None.
+    """
+
+    time_limit_s: int | None = None
+    nodes: int = 1
+    gpus: int | str = 0
+    shard: int | None = None
+    mps: int | None = None
+    cpus: int | None = None
+    memory_mb: int | None = None
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs per node."""
+        if isinstance(self.gpus, int):
+            return self.gpus
+        return int(self.gpus.rsplit(":", 1)[1])
+
+
+@dataclass(frozen=True)
+class Service:
+    """The small job that holds the database and the finaliser on a cluster."""
+
+    partition: str | None = None
+    time_limit_s: int | None = None
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What only Slurm understands."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+    exclusive: bool = False
+    setup: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    slots: int = 1
+    service: Service = Service()
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where the training's software comes from.
+
+    Attributes:
+        runtime: none, venv, conda, modules, apptainer, singularity, enroot or pyxis.
+        image: Image, environment folder or environment name, as the runtime means it.
+        binds: "source[:destination[:ro]]".
+        env: Variables set for training; a value of None passes the launching shell's.
+    """
+
+    runtime: str = "none"
+    image: str | None = None
+    binds: tuple[str, ...] = ()
+    workdir: str | None = None
+    gpu: str = "auto"
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    remap_root: bool = False
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where the study's rows live; all None for the embedded server.
+
+    Attributes:
+        url: A PostgreSQL URL without a password, or None.
+        embedded: "job" (a job of its own on Slurm) or "here" (on the launching machine).
+    """
+
+    url: str | None = None
+    embedded: str = "job"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A whole study.
+
+    Attributes:
+        command: The user's command, one argument each, with placeholders.
+        fixed: Values that every trial gets beside its parameters.
+        points: Configurations of the user's own, tried first; may leave parameters out.
+        trials: N.
+        seed: Seed of the study; each trial's comes from it and the trial's number.
+        max_parallel: K, the most trials that run at once, or None for as many as there are tasks.
+        trial_time_s: Limit of one trial's training in seconds (over its attempts), or None.
+        stall_time_s: Training that reports nothing and prints nothing for so many seconds has
+            hung, or None for no watch.
+        grace_s: Seconds between the signal before a time limit and the limit itself.
+        tasks: Array tasks to submit, or None for as many as trials.
+        trials_per_task: Trials that a task pulls at most, or None for as many as its time allows.
+        keep: Checkpoints of so many best trials are kept.
+        workdir: Folder in which training starts; absolute, as launch resolved it.
+        data: Paths whose content is recorded with the study.
+        source: Path of the study file, absolute.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    objectives: tuple[Objective, ...]
+    space: Space
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    points: tuple[Mapping[str, Any], ...] = ()
+    trials: int = 1
+    seed: int = 0
+    sampler: Choice = Choice("auto")
+    pruner: Choice = Choice("none")
+    max_parallel: int | None = None
+    retry: Retry = Retry()
+    resources: Resources = Resources()
+    trial_time_s: int | None = None
+    stall_time_s: int | None = None
+    grace_s: int = 60
+    tasks: int | None = None
+    trials_per_task: int | None = None
+    keep: int = 5
+    executor: str = "auto"
+    launcher: str = "auto"
+    slurm: Slurm = Slurm()
+    environment: Environment = Environment()
+    storage: Storage = Storage()
+    workdir: str = "."
+    data: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def objective(self) -> Objective:
+        """The objective of a study that has one."""
+        return self.objectives[0]
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        return tuple(objective.direction for objective in self.objectives)
+
+    @property
+    def is_multi_objective(self) -> bool:
+        return len(self.objectives) > 1
+
+    @property
+    def parallel(self) -> int:
+        """K as a number, never above the number of trials."""
+        return max(1, min(self.max_parallel or self.trials, self.trials))
+
+    def to_json(self) -> str:
+        """Return the study as JSON text that ``from_json`` reads back equal."""
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False)
+
+    @staticmethod
+    def from_json(text: str) -> Study:
+        """Read back what ``to_json`` wrote. Raises: ValueError for other text."""
+        return typing.cast(Study, _build(Study, json.loads(text)))
+
+
+@cache
+def field_types(cls: type) -> dict[str, Any]:
+    """Return a dataclass's field types, resolved."""
+    return typing.get_type_hints(cls)
+
+
+def _build(cls: Any, data: Any) -> Any:
+    origin = typing.get_origin(cls)
+    if origin in (typing.Union, UnionType):
+        if data is None:
+            return None
+        inner = [arg for arg in typing.get_args(cls) if arg is not type(None)]
+        return _build(inner[0], data) if len(inner) == 1 else data
+    if origin is tuple:
+        return tuple(_build(typing.get_args(cls)[0], item) for item in data)
+    if isinstance(cls, type) and dataclasses.is_dataclass(cls):
+        types = field_types(cls)
+        unknown = set(data) - set(types)
+        if unknown:
+            raise ValueError(f"{cls.__name__} has no {', '.join(sorted(unknown))}")
+        if cls is Parameter:
+            data = data | {"when": {name: tuple(v) for name, v in data["when"].items()}}
+        return cls(**{name: _build(types[name], value) for name, value in data.items()})
+    return data

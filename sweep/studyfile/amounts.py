@@ -1,0 +1,92 @@
+"""Amounts with a unit: times and memory."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.studyfile.rules import Reader
+from sweep.studyfile.tree import Node
+
+DURATION_ADVICE = 'Write 90s, 30min or 1h30m, or Slurm\'s way in quotes, "00:30:00".'
+_UNIT_SECONDS = {
+    "s": 1, "sec": 1, "second": 1, "seconds": 1, "m": 60, "min": 60, "minute": 60, "minutes": 60,
+    "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400,
+}  # fmt: skip
+_UNIT = "|".join(sorted(_UNIT_SECONDS, key=len, reverse=True))
+_UNITS = rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT})\s*)+"
+_CLOCK = r"\d+-\d{1,2}(?::\d{2}){0,2}|\d+:\d{2}(?::\d{2})?"
+_MEMORY = r"(\d+(?:\.\d+)?)\s*([KMGTkmgt])(?:i?[Bb])?"
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A time: 90s, 30min, 1h30m, 2d, or Slurm's D-HH:MM:SS. Read as whole seconds.
+
+    A bare number is refused: it is minutes for Slurm and seconds for nearly everything else.
+    """
+
+    low_s: int = 1
+
+    def read(self, node: Node, path: str, reader: Reader) -> Any:
+        seconds = parse_duration(node.value) if isinstance(node.value, str) else None
+        if seconds is None:
+            advice = DURATION_ADVICE
+            if isinstance(node.value, int) and not isinstance(node.value, bool):
+                advice = f"Write a unit: {node.value}min or {node.value}s."
+            return reader.report(node, path, "must be a time with a unit", advice)
+        if not self.low_s <= seconds <= 366 * 86400:
+            return reader.report(node, path, f"must be from {self.low_s} s to 366 days")
+        return seconds
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^(?:{_UNITS}|{_CLOCK})$"}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An amount of memory: 512M, 8G, 8GiB, 1.5T. Read as whole MiB, as Slurm counts."""
+
+    def read(self, node: Node, path: str, reader: Reader) -> Any:
+        rule = "must be an amount of memory with a unit"
+        found = re.fullmatch(_MEMORY, node.value) if isinstance(node.value, str) else None
+        if found is None:
+            advice = "Write 512M, 8G or 8GiB."
+            if isinstance(node.value, int) and not isinstance(node.value, bool):
+                advice = f"Write a unit: {node.value}M."
+                if node.value < 1024:
+                    advice = f"Write a unit: {node.value}G or {node.value}M."
+            return reader.report(node, path, rule, advice)
+        scale = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}[found[2].upper()]
+        memory_mb = math.ceil(float(found[1]) * scale)
+        if not 1 <= memory_mb <= 1024**3:
+            return reader.report(node, path, "must be from 1M to 1024T")
+        return memory_mb
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^{_MEMORY}$"}
+
+
+def parse_duration(text: str) -> int | None:
+    """Return the seconds of "1h30m", "90s", "D-HH:MM:SS", "HH:MM:SS" or "MM:SS"; else None."""
+    text = text.strip()
+    if len(text) > 40:
+        return None
+    if re.fullmatch(_UNITS, text):
+        parts = re.findall(rf"(\d+(?:\.\d+)?)\s*({_UNIT})", text)
+        return math.ceil(sum(float(amount) * _UNIT_SECONDS[unit] for amount, unit in parts))
+    if not re.fullmatch(_CLOCK, text):
+        return None
+    days, dash, clock = text.rpartition("-")
+    fields = [int(part) for part in clock.split(":")]
+    if dash:  # D-HH[:MM[:SS]]
+        fields += [0] * (3 - len(fields))
+    elif len(fields) == 2:  # MM:SS
+        fields = [0, *fields]
+    hours, minutes, seconds = fields
+    is_minutes = len(clock.split(":")) == 2 and not dash
+    if (minutes > 59 and not is_minutes) or seconds > 59 or (dash and hours > 23):
+        return None
+    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds

@@ -1,0 +1,72 @@
+"""``--set key.path=value``: put a value into the tree of a study file."""
+
+from __future__ import annotations
+
+from sweep.errors import InputError, Problem
+from sweep.studyfile.tree import Node, YamlError, parse
+
+# Their keys are names that may hold dots, so what is left of a path is one name there.
+_NAMED = ("fixed", "space")
+
+
+def apply_override(root: Node, override: str) -> list[Problem]:
+    """Set one value in the tree; return the problems that its text has.
+
+    A path follows the keys that exist, the longest first where names hold dots
+    (``space.model.lr.high``), and numbers into lists (``objective.0.at``); missing keys are made.
+
+    Raises:
+        InputError: It is not ``key=value``.
+    """
+    path, equals, text = override.partition("=")
+    path = path.strip()
+    if not equals or not path or not all(path.split(".")):
+        raise InputError(
+            f"--set needs key=value (got {override!r}).", "For example --set trials=50."
+        )
+    file = f"--set {override if len(override) <= 60 else override[:57] + '…'}"
+    try:
+        value, problems = parse(text, file, first_line=0)
+    except YamlError as error:
+        return [error.problem]
+    if value is None:
+        value = Node("scalar", file, 0)
+    problem = _put(root, path.split("."), "", value)
+    return [*problems, problem] if problem else problems
+
+
+def _put(node: Node, parts: list[str], path: str, value: Node) -> Problem | None:
+    here = f"{path}." if path else ""
+    if node.kind == "list":
+        if not parts[0].isdecimal() or int(parts[0]) >= len(node.items):
+            return Problem(
+                value.file, 0, path, f"is a list of {len(node.items)}", parts[0],
+                "Write the number of an item, from 0.",
+            )  # fmt: skip
+        position = int(parts[0])
+        if len(parts) == 1:
+            node.items[position] = value
+            return None
+        return _put(node.items[position], parts[1:], f"{here}{position}", value)
+    if node.kind != "map":
+        return Problem(
+            value.file, 0, path, "is not a mapping, so that nothing can be set in it",
+            node.shown(), f"Set the whole: --set '{path}={{…}}'.",
+        )  # fmt: skip
+    for count in range(len(parts), 0, -1):
+        name = ".".join(parts[:count])
+        if name in node.entries and count < len(parts):
+            return _put(node.entries[name], parts[count:], f"{here}{name}", value)
+        if name in node.entries:
+            node.entries[name] = value
+            return None
+    name, rest = parts[0], parts[1:]
+    if path in _NAMED:
+        # A new parameter is set as a whole, or one key of it at a time.
+        is_part = path == "space" and value.kind == "scalar" and len(parts) > 1
+        name, rest = (".".join(parts[:-1]), parts[-1:]) if is_part else (".".join(parts), [])
+    if not rest:
+        node.entries[name] = value
+        return None
+    node.entries[name] = Node("map", value.file, 0)
+    return _put(node.entries[name], rest, f"{here}{name}", value)

@@ -1,0 +1,81 @@
+"""Load a study file: the order of the work. Nothing is made on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sweep.errors import InputError, Problem, StudyFileError
+from sweep.study import Study
+from sweep.studyfile.crosschecks import check_together
+from sweep.studyfile.keys import STUDY
+from sweep.studyfile.overrides import apply_override
+from sweep.studyfile.rules import Reader
+from sweep.studyfile.tree import Node, YamlError, decode, parse
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Study:
+    """Read and check a study file.
+
+    Args:
+        overrides: ``key.path=value`` each, the value in YAML; they win over the file.
+
+    Raises:
+        StudyFileError: With all problems, in the order of the lines.
+        InputError: The file cannot be read, or an override is not ``key=value``.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is not a file.", "Give the study file itself.")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(
+            f"There is no study file {path}.", "Check the path, or write one with `sweep init`."
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    try:
+        text = decode(data, str(path))
+    except YamlError as error:
+        raise StudyFileError([error.problem]) from None
+    return loads(text, str(path), overrides)
+
+
+def loads(text: str, file: str, overrides: Sequence[str] = ()) -> Study:
+    """Check a study file's text. Args and Raises as ``load``; ``file`` is named in problems."""
+    try:
+        root, problems = parse(text, file)
+    except YamlError as error:
+        raise StudyFileError([error.problem]) from None
+    if root is None:
+        root = Node("map", file, 1)
+        if not overrides:
+            problem = Problem(file, 1, "", "is empty", "", "Write one with `sweep init`.")
+            raise StudyFileError([problem])
+    if root.kind != "map":
+        raise StudyFileError(
+            [Problem(file, root.line, "", "must be a mapping of keys to values", root.shown(),
+                     "For example name: digits.")]
+        )  # fmt: skip
+    for override in overrides:
+        problems += apply_override(root, override)
+    # Where duplicate keys or tags were found the rest is checked all the same.
+    fixed = root.entries.get("fixed")
+    reader = Reader(fixed.entries if fixed else ())
+    values = STUDY.read_values(root, "", reader)
+    check_together(values, root, reader)
+    # What the tree has reported already (a NUL in a name) breaks the key's own rule as well.
+    seen = {(problem.file, problem.line, problem.path) for problem in problems}
+    problems += [p for p in reader.problems if (p.file, p.line, p.path) not in seen]
+    if problems:
+        raise StudyFileError(_sort(problems, file))
+    return Study(**values | {"workdir": str(Path(values["workdir"]).expanduser().absolute()),
+                             "source": str(Path(file).absolute())})  # fmt: skip
+
+
+def _sort(problems: Iterable[Problem], file: str) -> list[Problem]:
+    """Return each problem once, those of the file by line, then those of overrides."""
+    once = dict.fromkeys(problems)
+    return sorted(once, key=lambda problem: (problem.file != file, problem.line))
+
+

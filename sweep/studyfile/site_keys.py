@@ -1,0 +1,134 @@
+"""Keys that say what a trial needs and where it runs: resources, Slurm, the environment."""
+
+from __future__ import annotations
+
+from sweep.study import Environment, Resources, Service, Slurm
+from sweep.studyfile.amounts import Duration, Memory
+from sweep.studyfile.kinds import Gpus, Variables
+from sweep.studyfile.rules import Flag, Text, TextList, Whole, Word
+from sweep.studyfile.sections import Key, Section
+
+SLURM_WORD = Text(pattern=r"[^\s\"'`$\\;|<>]+", rule="must be a word as sbatch takes it")
+
+RESOURCES = Section(
+    "resources",
+    (
+        Key(
+            "time", Duration(), "Time limit of a task. Absent: the site's default.", None,
+            "00:30:00", "time_limit_s", ("time_limit", "walltime", "timeout"),
+        ),
+        Key("nodes", Whole(1, 100_000), "Nodes of a trial.", 1, 1),
+        Key(
+            "gpus", Gpus(), "GPUs of a trial on each node: a number, or type:number.", 0,
+            "a100:2", aliases=("gpu", "gres", "num_gpus", "gpus_per_node"),
+        ),
+        Key(
+            "shard", Whole(1, 100_000), "Shares of one GPU instead of whole ones "
+            "(--gres=shard:N).", None, 16, aliases=("shards",),
+        ),
+        Key("mps", Whole(1, 100_000), "Per cent of one GPU through MPS.", None, 50),
+        Key(
+            "cpus", Whole(1, 100_000), "CPU cores of a trial on each node. Absent: the site's "
+            "default; locally one.", None, 4,
+            aliases=("cpu", "cores", "threads", "cpus_per_task", "num_cpus"),
+        ),
+        Key(
+            "memory", Memory(), "Memory of a trial on each node. Absent: the site's default.",
+            None, "8G", "memory_mb", ("mem", "ram", "memory_gb", "memory_mb"),
+        ),
+    ),
+    Resources,
+    {"partition": "slurm.partition", "account": "slurm.account", "qos": "slurm.qos"},
+)  # fmt: skip
+
+SERVICE = Section(
+    "slurm.service",
+    (
+        Key("partition", SLURM_WORD, "Partition of the small jobs.", None, "cpu"),
+        Key(
+            "time", Duration(60), "Time limit of the small jobs.", None, "7-00:00:00",
+            "time_limit_s",
+        ),
+        Key(
+            "extra", TextList(),
+            "Further options of sbatch for the small jobs.", (), ["--qos=long"],
+        ),
+    ),
+    Service,
+)  # fmt: skip
+
+SLURM = Section(
+    "slurm",
+    (
+        Key("partition", SLURM_WORD, "Partition.", None, "gpu", aliases=("partitions", "queue")),
+        Key("account", SLURM_WORD, "Account that is charged.", None, "proj1"),
+        Key("qos", SLURM_WORD, "Quality of service.", None, "normal"),
+        Key(
+            "constraint", Text(pattern=r"[^\s\"'`$\\;<>]+", rule="must be a constraint"),
+            "Features that the nodes must have.", None, "a100|h100", aliases=("constraints",),
+        ),
+        Key("reservation", SLURM_WORD, "Reservation to run in.", None, "course"),
+        Key("exclusive", Flag(), "Whole nodes only.", False, True),
+        Key(
+            "setup", TextList(), "Shell lines that run in each task before anything else.", (),
+            ["module load cuda/12.4"], aliases=("modules", "prolog"),
+        ),
+        Key(
+            "extra", TextList(),
+            "Further options of sbatch.", (), ["--exclude=node17"],
+            aliases=("options", "sbatch", "args"),
+        ),
+        Key(
+            "slots", Whole(1, 1000), "Trials that one task runs side by side, each with the whole "
+            "of resources.", 1, 4,
+        ),
+        Key(
+            "service", SERVICE, "The small jobs that hold the embedded database and finish the "
+            "study.", Service(), {"partition": "cpu"},
+        ),
+    ),
+    Slurm,
+    {"time": "resources.time", "gpus": "resources.gpus", "gres": "resources.gpus",
+     "cpus": "resources.cpus", "cpus_per_task": "resources.cpus", "nodes": "resources.nodes",
+     "mem": "resources.memory", "memory": "resources.memory"},
+)  # fmt: skip
+
+RUNTIMES = ("none", "venv", "conda", "modules", "apptainer", "singularity", "enroot", "pyxis")
+ENVIRONMENT = Section(
+    "environment",
+    (
+        Key(
+            "runtime", Word(RUNTIMES, {"docker": "apptainer", "podman": "apptainer"}),
+            "What brings the training's software.", "none", "apptainer", aliases=("type", "kind"),
+        ),
+        Key(
+            "image", Text(), "The image; with venv the environment's folder, with conda its name "
+            "or folder.", None, "train.sif", aliases=("container", "path"),
+        ),
+        Key(
+            "binds", TextList(Text(pattern=r"[^:]+(:[^:]+(:(ro|rw))?)?",
+                                   rule="must be source[:destination[:ro]]",
+                                   advice='For example "/data:/data:ro".')),
+            "Folders that the container sees.", (), ["/data:/data:ro"],
+            aliases=("bind", "mounts", "volumes"),
+        ),
+        Key("workdir", Text(), "Folder inside the container in which training starts.", None,
+            "/work", aliases=("pwd", "cwd")),
+        Key(
+            "gpu", Word(("auto", "nvidia", "rocm", "none"), {"cuda": "nvidia", "amd": "rocm"}),
+            "GPU support of the container.", "auto", "nvidia",
+        ),
+        Key(
+            "env", Variables(), "Variables for training. One without a value passes that of the "
+            "launching shell.", {}, {"OMP_NUM_THREADS": 4}, aliases=("variables", "environment"),
+        ),
+        Key("setup", TextList(), "Shell lines that run before training.", (),
+            ["module load cuda/12.4"]),
+        Key("options", TextList(), "Further options of the container's program.", (),
+            ["--cleanenv"], aliases=("extra", "args")),
+        Key("remap_root", Flag(), "Be root inside (enroot, pyxis).", False, True),
+        Key("name", SLURM_WORD, "Name of the container (enroot, pyxis).", None, "train"),
+    ),
+    Environment,
+)  # fmt: skip
+

@@ -1,0 +1,89 @@
+"""What an array element runs: ``python -m sweep.task FOLDER [--finalise TOKEN | --rerun K]``.
+
+``--serve`` is the job that holds the database on a cluster.
+
+Kept apart from the command line so that a task that finds nothing to pull ends in a tenth of a
+second.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sweep.errors import EXIT_DONE, EXIT_FAULT, SweepError
+from sweep.executors import SLURM, reviver_of, scheduler_of
+from sweep.paths import StudyFolder
+from sweep.study import Study
+
+AWAY_PATIENCE_S = 900.0  # the database may be away for ten minutes
+
+
+def main(arguments: list[str]) -> int:
+    """Run one task; return its exit code."""
+    folder = StudyFolder(Path(arguments[0]))
+    try:
+        return _run(folder, arguments[1:])
+    except SweepError as error:
+        print(f"sweep: {error}", flush=True)
+        return error.exit_code
+    except Exception as error:
+        from sweep.crash import write_crash
+
+        path = write_crash(folder.root.parent, error, arguments)
+        print(f"sweep: a fault of sweep's own; details in {path}", flush=True)
+        return EXIT_FAULT
+
+
+def _run(folder: StudyFolder, options: list[str]) -> int:
+    from sweep import access
+    from sweep.storage import studies
+    from sweep.storage.ledger import Ledger
+
+    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    if options[:1] == ["--serve"]:
+        return _serve(folder)
+    on_slurm = study.executor == SLURM
+    db = access.connect(folder, timeout_s=8.0, may_start=not on_slurm)
+    schedule = scheduler_of(folder, study)
+    if isinstance(db, access.EmbeddedDatabase):
+        db.on_absent = reviver_of(folder, study, schedule)
+    study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=AWAY_PATIENCE_S)
+    if study_id is None:
+        raise SweepError(f"The database no longer holds the study {study.name!r}.")
+    ledger = Ledger(db, study_id, study)
+    if options[:1] == ["--finalise"]:
+        from sweep.reconcile import settle_wave
+        from sweep.waves import finalise
+
+        settle_wave(ledger, folder, schedule, options[1], AWAY_PATIENCE_S)
+        print(finalise(ledger, folder, schedule, options[1]), flush=True)
+        return EXIT_DONE
+    from sweep.worker import Worker, default_context
+
+    context = default_context(folder, ledger, schedule)
+    if options[:1] == ["--rerun"]:
+        from sweep.rerun import run_rerun
+
+        run_rerun(context, int(options[1]))
+        return EXIT_DONE
+    done = Worker(context).run()
+    print(f"{done} attempts made", flush=True)
+    return EXIT_DONE
+
+
+def _serve(folder: StudyFolder) -> int:
+    """Serve the embedded database until no study needs it."""
+    from sweep.paths import read_json
+    from sweep.service import Service, requeue_self
+
+    note = read_json(folder.storage) or {}
+    why = Service(Path(note["embedded"])).run()
+    print(f"ended: {why}", flush=True)
+    if why == "time":
+        requeue_self()
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

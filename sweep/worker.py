@@ -1,0 +1,578 @@
+"""One array task: pull a trial, run it, forward, stop early, finish, pull again while time lasts.
+
+Nothing heavy is imported before it is needed: Optuna only where the sampler is adaptive or a pruner
+has to judge, and then while training runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sweep import command, nodes, oom, process
+from sweep import trial as words
+from sweep.ending import (
+    FULL_DISK,
+    classify,
+    full_disk,
+    has_room,
+    is_full,
+    last_lines,
+    newest_of,
+    remove_checkpoints,
+    settle,
+)
+from sweep.errors import (
+    CouldNotAsk,
+    DatabaseUnavailable,
+    InputError,
+    SchedulerError,
+    StaleAttempt,
+    SweepError,
+)
+from sweep.journal import Journal, newest_checkpoint, tell, write_exit
+from sweep.paths import StudyFolder, make_private, read_json, write_atomic
+from sweep.reconcile import EVERY_S, reconcile, succeed
+from sweep.scheduler import Scheduler
+from sweep.storage import studies
+from sweep.storage.connection import Database
+from sweep.storage.ledger import GIVEN_BACK, USER_FAILURES, Ledger, Place, Report
+from sweep.study import Study
+from sweep.supervise import Channel, Leave, Supervisor
+from sweep.trial import Claim, End, trial_seed
+
+if TYPE_CHECKING:
+    from sweep.storage.optuna_storage import PostgresStorage
+
+T = TypeVar("T")
+
+PATIENCE_S = 3600.0  # for a database that is away between two trials
+LEAVE_PATIENCE_S = 10.0  # once this task has to go
+ATTRIBUTE_WAIT_S = 40.0  # for the scheduler to say who ended another's attempt
+# A next trial is pulled only while the time left is that many times the longest one seen.
+TIME_MARGIN = 1.2
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a worker works with.
+
+    Attributes:
+        schedule: Where its task came from, or None for a worker without one.
+        end_time_s: When its task is ended, on the wall clock, or None.
+        environ: The environment that training inherits.
+        say: Prints a line into the task's log.
+    """
+
+    folder: StudyFolder
+    study: Study
+    ledger: Ledger
+    place: Place
+    environ: Mapping[str, str]
+    schedule: Scheduler | None = None
+    end_time_s: float | None = None
+    term_wait_s: float = 4.0
+    say: Callable[[str], None] = lambda text: print(text, flush=True)
+
+
+class Worker:
+    """Runs trials of one study until none is left, its time is over, or it is asked to leave."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.folder = context.folder
+        self.study = context.study
+        self.ledger = context.ledger
+        self.say = context.say
+        self.leave = Leave(context.term_wait_s, max(1.0, context.study.grace_s - 2.0))
+        self.longest_s = 0.0
+        self.done = 0
+        self._next_look = time.monotonic() + EVERY_S
+        self._over = False  # this run of the task has no business any more
+        self._token = ""  # of the latest attempt
+        self._parent = os.getppid()
+        self._optuna_storage: PostgresStorage | None = None
+
+    def run(self) -> int:
+        """Pull and run trials; return how many attempts were made."""
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, self.leave.on_signal)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for launch
+        self._end_predecessors()
+        self._shun_sick_node()
+        while not self.leave.wanted and not self._over and self._has_time():
+            claim = self._pull()
+            if claim is None:
+                if not self._over:
+                    self._clear_queue()
+                break
+            self._run_attempt(claim)
+            self.done += 1
+        return self.done
+
+    # Pulling
+
+    def _has_time(self) -> bool:
+        limit = self.study.trials_per_task
+        if limit is not None and self.done >= limit:
+            return False
+        if self._is_on_slurm() and os.getppid() != self._parent:
+            # slurmstepd is dead: Slurm takes this task for lost, and may run it again.
+            self.say("Slurm's process above this task is gone; it pulls no further trial")
+            return False
+        if self.done == 0 or self.context.end_time_s is None:
+            return True
+        left_s = self.context.end_time_s - time.time()
+        return left_s > self.longest_s * TIME_MARGIN + self.study.grace_s
+
+    def _end_predecessors(self) -> None:
+        """End what an earlier run of this very task left: it was requeued, this is its next run.
+
+        Where that run still lives (a node that is cut off), its writes are refused from here on.
+        """
+        place = self.context.place
+        if place.job is None or place.index is None:
+            return
+        found = succeed(
+            self.ledger, self.folder, self.context.schedule, place.job, place.index, place.host,
+            PATIENCE_S,
+        )  # fmt: skip
+        for trial, attempt, end, state in found:
+            self.say(f"trial {trial}, attempt {attempt} has ended ({end.reason}); now {state}")
+
+    def _pull(self) -> Claim | None:
+        if time.monotonic() >= self._next_look:
+            self._look_after_others()
+        if self._is_superseded():
+            self.say("a later run of this very task is at work; this one ends")
+            self._over = True
+            return None
+        token = secrets.token_hex(16)
+        claim = self._ask(lambda _: self.ledger.claim(token, self.context.place))
+        give_up_at = time.monotonic() + ATTRIBUTE_WAIT_S
+        while claim is None and not self.leave.wanted:
+            leaving = self._ask(lambda _: self.ledger.terminated_attempts())
+            found = self._look_after_others(5.0 if leaving else EVERY_S)
+            if not found and (not leaving or time.monotonic() >= give_up_at):
+                break
+            # Who ended these is known in some seconds; then their trials may be there to be pulled.
+            claim = self._ask(lambda _: self.ledger.claim(token, self.context.place))
+            if claim is None and leaving:
+                time.sleep(1.0)
+        if claim is not None:
+            self._token = token
+        return claim
+
+    def _is_superseded(self) -> bool:
+        """Tell whether this task was put back into the queue and runs again, while we live."""
+        place = self.context.place
+        if not self._token or place.job is None or not self._is_on_slurm():
+            return False
+        return self._ask(lambda _: self.ledger.latest_token(place)) not in (None, self._token)
+
+    def _is_on_slurm(self) -> bool:
+        return self.context.schedule is not None and self.context.schedule.name != "local"
+
+    def _look_after_others(self, every_s: float = EVERY_S) -> bool:
+        if self.context.schedule is None:
+            return False
+        self._next_look = time.monotonic() + EVERY_S
+        found = reconcile(
+            self.ledger, self.folder, self.context.schedule, every_s=every_s,
+            patience_s=PATIENCE_S, host=self.context.place.host,
+        )  # fmt: skip
+        for trial, attempt, end, state in found.settled if found else ():
+            self.say(f"trial {trial}, attempt {attempt} was dead ({end.reason}); now {state}")
+        return bool(found and found.settled)
+
+    def _clear_queue(self) -> None:
+        """Nothing is left to pull: cancel what of our array has not started, recorded first."""
+        job, schedule = self.context.place.job, self.context.schedule
+        if job is None or schedule is None:
+            return
+        key = studies.CANCEL + job
+        note = {"time": time.time(), "what": studies.WAITING_ONES}
+        self._ask(lambda db: studies.write_attribute(db, self.ledger.study_id, key, note))
+        try:
+            schedule.cancel(job, pending_only=True)
+        except (SchedulerError, CouldNotAsk) as error:
+            self.say(f"could not clear the queue: {error.message}")
+
+    def _ask(self, work: Callable[[Database], T]) -> T:
+        patience_s = LEAVE_PATIENCE_S if self.leave.wanted else PATIENCE_S
+        return self.ledger.db.retry(work, patience_s=patience_s, on_wait=self._report_wait)
+
+    def _report_wait(self, waited_s: float, error: DatabaseUnavailable) -> None:
+        if self.leave.wanted and waited_s > LEAVE_PATIENCE_S:
+            raise error
+        self.say(f"waiting for the database ({waited_s:.0f} s): {error.message}")
+
+    # One attempt
+
+    def _run_attempt(self, claim: Claim) -> None:
+        began = time.monotonic()
+        attempt_folder = self.folder.attempt(claim.number, claim.attempt)
+        try:
+            state = self._train(claim)
+        except StaleAttempt as error:
+            self.say(f"trial {claim.number}, attempt {claim.attempt}: {error.message}")
+            self._over = self._is_on_slurm()
+            return
+        except OSError as error:
+            if not is_full(error):
+                raise
+            state = self._write_end(claim, End(GIVEN_BACK, full_disk(self.folder.root)), [])
+        finally:
+            self.leave.folder = None
+        self.longest_s = max(self.longest_s, time.monotonic() - began)
+        took_s = time.monotonic() - began
+        self.say(f"trial {claim.number}, attempt {claim.attempt}: {state} after {took_s:.1f} s")
+        if state == words.FAILED:
+            for line in last_lines(attempt_folder, 5):
+                self.say(f"  | {line}")
+
+    def _train(self, claim: Claim) -> str:
+        folder = self.folder.attempt(claim.number, claim.attempt)
+        began, kills = time.monotonic(), oom.count_kills()
+        if claim.attempt > 1:
+            self._end_earlier(claim)
+        make_private(folder.checkpoints)
+        values = self._values(claim)
+        write_atomic(values.config, command.write_config(config_of(self.study, values)))
+        resumed = (str(values.resume), self._resumed_hash) if values.resume else None
+        try:
+            argv, environ = command.build(
+                self.study, values, self.context.environ, self.folder.python_path
+            )
+            child = process.spawn(
+                argv, cwd=self.study.workdir, env=environ, stdout=folder.log, die_with_parent=True
+            )
+        except (InputError, process.NotStarted) as error:
+            return self._not_started(claim, error, time.monotonic() - began)
+        self.leave.folder = folder
+        if self.leave.wanted:
+            tell(folder, "checkpoint")  # the signal came while we were not looking
+        try:
+            self._ask(lambda _: self.ledger.started(claim.token, child.pid, resumed))
+            first_step = 0
+            if resumed:
+                first_step = self._ask(
+                    lambda _: self.ledger.next_step(claim.trial_id, claim.attempt)
+                )
+        except BaseException:
+            process.end_group(child.pid, claim.token, grace_s=0.0)
+            child.wait()
+            raise
+        supervisor = Supervisor(
+            child,
+            claim.token,
+            folder,
+            self.study,
+            Journal(folder, self.study.objectives, first_step),
+            self._channel(claim),
+            self.leave,
+            claim.used_s,
+        )
+        ended = supervisor.run()
+        with contextlib.suppress(OSError):  # a full disk: the database may still take it
+            write_exit(folder, ended.exit_code, ended.signal, ended.told)
+        end = classify(ended.exit_code, ended.signal, ended.told, last_lines(folder))
+        if end.outcome == words.INTERRUPTED and self.leave.terminated and self._asks_who():
+            end = dataclasses.replace(end, outcome=words.TERMINATED, reason="ended by SIGTERM")
+        if end.outcome in (words.KILLED, words.ERROR) and (
+            kills != oom.count_kills() or oom.is_in_log(last_lines(folder))
+        ):
+            end = dataclasses.replace(end, outcome=words.OUT_OF_MEMORY, reason="memory ran out")
+        if end.outcome == words.ERROR and not has_room(folder.root):
+            end = End(GIVEN_BACK, full_disk(self.folder.root))
+        return self._write_end(claim, end, supervisor.unsent, time.monotonic() - began)
+
+    def _end_earlier(self, claim: Claim) -> None:
+        """End what earlier attempts of the trial have left on this machine."""
+        for attempt in self._ask(lambda _: self.ledger.attempts(claim.trial_id)):
+            if attempt.number < claim.attempt and attempt.host == self.context.place.host:
+                process.end_attempt_group(attempt.group, attempt.token)
+
+    def _values(self, claim: Claim) -> command.TrialValues:
+        folder = self.folder.attempt(claim.number, claim.attempt)
+        params = dict(claim.params)
+        if not claim.sampled:
+            params = self._sample(claim)
+        resume = self._checkpoint_before(claim)
+        return command.TrialValues(
+            number=claim.number,
+            attempt=claim.attempt,
+            seed=trial_seed(self.study.seed, claim.number),
+            params={**self.study.space.from_optuna(params), **self.study.fixed},
+            config=self.folder.config(claim.number),
+            trial_dir=folder.root,
+            checkpoint_dir=folder.checkpoints,
+            resume=resume,
+            metrics=folder.metrics,
+            control=folder.control,
+            token=claim.token,
+        )
+
+    def _checkpoint_before(self, claim: Claim) -> Path | None:
+        self._resumed_hash = ""
+        if claim.attempt == 1:
+            return None
+        earlier = [self.folder.attempt(claim.number, n) for n in range(claim.attempt - 1, 0, -1)]
+        known = self._ask(lambda _: self.ledger.checkpoint_hashes(claim.trial_id))
+        found = newest_checkpoint(earlier, known)
+        if found is None:
+            return None
+        path, self._resumed_hash = found
+        self.say(f"trial {claim.number} goes on from {path}")
+        return path
+
+    def _sample(self, claim: Claim) -> dict[str, Any]:
+        from sweep.storage import sampling
+
+        def work() -> dict[str, Any]:
+            return sampling.propose(
+                self.study, self._storage(claim), self.ledger.study_id, claim.trial_id, claim.number
+            )
+
+        return self._patiently(work)
+
+    def _storage(self, claim: Claim) -> PostgresStorage:
+        """Return Optuna's view of the study, with the history that it has read so far."""
+        if self._optuna_storage is None:
+            from sweep.storage.optuna_storage import PostgresStorage
+
+            self._optuna_storage = PostgresStorage(self.ledger.db, patience_s=0.0)
+        self._optuna_storage.token = claim.token
+        return self._optuna_storage
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """Repeat something that opens its own transactions while the database is away."""
+        start, pause_s = time.monotonic(), 0.1
+        while True:
+            try:
+                return work()
+            except DatabaseUnavailable as error:
+                waited_s = time.monotonic() - start
+                if waited_s > (LEAVE_PATIENCE_S if self.leave.wanted else PATIENCE_S):
+                    raise
+                self._report_wait(waited_s, error)
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, 5.0)
+
+    def _channel(self, claim: Claim) -> Channel:
+        ledger = self.ledger
+
+        def record(reports: Sequence[Report]) -> None:
+            ledger.db.retry(lambda _: ledger.record(claim.token, reports), patience_s=0.0)
+
+        def touch() -> bool:
+            state = ledger.db.retry(lambda _: ledger.touch(claim.token), patience_s=0.0)
+            return state.word == studies.STOPPED
+
+        def prune() -> bool:
+            from sweep.storage import sampling
+
+            return sampling.should_prune(
+                self.study, self._storage(claim), ledger.study_id, claim.trial_id
+            )
+
+        prunes = self.study.pruner.type != "none" and not self.study.is_multi_objective
+        return Channel(record, touch, prune if prunes else None, self._warmer(claim))
+
+    def _warmer(self, claim: Claim) -> Callable[[], None] | None:
+        if claim.sampled and self.study.pruner.type == "none" and not self._samples_late():
+            return None
+
+        def warm() -> None:
+            self._storage(claim).get_all_trials(self.ledger.study_id, deepcopy=False)
+
+        return warm
+
+    def _samples_late(self) -> bool:
+        fixed = self.study.sampler.type in ("grid", "random", "qmc")
+        return not fixed and len(self.study.space) > 0
+
+    def _not_started(self, claim: Claim, error: SweepError, took_s: float) -> str:
+        folder = self.folder.attempt(claim.number, claim.attempt)
+        with folder.log.open("a", encoding="utf-8") as log:
+            log.write(f"sweep: {error}\n")
+        return self._write_end(claim, End(words.NOT_STARTED, error.message), [], took_s)
+
+    def _asks_who(self) -> bool:
+        """Tell whether a SIGTERM may have been the user's wish, which is asked later.
+
+        On a cluster it is the same signal for a preemption, a time limit and an scancel; on this
+        machine only sweep itself sends it.
+        """
+        return self._is_on_slurm()
+
+    def _write_end(
+        self, claim: Claim, end: End, unsent: Sequence[Report], took_s: float = math.inf
+    ) -> str:
+        folder = self.folder.attempt(claim.number, claim.attempt)
+        quick = end.outcome in USER_FAILURES and took_s < nodes.QUICK_S and not unsent
+        judged = quick and self._is_on_slurm() and self.context.place.job is not None
+        if judged and self._look_at_node().is_doubtful:
+            reason = f"failed at once on {self.context.place.host}: {end.reason}"
+            end = dataclasses.replace(end, outcome=GIVEN_BACK, reason=reason)
+        checkpoint = newest_of(folder) if end.outcome != words.FINISHED else None
+        tries = 0
+
+        def work(_: object) -> str:
+            nonlocal tries
+            tries += 1
+            written = self.ledger.state_after(claim.token) if tries > 1 else None
+            if written is not None:
+                return written  # the answer to our own COMMIT was lost
+            if unsent:
+                self.ledger.record(claim.token, unsent)
+            return settle(self.ledger, claim.token, claim.trial_id, end, checkpoint)
+
+        state = self._ask(work)
+        if judged:
+            self._judge_node(end)
+        if end.reason.startswith(FULL_DISK):
+            self._hold(end.reason)
+        if state != words.RUNNING:
+            self._ask(lambda _: remove_checkpoints(self.ledger, self.folder, claim.number))
+            return state
+        return end.outcome
+
+    def _hold(self, reason: str) -> None:
+        """Hold the study: what is wrong is wrong for every task."""
+
+        def work(db: Database) -> None:
+            studies.lock_study(db, self.ledger.study_id)
+            if studies.read_state(db, self.ledger.study_id).word == studies.RUNNING:
+                held = studies.StudyState(studies.HELD, reason)
+                studies.write_state(db, self.ledger.study_id, held)
+
+        self._ask(work)
+
+    # Sick nodes
+
+    def _look_at_node(self) -> nodes.Record:
+        place = self.context.place
+        return self._ask(lambda _: nodes.look(self.ledger, place.job or "", place.host))
+
+    def _judge_node(self, end: End) -> None:
+        """After a quick failure: find out whether it was the node's, and end here if it is sick."""
+        place = self.context.place
+        give_up_at = time.monotonic() + nodes.WAIT_S
+        record = self._look_at_node()
+        while not (record.here or record.elsewhere or self.leave.wanted):
+            # A first failure: is it the code, or this node? Those that run elsewhere will tell.
+            state = self._ask(lambda db: studies.read_state(db, self.ledger.study_id))
+            late = time.monotonic() >= give_up_at
+            if late or not record.live_elsewhere or state.word != studies.RUNNING:
+                return
+            time.sleep(0.5)
+            record = self._look_at_node()
+        if not record.is_doubtful:
+            return
+        self._ask(lambda _: nodes.give_back(self.ledger, place.job or "", place.host))
+        if self._look_at_node().is_sick:
+            self._shun(f"{record.quick} trials failed there at once, the last: {end.reason}")
+
+    def _shun_sick_node(self) -> None:
+        """End at once on a node that has shown itself to be sick."""
+        place = self.context.place
+        if place.job is None or not self._is_on_slurm():
+            return
+        known = self._ask(lambda _: nodes.read(self.ledger)).get(place.host)
+        if known is not None:
+            self._shun(str(known.get("reason", "")))
+
+    def _shun(self, reason: str) -> None:
+        """Keep what waits of the array from this node; where that is refused, hold the node."""
+        place, schedule = self.context.place, self.context.schedule
+        self._over = True
+        self.say(f"the node {place.host} is sick: {reason}")
+        exclude = getattr(schedule, "exclude", None)
+        try:
+            if exclude is None:
+                raise SchedulerError("This scheduler cannot exclude a node.")
+            exclude(place.job, place.host)
+            avoided = True
+        except (SchedulerError, CouldNotAsk) as error:
+            self.say(f"it could not be excluded: {error.message}")
+            avoided = False
+        self._ask(lambda _: nodes.note(self.ledger, place.host, reason, avoided=avoided))
+        give_up_at = time.monotonic() + (0.0 if avoided else nodes.HOLD_S)
+        while time.monotonic() < give_up_at and not self.leave.wanted:
+            time.sleep(1.0)  # or the next element would fall into the same hole
+
+
+def config_of(study: Study, values: command.TrialValues) -> dict[str, object]:
+    """Return what the trial's config file holds: parameters, fixed values and the seed."""
+    return {"seed": values.seed, **values.params}
+
+
+def place_from(environ: Mapping[str, str]) -> Place:
+    """Return where this process runs, from what the scheduler put into its environment."""
+    job = environ.get("SLURM_ARRAY_JOB_ID") or environ.get("SLURM_JOB_ID")
+    index = environ.get("SLURM_ARRAY_TASK_ID")
+    if job is None:
+        job, index = environ.get("SWEEP_JOB"), environ.get("SWEEP_ARRAY_INDEX")
+    return Place(
+        job=job,
+        index=int(index) if index is not None else None,
+        # Slurm's name of the node, by which it can be excluded.
+        host=environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        boot_id=process.boot_id(),
+    )
+
+
+def end_time_from(environ: Mapping[str, str]) -> float | None:
+    """Return when this task is ended, in seconds of the wall clock, or None."""
+    given = environ.get("SWEEP_END_TIME") or environ.get("SLURM_JOB_END_TIME")
+    return float(given) if given else None
+
+
+def ask_end_time(schedule: Scheduler | None, place: Place) -> float | None:
+    """Ask Slurm when this task is ended, where its environment does not say (before 23.02)."""
+    ask = getattr(schedule, "time_left_s", None)
+    if ask is None or place.job is None:
+        return None
+    try:
+        left_s = ask(place.job, place.index)
+    except (CouldNotAsk, SchedulerError):
+        return None
+    return None if left_s is None else time.time() + left_s
+
+
+def training_environ(folder: StudyFolder, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what training may inherit: the task's environment, and the secrets that launch kept
+    out of it."""
+    return {**environ, **(read_json(folder.secrets) or {})}
+
+
+def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | None) -> Context:
+    """Return the context of a worker that a scheduler started."""
+    place = place_from(os.environ)
+    end_time_s = end_time_from(os.environ)
+    if end_time_s is None:
+        end_time_s = ask_end_time(schedule, place)
+    kill_wait_s = float(os.environ.get("SWEEP_KILL_WAIT") or 5.0)
+    return Context(
+        folder=folder,
+        study=ledger.study,
+        ledger=ledger,
+        place=place,
+        environ=training_environ(folder, os.environ),
+        schedule=schedule,
+        end_time_s=end_time_s,
+        term_wait_s=max(2.0, kill_wait_s - 1.0),
+        say=lambda text: print(text, file=sys.stdout, flush=True),
+    )

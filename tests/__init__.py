@@ -1,0 +1,1 @@
+"""The tests: unit (no services), contract (real services), cluster (real Slurm), chaos."""

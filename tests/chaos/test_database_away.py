@@ -1,0 +1,70 @@
+"""The database hangs or is stopped: training goes on, and what it reported arrives later."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep import postgres
+from tests.chaos.scene import Scene, read_journal, stopped
+from tests.postgres_fixture import _children, running_server
+
+
+def count_lines(scene: Scene) -> int:
+    return sum(len(read_journal(path)) for path in scene.root.glob("trials/*/attempts/*/metrics.*"))
+
+
+def watch(scene: Scene, away_s: float) -> None:
+    """Assert that the trainings report on while the database is away."""
+    began, before = time.monotonic(), count_lines(scene)
+    trainings = set(scene.trainings())
+    assert len(trainings) == 2
+    while time.monotonic() - began < away_s:
+        time.sleep(0.5)
+        left = time.monotonic() - began
+        if left < away_s / 3:
+            assert set(scene.trainings()) == trainings  # the same processes still train
+    assert count_lines(scene) > before
+
+
+def begin(scene: Scene) -> None:
+    scene.write().launch()
+    scene.wait_for(lambda: count_lines(scene) >= 8)
+
+
+def end(scene: Scene) -> None:
+    scene.wait()
+    records = scene.check()
+    # Nobody was restarted for it.
+    assert [len(record.attempts) for record in records] == [1] * scene.trials
+
+
+@pytest.mark.parametrize("away_s", [10.0, pytest.param(30.0, marks=pytest.mark.long)])
+def test_the_embedded_server_hangs(away_s: float, tmp_path: Path, runs: Path, sweep: Any) -> None:
+    """All its processes are stopped (SIGSTOP) for a while; trials end meanwhile."""
+    steps = int(away_s * 0.7 / 0.2)
+    scene = Scene(tmp_path, runs, sweep, None, trials=3, steps=steps, pause_s=0.2)
+    begin(scene)
+    server = postgres.running(runs / ".postgres")
+    assert server is not None
+    with stopped([server.pid, *_children(server.pid)]):
+        watch(scene, away_s)
+    end(scene)
+
+
+@pytest.mark.parametrize("away_s", [6.0, pytest.param(60.0, marks=pytest.mark.long)])
+def test_an_external_server_is_stopped(
+    away_s: float, tmp_path: Path, runs: Path, sweep: Any
+) -> None:
+    """It is ended at once, as in a crash, and started again a while later."""
+    steps = int(away_s * 0.7 / 0.2)
+    with running_server() as server:
+        scene = Scene(tmp_path, runs, sweep, server.url(), trials=3, steps=steps, pause_s=0.2)
+        begin(scene)
+        server.stop()
+        watch(scene, away_s)
+        server.start()
+        end(scene)

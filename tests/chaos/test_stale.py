@@ -1,0 +1,135 @@
+"""An attempt that was given up while it was stopped comes back: its writes are refused."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sweep import process
+from sweep.paths import Runs
+from sweep.reconcile import reconcile
+from sweep.scheduler import Task, TaskState
+from tests.chaos.scene import Scene, kill
+from tests.conftest import sweep_environment
+
+# Values tell the attempts apart; there are no checkpoints, so that each begins at the first step.
+TRAIN = """
+import json, os, sys, time
+
+attempt = int(os.environ["SWEEP_ATTEMPT"])
+for step in range(20):
+    time.sleep(float(sys.argv[1]) if attempt == 1 else 0.02)
+    line = json.dumps({"step": step, "metrics": {"loss": 100.0 * attempt + step}})
+    with open(os.environ["SWEEP_METRICS"], "a") as stream:
+        stream.write(line + "\\n")
+"""
+
+
+class Gone:
+    """A scheduler that knows of no task: the node is lost."""
+
+    name = "local"
+
+    def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
+        return {}
+
+
+def lines(scene: Scene, attempt: int) -> int:
+    path = scene.attempt(0, attempt).metrics
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_a_stopped_training_comes_back(
+    tmp_path: Path, runs: Path, sweep: Any, fresh_url: str
+) -> None:
+    """SIGSTOP, a second attempt elsewhere, SIGCONT: the series is the second attempt's alone."""
+    scene = Scene(tmp_path, runs, sweep, fresh_url, trials=1, parallel=1)
+    scene.write(f"python {scene.name}-train.py 0.5", TRAIN).launch()
+    scene.wait_for(lambda: lines(scene, 1) >= 3)
+    held = [*scene.workers(), *scene.trainings()]
+    assert len(held) == 2
+    for pid in held:
+        kill(pid, signal.SIGSTOP)
+    try:
+        opened = scene.open()
+        ledger = opened.ledger
+        folder = Runs(runs).study(scene.name)
+        found = reconcile(ledger, folder, Gone(), unseen_s=0.0, every_s=0.0, host="other-node")  # type: ignore[arg-type]
+        assert found is not None
+        assert [(t, n, end.outcome, state) for t, n, end, state in found.settled] == [
+            (0, 1, "lost", "running")
+        ]
+        assert len(scene.trainings()) == 1  # it is out of reach, and lives
+        stored = lines(scene, 1)
+        subprocess.run(
+            [sys.executable, "-m", "tests.chaos.other_node", str(scene.root)],
+            env=sweep_environment(runs, {"SWEEP_STORAGE": fresh_url}),
+            check=True,
+            timeout=60,
+        )
+        expected = [(step, 200.0 + step) for step in range(20)]
+        assert ledger.lineage(ledger.all_attempts()[0].trial_id, "loss") == expected
+    finally:
+        for pid in held:
+            kill(pid, signal.SIGCONT)
+    scene.wait_for(lambda: not scene.processes())
+    assert stored <= lines(scene, 1) < 20  # its worker has ended it before it was through
+    rows = ledger.db.execute("SELECT attempt, COUNT(*) FROM sweep_metric GROUP BY 1 ORDER BY 1")
+    assert rows == [(1, stored), (2, 20)]
+    steps = ledger.db.execute(
+        "SELECT step, intermediate_value FROM trial_intermediate_values ORDER BY step"
+    )
+    assert steps == expected
+    record = scene.records()[0]
+    assert (record.state, record.values) == ("complete", (219.0,))
+    assert record.metrics["loss"] == expected
+    assert [a.outcome for a in record.attempts] == ["lost", "finished"]
+    log = next(scene.root.glob("logs/*")).read_text()
+    assert "no longer owns its trial" in log
+    ledger.db.close()
+
+
+# Its helper, a data loader say, is in a session of its own and would outlive everything.
+HELPER = """
+import subprocess
+if os.environ["SWEEP_ATTEMPT"] == "1":
+    wait = "import time; time.sleep(600)"
+    subprocess.Popen([sys.executable, "-c", wait, "study-train.py"], start_new_session=True)
+"""
+
+
+def test_what_a_dead_attempt_left_is_ended(
+    tmp_path: Path, runs: Path, sweep: Any, fresh_url: str
+) -> None:
+    """Runner and worker are killed: before the trial goes on, all of its first attempt is gone."""
+    scene = Scene(tmp_path, runs, sweep, fresh_url, trials=1, parallel=1)
+    head, loop = TRAIN.split("attempt = ", 1)
+    script = f"{head}{HELPER}\nattempt = {loop}"
+    scene.write(f"python {scene.name}-train.py 0.5", script).launch()
+    scene.wait_for(lambda: lines(scene, 1) >= 2)
+    first = scene.trainings()
+    assert len(first) == 2
+    for pid in [*scene.runners(), *scene.workers()]:
+        kill(pid)
+    scene.launch()
+    scene.wait()
+    record = scene.records()[0]
+    assert (record.state, len(record.attempts)) == ("complete", 2)
+    assert record.metrics["loss"] == [(step, 200.0 + step) for step in range(20)]
+    assert not set(first) & set(scene.trainings())
+
+
+def test_a_group_that_was_never_recorded_is_found_by_its_token(tmp_path: Path) -> None:
+    """The worker died between starting the training and saying so."""
+    child = process.spawn(
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+        cwd=tmp_path,
+        env={process.TOKEN_VARIABLE: "only-this-one"},
+        stdout=tmp_path / "log",
+    )
+    assert process.end_attempt_group(None, "only-this-one")
+    assert child.wait(10) == -signal.SIGKILL

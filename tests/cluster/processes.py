@@ -1,0 +1,133 @@
+"""Processes of a test cluster: pid files that survive a crash, and finding what was left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def read_start(pid: int) -> str | None:
+    """Return a live process's start time in clock ticks (None: gone, or a zombie).
+
+    Pid and start time together name a process for good; a pid alone may be used again.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def write_pid(path: Path, pid: int) -> None:
+    """Record a process, with its start time."""
+    path.write_text(f"{pid} {read_start(pid) or 0}\n")
+
+
+def read_pid(path: Path) -> int | None:
+    """Return the recorded process's pid while that very process lives."""
+    try:
+        pid, start = path.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return int(pid) if read_start(int(pid)) == start else None
+
+
+def wait_for(check: Callable[[], object], timeout_s: float, what: str) -> None:
+    """Wait until ``check`` returns something true.
+
+    Raises:
+        TimeoutError: it did not within ``timeout_s``; the text is ``what``.
+    """
+    end = time.monotonic() + timeout_s
+    while True:
+        is_late = time.monotonic() > end  # taken first: one slow check is no reason to give up
+        if check():
+            return
+        if is_late:
+            raise TimeoutError(f"waited {timeout_s:.0f} s for {what}")
+        time.sleep(0.1)
+
+
+def find_leftovers(root: Path, uid: int | None) -> list[int]:
+    """Return every live process that belongs to the cluster in ``root``.
+
+    Those are: the recorded daemons, processes that carry the daemons' mark, slurmstepd's that
+    hold a file beneath ``root``, processes of a job of this cluster, and all of its user's.
+    This process and its ancestors never belong.
+    """
+    recorded = {read_pid(path) for path in (root / "run").glob("*.pid")}
+    mark = f"SWEEP_TEST_CLUSTER={root}".encode()
+
+    def belongs(entry: Path) -> bool:
+        return (
+            int(entry.name) in recorded
+            or (uid is not None and entry.stat().st_uid == uid)
+            or mark in _environ(entry)
+            or _is_in_job(entry, root)
+            or ((entry / "comm").read_text().startswith("slurmstepd") and _holds(entry, root))
+        )
+
+    return _find(belongs)
+
+
+def find_job_processes(root: Path) -> list[int]:
+    """Return the live processes of jobs of the cluster in ``root``, orphans included."""
+    return _find(lambda entry: _is_in_job(entry, root))
+
+
+def kill_all(find: Callable[[], list[int]], patience_s: float = 10.0) -> list[int]:
+    """Send SIGKILL to all that ``find`` finds until it finds none; return what it still finds."""
+    end = time.monotonic() + patience_s
+    while pids := find():
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end:
+            return pids
+        time.sleep(0.05)
+    return []
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _find(belongs: Callable[[Path], bool]) -> list[int]:
+    spared, pid = {1}, os.getpid()
+    while pid > 1:
+        spared.add(pid)
+        pid = _parent(pid)
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in spared:
+            with contextlib.suppress(OSError):  # it ended while we looked
+                if read_start(int(entry.name)) is not None and belongs(entry):
+                    found.append(int(entry.name))
+    return found
+
+
+def _environ(entry: Path) -> list[bytes]:
+    return (entry / "environ").read_bytes().split(b"\0")
+
+
+def _is_in_job(entry: Path, root: Path) -> bool:
+    environ = _environ(entry)
+    in_job = any(variable.startswith(b"SLURM_JOB_ID=") for variable in environ)
+    return in_job and f"SLURM_CONF={root}/etc/slurm.conf".encode() in environ
+
+
+def _holds(entry: Path, root: Path) -> bool:
+    """Tell whether a process has an open file beneath ``root``."""
+    for link in (entry / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            if os.readlink(link).startswith(f"{root}/"):
+                return True
+    return False

@@ -1,0 +1,409 @@
+"""``sweep launch`` on a real Slurm, as a user who isn't root: exactly N, K kept, nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.processes import wait_for
+from tests.cluster.user import User
+
+pytestmark = pytest.mark.slurm
+
+FROM_OUTPUT = {
+    "metric": "value", "direction": "maximize", "from": {"stdout": "value=([0-9.e-]+)"},
+}  # fmt: skip
+
+
+def train(seconds: float, *more: str) -> list[str]:
+    """Return the command of a stand-in for training: it sleeps, and prints its parameter."""
+    code = f"import sys, time; time.sleep({seconds}); print('value=' + sys.argv[1])"
+    return ["/usr/bin/python3", "-c", code, "{x}", *more]
+
+
+def watch(user: User, is_over: Callable[[], bool], timeout_s: float) -> tuple[int, set[str]]:
+    """Sample the queue until something is over.
+
+    Returns:
+        How many array elements ran at once, at most, and the ids of all arrays seen.
+    """
+    most, arrays = 0, set()
+    give_up_at = time.monotonic() + timeout_s
+    while True:
+        elements = [row for row in user.queue() if "_" in row[0]]
+        arrays |= {row[0].partition("_")[0] for row in elements}
+        most = max(most, sum(row[2] in ("RUNNING", "COMPLETING") for row in elements))
+        if is_over():
+            return most, arrays
+        assert time.monotonic() < give_up_at, user.explain()
+        time.sleep(0.5)
+
+
+def no_elements(user: User) -> Callable[[], bool]:
+    return lambda: not any("_" in row[0] or "-end" in row[1] for row in user.queue())
+
+
+def run_to_its_end(user: User, path: Path, name: str, trials: int, parallel: int) -> set[str]:
+    """Launch, leave nothing on the login node, and end with exactly N, never more than K at once.
+
+    Returns:
+        The arrays that it took.
+    """
+    done = user.sweep("launch", path)
+    assert f"%{parallel}, slurm)" in done.stdout
+    assert user.processes() == []
+    most, arrays = watch(user, no_elements(user), 600)
+    assert most <= parallel
+    status = user.wait_state(name, "finished")
+    assert status["counts"]["complete"] == trials == len(user.trials(name))
+    return arrays
+
+
+@pytest.fixture
+def user(slurm: Cluster, tmp_path: Path) -> Iterator[User]:
+    """The cluster's user, in a folder of his own; his jobs are cancelled afterwards."""
+    with User(slurm, slurm.home / f"{tmp_path.name}-{os.getpid()}").leaving_nothing() as someone:
+        yield someone
+
+
+@pytest.fixture
+def url(fresh_url: str) -> dict[str, str]:
+    """Environment that names a database which is no affair of Slurm's."""
+    return {"SWEEP_STORAGE": fresh_url}
+
+
+def test_from_launch_to_the_winner_run_again(user: User) -> None:
+    """The database is a job; 40 trials; ranked; the best again as a job; all of it goes away."""
+    path = user.study("first", train(0.2), objective=FROM_OUTPUT, trials=40, max_parallel=6)
+    assert len(run_to_its_end(user, path, "first", 40, 6)) == 1
+    top = json.loads(user.sweep("collect", "--top", "5", "--format", "json").stdout)
+    values = [trial["value"] for trial in top]
+    assert len(values) == 5 and values == sorted(values, reverse=True)
+    assert all(abs(trial["value"] - trial["params"]["x"]) < 1e-12 for trial in top)
+    verdict = json.loads(user.sweep("rerun-best", "--wait", "--json").stdout)
+    assert (verdict["verdict"], verdict["relative_difference"]) == ("reproduced", 0)
+    user.wait_empty(90)  # the database's job ends by itself within about a minute
+    assert user.processes() == []
+    assert user.status("first")["counts"]["complete"] == 40
+    assert user.processes() == []  # the server that status started was brief
+
+
+@pytest.mark.long
+def test_mnist_200_trials_20_at_once(user: User) -> None:
+    """The seed exercise: 200 trials of the reference trainer, K of 20."""
+    from sweep.studyfile import load
+
+    study = load(Path(__file__).parents[2] / "studies/mnist.yaml")
+    space = {
+        "lr": {"type": "float", "low": 1e-3, "high": 0.3, "log": True},
+        "hidden": {"type": "categorical", "choices": [16, 32]},
+    }
+    command = [str(user.bin / "python"), "-m", "trainer.train", "--data", "digits"]
+    command += ["--config", "{config}"]
+    path = user.study(
+        "mnist", command, space=space, trials=200, max_parallel=20, fixed={"epochs": 2},
+        objective={"metric": study.objective.metric, "direction": study.objective.direction},
+        resources={"time": "00:30:00", "cpus": 1, "memory": "300M"},
+    )  # fmt: skip
+    run_to_its_end(user, path, "mnist", 200, 20)
+    verdict = json.loads(user.sweep("rerun-best", "--wait", "--json", timeout_s=600).stdout)
+    assert verdict["verdict"] in ("reproduced", "explained")
+
+
+def test_two_launches_at_once(user: User, url: dict[str, str]) -> None:
+    """One wins, the other says so; there is one array."""
+    path = user.study("twice", train(0.5), objective=FROM_OUTPUT, trials=6, max_parallel=3)
+    started = [user.start("launch", path, env=url) for _ in range(2)]
+    ended = [(*child.communicate(timeout=120), child.returncode) for child in started]
+    arrays = watch(user, no_elements(user), 120)[1]
+    assert sorted(code for *_, code in ended) in ([0, 0], [0, 1])
+    said = [out + err for out, err, _ in ended]
+    assert sum("submitted" in text for text in said) == 1
+    assert any("Another launch" in text or "runs already" in text for text in said)
+    assert len(arrays) == 1
+    assert user.wait_state("twice", "finished")["counts"]["complete"] == 6
+
+
+# sbatch wrappers: what becomes of the first submission of an array.
+UNCLEAR = {
+    "got in, but the answer was lost": '"$real" "$@" >/dev/null',
+    "did not get in": ":",
+}
+
+
+def wrap_sbatch(user: User, body: str) -> dict[str, str]:
+    """Return an environment with an sbatch of ours first on its PATH."""
+    folder = user.make(user.folder / "wrapped")
+    real = user.cluster.run(["which", "sbatch"], check=True).stdout.strip()
+    user.write("wrapped/sbatch", f"#!/bin/bash\nreal={real}\n{body}\n", 0o755)
+    return {"PATH": f"{folder}:{user.env()['PATH']}"}
+
+
+@pytest.mark.parametrize("kind", UNCLEAR)
+def test_an_unclear_answer_of_sbatch_is_settled(
+    user: User, url: dict[str, str], kind: str
+) -> None:
+    """sbatch says "Socket timed out" and leaves with 1: one array, neither two nor none."""
+    body = f"""
+if [[ "$*" == *--array=* && "$*" != *--test-only* && ! -e {user.folder}/lost ]]; then
+    touch {user.folder}/lost
+    {UNCLEAR[kind]}
+    echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv" >&2
+    exit 1
+fi
+exec "$real" "$@"
+"""
+    env = url | wrap_sbatch(user, body)
+    name = f"unclear-{secrets.token_hex(3)}"
+    path = user.study(name, train(0.1), objective=FROM_OUTPUT, trials=4, max_parallel=2)
+    done = user.sweep("launch", path, env=env)
+    assert "sbatch gave no clear answer" in done.stderr
+    arrays = watch(user, no_elements(user), 120)[1]
+    assert user.wait_state(name, "finished")["counts"]["complete"] == 4
+    assert len(arrays) <= 1 and (user.folder / "lost").exists()
+    assert len(array_jobs(user, f"sweep-{name}")) == 1
+
+
+def array_jobs(user: User, prefix: str) -> set[str]:
+    """Return the ids of all arrays that Slurm accounts for, by the start of their names."""
+    time.sleep(3)  # sacct lags behind
+    done = user.cluster.run(
+        ["sacct", "-nPX", "-S", "now-1hour", "-u", user.cluster.user, "-o", "JobID,JobName"]
+    )
+    rows = [line.split("|") for line in done.stdout.splitlines()]
+    return {row[0].partition("_")[0] for row in rows if row[1].startswith(prefix) and "_" in row[0]}
+
+
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.long), True])
+def test_the_controller_hangs_during_sbatch(
+    user: User, url: dict[str, str], killed: bool
+) -> None:
+    """slurmctld stopped under sbatch, and launch killed meanwhile or not: one array in the end."""
+    go = user.folder / "go"
+    body = f"""
+if [[ "$*" == *--array=* && "$*" != *--test-only* ]]; then
+    touch {user.folder}/asked
+    while [ ! -e {go} ]; do sleep 0.1; done
+fi
+exec "$real" "$@"
+"""
+    name = f"hangs-{secrets.token_hex(3)}"
+    env = url | wrap_sbatch(user, body)
+    path = user.study(name, train(0.1), objective=FROM_OUTPUT, trials=4, max_parallel=2)
+    child = user.start("launch", path, env=env)
+    wait_for((user.folder / "asked").exists, 60, "launch to call sbatch")
+    user.cluster.pause_slurmctld()
+    try:
+        go.touch()
+        time.sleep(3 if killed else 14)
+        if killed:
+            child.send_signal(signal.SIGKILL)
+    finally:
+        user.cluster.resume_slurmctld()
+    out, err = child.communicate(timeout=150)
+    if killed:
+        done = user.sweep("launch", path, env=env, code=None)
+        assert done.returncode == 0, done.stderr
+    else:
+        assert child.returncode == 0, (out, err)
+    watch(user, no_elements(user), 120)
+    assert user.wait_state(name, "finished")["counts"]["complete"] == 4
+    assert len(array_jobs(user, f"sweep-{name}")) == 1
+
+
+def test_more_trials_and_a_wider_cap_in_mid_wave(user: User, url: dict[str, str]) -> None:
+    """Raised `trials` and `max_parallel` become rows and a throttle, never a second array."""
+    given = {"objective": FROM_OUTPUT, "trials": 8, "max_parallel": 2}
+    path = user.study("grows", train(1.0), **given)
+    user.sweep("launch", path, env=url)
+    wait_for(lambda: any(r[2] == "RUNNING" and "_" in r[0] for r in user.queue()), 30, "a task")
+    more = user.study("grows", train(1.0), **{**given, "trials": 20, "max_parallel": 5})
+    done = user.sweep("launch", more, env=url)
+    assert "12 trials added" in done.stdout and "runs already" in done.stdout
+    most, arrays = watch(user, no_elements(user), 120)
+    assert 2 < most <= 5 and len(arrays) == 1
+    assert user.wait_state("grows", "finished")["counts"]["complete"] == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"partition": "nope"}, "invalid partition specified: nope"),
+        ({"account": "nope"}, "Invalid account or account/partition combination specified"),
+        ({"qos": "nope"}, "Invalid qos specification"),
+        ({"constraint": "nope"}, "Invalid feature specification"),
+    ],
+)
+def test_a_refusal_is_said_at_once_and_leaves_nothing(
+    user: User, options: dict[str, str], words: str
+) -> None:
+    """Slurm's own words, what to do, and neither rows nor a folder."""
+    path = user.study("refused", train(0), objective=FROM_OUTPUT, slurm=options)
+    done = user.sweep("launch", path, code=1)
+    assert words in done.stderr
+    assert "Choose slurm." in done.stderr
+    assert not user.runs.exists() and user.queue() == []
+
+
+def test_a_refusal_by_sbatch_itself_leaves_nothing(user: User, url: dict[str, str]) -> None:
+    """What only sbatch refuses takes rows and folder back; a correct file then launches."""
+    big = {"time": "00:10:00", "memory": "900G"}
+    given = {"objective": FROM_OUTPUT, "trials": 2}
+    path = user.study("toobig", train(0), resources=big, **given)
+    done = user.sweep("launch", path, env=url, code=1)
+    assert "Memory specification can not be satisfied" in done.stderr
+    assert not (user.runs / "toobig").exists() and user.queue() == []
+    path = user.study("toobig", train(0), **given)
+    assert "2 trials" in user.sweep("launch", path, env=url).stdout
+    assert user.wait_state("toobig", "finished")["counts"]["complete"] == 2
+
+
+def test_too_long_a_time_is_refused_before_anything_is_made(user: User) -> None:
+    """A task's limit above the partition's is named with both."""
+    resources = {"time": "00:10:00", "memory": "100M"}
+    path = user.study("long", train(0), resources=resources, slurm={"partition": "short"})
+    done = user.sweep("launch", path, code=2)
+    assert "resources.time is 00:10:00, and Slurm allows 00:02:00 at most" in done.stderr
+    assert not user.runs.exists()
+
+
+@pytest.mark.long
+def test_the_controller_is_down_at_launch(user: User, slurm: Cluster) -> None:
+    """Launch asks again for a while, says so, and leaves nothing half-made."""
+    path = user.study("down", train(0), objective=FROM_OUTPUT)
+    slurm.kill_slurmctld()
+    try:
+        done = user.sweep("launch", path, code=1)
+    finally:
+        slurm.start_slurmctld()
+    assert "got no answer from Slurm; again in 1 s" in done.stderr
+    assert "scontrol ping" in done.stderr
+    assert not user.runs.exists() and user.processes() == []
+
+
+def test_what_can_never_run_says_why(user: User, url: dict[str, str]) -> None:
+    """Too many CPUs are accepted by Slurm, and wait: status shows the reason in plain words."""
+    path = user.study("never", train(0), objective=FROM_OUTPUT, launcher="python",
+                      resources={"time": "00:10:00", "cpus": 99, "memory": "100M"})  # fmt: skip
+    user.sweep("launch", path, env=url)
+    status: dict[str, object] = {}
+
+    def has_reason() -> bool:
+        status.update(user.status("never"))
+        return "not looked at" not in str(status["reason"])
+
+    wait_for(has_reason, 30, "Slurm to look at it")
+    assert status["state"] == "queued"
+    assert str(status["reason"]).startswith(
+        "the scheduler says: no node of the partition has, or may give, all that it asks for. Lower"
+    )
+    assert any("wave 1 of 1: job" in note for note in status["notes"])  # type: ignore[attr-defined]
+
+
+def test_dry_run_shows_all_and_makes_nothing(user: User) -> None:
+    """Script, command line, plan and limits; nothing is submitted or made."""
+    path = user.study("plan", train(0), objective=FROM_OUTPUT, trials=30, max_parallel=4,
+                      resources={"time": "01:00:00", "gpus": "a100:2", "memory": "1G"},
+                      launcher="python", slurm={"setup": ["module load cuda"]})  # fmt: skip
+    shown = user.sweep("launch", path, "--dry-run").stdout
+    for part in (
+        "--array=0-29%4", "#!/bin/bash", "module load cuda", "-m sweep.task", "--gres=gpu:a100:2",
+        "--signal=B:USR1@", "--open-mode=append", "--dependency=afterany:", "60.0 GPU-hours",
+        "tasks in an array: 1001", "nothing was made or submitted",
+    ):  # fmt: skip
+        assert part in shown, shown
+    assert not user.runs.exists() and user.queue() == []
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["scancel", *(pytest.param(how, marks=pytest.mark.long) for how in ("requeue", "kill"))],
+)
+def test_the_job_of_the_database_dies(user: User, how: str) -> None:
+    """Tasks wait for it, it comes back at a new address, and no trial is lost."""
+    path = user.study("dbdies", train(1.0), objective=FROM_OUTPUT, trials=24, max_parallel=4)
+    user.sweep("launch", path)
+    wait_for(lambda: sum(r[2] == "RUNNING" for r in user.queue()) >= 4, 60, "tasks to run")
+    time.sleep(2)
+    job = next(row[0] for row in user.queue() if row[1].startswith("sweep-db-"))
+    if how == "kill":  # the whole job, and not its server
+        log = (user.runs / "dbdies/logs").glob("database_*.log")
+        assert "serving at" in next(log).read_text()
+        user.cluster.run(["scancel", "--signal=KILL", "--full", job], check=True)
+    else:
+        command = ["scancel", job] if how == "scancel" else ["scontrol", "requeue", job]
+        user.cluster.run(command, user=user.cluster.user, check=True)
+    watch(user, no_elements(user), 240)
+    status = user.wait_state("dbdies", "finished")
+    assert status["counts"]["complete"] == 24
+    assert sorted(trial["attempts"] for trial in user.trials("dbdies")) == [1] * 24
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_stop_ends_this_study_only(user: User, url: dict[str, str], drain: bool) -> None:
+    """At once, or after the running trials; the user's other jobs go on; launch takes it up."""
+    other = user.cluster.submit("sleep 600", "--output=/dev/null", "--job-name=other")
+    path = user.study("stops", train(2.0), objective=FROM_OUTPUT, trials=9, max_parallel=3)
+    user.sweep("launch", path, env=url)
+    wait_for(lambda: user.status("stops")["counts"]["running"] == 3, 60, "three trials to run")
+    user.sweep("stop", "stops", *(["--drain"] if drain else []), env=url)
+    watch(user, no_elements(user), 60)
+    status = user.status("stops")
+    assert status["state"] == ("draining" if drain else "stopped")
+    done = status["counts"]["complete"]
+    assert done >= 3 if drain else done < 3
+    assert [row[0] for row in user.queue()] == [other]
+    user.sweep("launch", path, env=url)
+    assert user.wait_state("stops", "finished")["counts"]["complete"] == 9
+    user.cluster.run(["scancel", other], check=True)
+
+
+def test_logs_show_a_trial(user: User, url: dict[str, str]) -> None:
+    """What training printed is shown by number."""
+    path = user.study("talks", train(0), objective=FROM_OUTPUT, trials=2)
+    user.sweep("launch", path, env=url)
+    user.wait_state("talks", "finished")
+    assert "value=0." in user.sweep("logs", "talks", "1").stdout
+
+
+HOSTILE = ["a space", "it's", 'a"quote', "$(touch owned)", "semi;colon", "pi|pe", "com,ma",
+           "100%A", "größe-数"]  # fmt: skip
+
+
+def test_hostile_names(user: User, url: dict[str, str]) -> None:
+    """Names of folders and values of parameters of any kind arrive as they are."""
+    folder = user.make(user.folder / " ".join(HOSTILE).replace("/", ""))
+    (folder / "line\nbreak").mkdir()
+    user.make(folder / "line\nbreak")
+    code = "import sys; print('value=1'); open('seen', 'a').write(sys.argv[1] + chr(10))"
+    space = {"word": {"type": "categorical", "choices": [*HOSTILE, "line\nbreak"]}}
+    command = ["/usr/bin/python3", "-c", code, "{word}"]
+    path = user.study("hostile", command, objective=FROM_OUTPUT, space=space,
+                      sampler="grid", trials=10, workdir=str(folder))  # fmt: skip
+    env = url | {"SWEEP_RUNS": str(folder / "line\nbreak" / "runs")}
+    user.sweep("launch", path, env=env)
+    wait_for(lambda: no_elements(user)(), 120, "the end")
+    status = json.loads(user.sweep("status", "hostile", "--json", env=env).stdout)
+    assert status["counts"]["complete"] == 10, user.explain()
+    assert sorted((folder / "seen").read_text().split("\n")[:-1]) == sorted(
+        [*HOSTILE, "line", "break"]
+    )
+    assert not list(folder.rglob("owned")) and not (user.folder / "owned").exists()
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "line\nbreak", "a/b"])
+def test_hostile_study_names(user: User, name: str) -> None:
+    """A study's name is taken, or refused by the file's check; never misread."""
+    path = user.study(name, train(0), objective=FROM_OUTPUT)
+    done = user.sweep("launch", path, "--dry-run", code=None)
+    assert done.returncode in (0, 2), done.stderr
+    assert "name" in done.stderr if done.returncode else "--job-name=sweep-" in done.stdout
+    assert os.listdir(user.folder).count("owned") == 0

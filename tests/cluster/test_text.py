@@ -1,0 +1,147 @@
+"""sweep.slurm_text's command lines and parsers against the real Slurm."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from sweep import slurm_text as text
+from tests.cluster import processes
+from tests.cluster.cluster import Cluster
+
+
+def submit(slurm: Cluster, name: str, script: str, **fields: object) -> str:
+    """Submit an array as the cluster's user, with an environment full of traps; return its id."""
+    path = slurm.home / f"{name}.sh"
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    request = text.ArrayRequest(name, str(path), f"{slurm.home}/{name}-%A_%a.log", **fields)  # type: ignore[arg-type]
+    traps = {"SBATCH_ARRAY_INX": "0-99", "SLURM_JOB_ID": "1", "WANDB_API_KEY": "canary-4711"}
+    environment = text.clean_environment({**slurm.env(), **traps})
+    argv = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
+    done = slurm.run([*argv, *text.sbatch_argv(request)], user=slurm.user)
+    answer = text.parse_sbatch(done.stdout, done.stderr, done.returncode)
+    assert answer.kind == "submitted", answer.words
+    return answer.job
+
+
+def look(slurm: Cluster, **question: object) -> dict[tuple[str, int], text.QueuedTask]:
+    done = slurm.run(
+        text.squeue_argv(**question),  # type: ignore[arg-type]
+        user=slurm.user,
+        env=text.ask_environment({"SQUEUE_FORMAT": "%i", "SQUEUE_STATES": "FAILED"}),
+    )
+    return text.collect_tasks(text.read_squeue(done.stdout, done.stderr, done.returncode))
+
+
+def account(slurm: Cluster, job: str) -> dict[tuple[str, int], text.TaskRun]:
+    environment = text.ask_environment({"SACCT_FORMAT": "User"})
+    done = slurm.run(text.sacct_argv([job]), user=slurm.user, env=environment)
+    return text.find_latest_runs(text.read_sacct(done.stdout, done.stderr, done.returncode))
+
+
+def test_array_from_submission_to_accounting(clean_slurm: Cluster) -> None:
+    """A wave is submitted, found by its token, capped, changed, cut and accounted for."""
+    slurm = clean_slurm
+    for odd in ("a|b c", "a\nb|RUNNING|x", "é,%;$(id)"):  # foreign jobs beside ours
+        slurm.run(["sbatch", "-J", odd, "-o", "/dev/null", "--wrap=sleep 300"], check=True)
+    job = submit(slurm, "wave-1", "env; sleep 300", size=10, throttle=2, gpus="a100:1", cpus=1)
+
+    def count_running() -> int:
+        tasks = look(slurm, names=["wave-1"], user=slurm.user)
+        return sum(task.state == "RUNNING" for task in tasks.values())
+
+    processes.wait_for(lambda: count_running() == 2, 60, "two tasks to run")
+    tasks = look(slurm, names=["wave-1"], user=slurm.user)
+    assert sorted(tasks) == [(job, index) for index in range(10)]
+    assert {task.phase for task in tasks.values()} == {"pending", "running"}
+    assert text.explain_reason(tasks[job, 9].reason).words != ""
+    assert look(slurm, jobs=[job], names=["another"], user=slurm.user) == {}
+    assert look(slurm, jobs=["987654"]) == {}
+
+    done = slurm.run(text.throttle_argv(job, 3), user=slurm.user)
+    text.check_update("scontrol update", done.stdout, done.stderr, done.returncode)
+    processes.wait_for(lambda: count_running() == 3, 60, "the third task to run")
+    done = slurm.run(text.exclude_argv(job, ["n3", "n4"]), user=slurm.user)
+    text.check_update("scontrol update", done.stdout, done.stderr, done.returncode)
+    done = slurm.run(text.excluded_argv(job), user=slurm.user)
+    assert text.parse_excluded(done.stdout) == ("n3", "n4")
+
+    done = slurm.run(text.cancel_argv(job, [0, 8, 9]), user=slurm.user)
+    text.check_update("scancel", done.stdout, done.stderr, done.returncode)
+    processes.wait_for(
+        lambda: (
+            look(slurm, jobs=[job], ended=False).keys() == {(job, index) for index in range(1, 8)}
+        ),
+        60,
+        "elements 0, 8 and 9 alone to go",
+    )
+    done = slurm.run(text.cancel_argv(job, pending_only=True, name="wave-1"), user=slurm.user)
+    text.check_update("scancel", done.stdout, done.stderr, done.returncode)
+    assert all(task.phase == "running" for task in look(slurm, jobs=[job], ended=False).values())
+    done = slurm.run(text.cancel_argv(job, name="wave-1"), user=slurm.user)
+    text.check_update("scancel", done.stdout, done.stderr, done.returncode)
+    processes.wait_for(
+        lambda: all(run.phase == "ended" for run in account(slurm, job).values()),
+        60,
+        "sacct to know of the end",
+    )
+    runs = account(slurm, job)
+    uid = os.stat(slurm.home).st_uid
+    assert {run.state for run in runs.values()} == {"CANCELLED"}
+    assert {run.cancelled_by for run in runs.values()} == {uid}
+    log = (slurm.home / f"wave-1-{job}_0.log").read_text()
+    assert "CUDA_VISIBLE_DEVICES=" in log
+    assert "canary-4711" not in log
+
+
+def test_signal_reaches_the_batch_process(slurm: Cluster) -> None:
+    """USR1 comes before the time limit to the process that the batch script became."""
+    script = "exec bash -c 'trap \"echo got; exit 0\" USR1; while true; do sleep 0.2; done'"
+    job = submit(slurm, "grace-1", script, size=1, time_limit_s=60, grace_s=50)
+    slurm.wait(job, 120)
+    log = slurm.home / f"grace-1-{job}_0.log"
+    assert log.read_text() == "got\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "state"),
+    [
+        ("exec python3 -c 'bytearray(400_000_000)'", "OUT_OF_MEMORY"),
+        ("srun python3 -c 'bytearray(400_000_000)'; exit 1", "FAILED"),
+        ("srun python3 -c 'bytearray(400_000_000)'; exit 0", "COMPLETED"),
+    ],
+)
+def test_out_of_memory(slurm_cgroup: Cluster, script: str, state: str) -> None:
+    """Memory that ran out is found in each of its three forms."""
+    job = submit(slurm_cgroup, "oom-1", script, size=1, memory_mb=100, requeue=False)
+    slurm_cgroup.wait(job, 120)
+
+    def has_ended() -> bool:
+        runs = account(slurm_cgroup, job)
+        return bool(runs) and all(
+            run.phase == "ended" and all(step.state != "RUNNING" for step in run.steps)
+            for run in runs.values()
+        )
+
+    processes.wait_for(has_ended, 60, "sacct to know of the end")
+    run = account(slurm_cgroup, job)[job, 0]
+    assert (run.state, run.is_out_of_memory) == (state, True)
+
+
+def test_limits_are_read(slurm: Cluster) -> None:
+    """What the site allows is read from scontrol and sacctmgr."""
+
+    def ask(argv: list[str]) -> str:
+        return slurm.run(argv, user=slurm.user, check=True).stdout
+
+    config = text.parse_config(ask(text.config_argv()))
+    assert (config.max_array_size, config.version[:3], config.accounting) == (1001, "22.", True)
+    partitions = text.parse_partitions(ask(text.partitions_argv("short")))
+    accounts = text.parse_associations(ask(text.associations_argv(slurm.user)))
+    qos = text.parse_qos(ask(text.qos_argv(["small"])))
+    assert [account.account for account in accounts] == ["proj1", "proj2"]
+    limits = text.find_limits(config, partitions, accounts[:1], qos)
+    assert (limits.array_size, limits.submitted, limits.time_s) == (1001, 50, 120)
+    assert {group.partition for group in text.parse_sinfo(ask(text.sinfo_argv()))} >= {"main"}
+    assert text.parse_time(ask(["sinfo", "-h", "-p", "short", "-o", "%l"])) == 120

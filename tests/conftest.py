@@ -1,0 +1,200 @@
+"""What all tests share: options, isolation from the user's settings, and the fixtures.
+
+Two laws hold in every test: a crash file of sweep's fails it, and no process outlives the session.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests import run_report
+from tests.cluster.fixture import clean_slurm, slurm, slurm_cgroup
+from tests.needs import point_at_data
+from tests.postgres_fixture import (
+    database_url,
+    empty_url,
+    fresh_url,
+    postgres_server,
+    shared_database,
+    template_database,
+)
+from tests.processes import end_processes, find_processes, wait_until_gone
+
+__all__ = [
+    "clean_slurm",
+    "database_url",
+    "empty_url",
+    "fresh_url",
+    "postgres_server",
+    "shared_database",
+    "slurm",
+    "slurm_cgroup",
+    "template_database",
+]
+
+ROOT = Path(__file__).parents[1]
+EXIT_FAULT = 70
+LEAK_WAIT_S = 5.0  # for processes that are ending
+KEPT = ("SWEEP_TEST_REQUIRE", "SWEEP_PG_BIN", "SWEEP_DATA")
+NOT_WALKED = {".postgres", "trials", "reruns", "local", "logs"}
+
+_leaked = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    run_report.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The user's own settings must not reach the tests, nor the tests the user's runs.
+    for name in list(os.environ):
+        if name.startswith(("SWEEP_", "PG", "OPTUNA_")) and name not in KEPT:
+            del os.environ[name]
+    point_at_data()
+    config.pluginmanager.register(run_report.Plugin(config), "sweep-run-report")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """No process of a test may be left; those that are fail the session, and are ended."""
+    factory = getattr(session.config, "_tmp_path_factory", None)
+    base = getattr(factory, "_basetemp", None)
+    if base is None:
+        return  # no test used a temporary folder
+    left = wait_until_gone(base, LEAK_WAIT_S)
+    end_processes(base)
+    session.config.stash[_leaked] = [f"{p.pid} {p.command[:300]} ({p.why})" for p in left]
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: object, config: pytest.Config) -> None:
+    leaked = config.stash.get(_leaked, [])
+    if leaked:
+        terminalreporter.section("LEAKED PROCESSES", red=True)  # type: ignore[attr-defined]
+        for line in leaked:
+            terminalreporter.write_line(line)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def no_crash_file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """An unexpected exception leaves a crash file, and counts as a failure in every test."""
+    yield
+    if request.node.get_closest_marker("crashes"):
+        return
+    found = find_crash_files(tmp_path)
+    if found:
+        texts = "\n\n".join(f"{path}\n{path.read_text(errors='replace')}" for path in found)
+        pytest.fail(f"crash files of sweep's:\n{texts}", pytrace=False)
+
+
+def find_crash_files(folder: Path) -> list[Path]:
+    """Return the crash files below a folder, without looking into studies and databases."""
+    found = []
+    for top, folders, files in os.walk(folder):
+        if os.path.basename(top) == ".crashes":
+            found += [Path(top) / name for name in files]
+        folders[:] = [name for name in folders if name not in NOT_WALKED]
+    return sorted(found)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Path]:
+    """A runs folder; what still runs there is ended, and its embedded server stopped."""
+    folder = tmp_path / "runs"
+    yield folder
+    stop_runs(folder)
+
+
+def stop_runs(folder: Path) -> None:
+    """End all that runs for a runs folder, its embedded server last and in good order."""
+    from sweep import postgres
+
+    server = folder / ".postgres"
+    for study in folder.glob("*/study.json"):
+        end_processes(study.parent)
+    if server.is_dir():
+        postgres.stop(server)
+    end_processes(folder)
+
+
+class Ran(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Sweep = Callable[..., Ran]
+
+
+def sweep_environment(
+    runs: Path, changes: Mapping[str, str | None] | None = None
+) -> dict[str, str]:
+    """Return the environment in which tests call sweep: this checkout, this Python first."""
+    env: dict[str, str] = {
+        **os.environ,
+        "SWEEP_RUNS": str(runs),
+        "PYTHONPATH": str(ROOT),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "COLUMNS": "200",
+        "NO_COLOR": "1",
+    }
+    for name, value in (changes or {}).items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env
+
+
+def run_sweep(
+    *args: object,
+    runs: Path,
+    cwd: Path,
+    env: Mapping[str, str | None] | None = None,
+    timeout_s: float = 120.0,
+) -> Ran:
+    """Run the command line in a process of its own; a fault of sweep's fails the test.
+
+    Args:
+        env: Changes of the environment; a variable that maps to None is left out.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "sweep", *map(str, args)],
+        cwd=cwd,
+        env=sweep_environment(runs, env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=timeout_s,
+        check=False,
+    )
+    ran = Ran(done.returncode, done.stdout, done.stderr)
+    if ran.code == EXIT_FAULT or "Traceback (most recent call last)" in ran.err:
+        crashes = "\n".join(p.read_text() for p in find_crash_files(runs))
+        pytest.fail(f"sweep {args}: {ran.err}\n{crashes}", pytrace=False)
+    return ran
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, runs: Path) -> Sweep:
+    """Run the command line: ``sweep(*args, cwd=tmp_path, env={})`` returns (code, out, err)."""
+    return partial(run_sweep, runs=runs, cwd=tmp_path)
+
+
+@pytest.fixture
+def no_process_left(tmp_path: Path) -> Iterator[None]:
+    """The test leaves no process of its folder behind."""
+    yield
+    wait_until_gone(tmp_path, 10.0)
+    assert [process.command for process in find_processes(tmp_path)] == []

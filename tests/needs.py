@@ -1,0 +1,218 @@
+"""What tests need of the machine: look for it, say what is missing, skip or fail.
+
+``python -m tests.needs`` prints it before the tests. A need that SWEEP_TEST_REQUIRE names
+("slurm,postgres,apptainer") is no reason to skip a test: the test fails.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+VARIABLE = "SWEEP_TEST_REQUIRE"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Whether something is there, and what or why not."""
+
+    there: bool
+    what: str
+
+
+def look_for_postgres() -> Found:
+    """PostgreSQL's programs: the wheel's, or the system's."""
+    from sweep.errors import SweepError
+    from sweep.postgres.binaries import find_binaries, major_version
+
+    try:
+        folder = find_binaries()
+    except SweepError as error:
+        return Found(False, error.message)
+    return Found(True, f"PostgreSQL {major_version(folder)} in {folder}")
+
+
+def look_for_slurm() -> Found:
+    """A Slurm of our own: its programs, or apt-get to install them; as root."""
+    from tests.cluster.packages import list_missing
+
+    if os.geteuid() != 0:
+        return Found(False, "only root brings a cluster up; run the tests as root in a container")
+    missing = list_missing()
+    if not missing:
+        return Found(True, "installed; the tests bring a cluster up")
+    if shutil.which("apt-get"):
+        return Found(True, "not installed yet; the tests install it with apt-get")
+    return Found(False, f"not installed ({', '.join(missing)}), and there is no apt-get")
+
+
+def look_for_apptainer() -> Found:
+    """Apptainer, or Singularity, which is the same."""
+    for name in ("apptainer", "singularity"):
+        path = shutil.which(name)
+        if path:
+            done = subprocess.run(
+                [path, "--version"], capture_output=True, text=True, check=False
+            )
+            if done.returncode == 0:
+                return Found(True, f"{done.stdout.strip()} ({path})")
+    return Found(False, "neither apptainer nor singularity is on PATH")
+
+
+def point_at_data() -> None:
+    """Where sweep is developed, MNIST lies beside the checkout; elsewhere `fetch` brings it."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    if "SWEEP_DATA" not in os.environ and (beside / "mnist").is_dir():
+        os.environ["SWEEP_DATA"] = str(beside)
+
+
+def look_for_mnist() -> Found:
+    """MNIST's files, where the trainer looks for them."""
+    point_at_data()
+    if not find_spec("torch"):
+        return Found(False, "the trainer needs torch: pip install '.[trainer]'")
+    from trainer import data
+    from trainer.config import InputError
+
+    try:
+        return Found(True, str(data.find_folder("mnist")))
+    except InputError:
+        return Found(False, "python -m trainer.data fetch mnist; or name their folder: SWEEP_DATA")
+
+
+def look_for_torch() -> Found:
+    """The trainer's packages."""
+    missing = [name for name in ("torch", "numpy", "sklearn") if not find_spec(name)]
+    return Found(not missing, f"missing: {', '.join(missing)}" if missing else "installed")
+
+
+def look_for_tmux() -> Found:
+    """A terminal that tests can type into."""
+    path = shutil.which("tmux")
+    return Found(bool(path), path or "apt-get install tmux")
+
+
+def look_for_git() -> Found:
+    """git, for what a run records of its code."""
+    path = shutil.which("git")
+    return Found(bool(path), path or "apt-get install git")
+
+
+def look_for_other_user() -> Found:
+    """A user who isn't root: ourselves, or nobody."""
+    if os.geteuid() != 0:
+        return Found(True, f"we are {pwd.getpwuid(os.geteuid()).pw_name}")
+    for program in ("setpriv", "runuser"):
+        if shutil.which(program) and _can_become_nobody(program):
+            return Found(True, f"nobody, by {program}")
+    return Found(False, "we are root, and can become nobody else by setpriv or runuser")
+
+
+def _can_become_nobody(program: str) -> bool:
+    done = subprocess.run([*become(program), "id", "-u"], capture_output=True, check=False)
+    return done.returncode == 0 and done.stdout.strip() not in (b"", b"0")
+
+
+def become(program: str) -> list[str]:
+    """Return the argv in front of a command that makes it run as nobody."""
+    nobody = pwd.getpwnam("nobody")
+    if program == "runuser":
+        return ["runuser", "-u", "nobody", "--"]
+    ids = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    # setpriv looks up the program while it still has root's rights; env is the first without.
+    return ["setpriv", *ids, "env"]
+
+
+def as_other_user() -> list[str]:
+    """Return the argv in front of a command that makes it run as a user who isn't root.
+
+    Skips the test where that is not possible; empty where we are no root anyway.
+    """
+    if os.geteuid() != 0:
+        return []
+    for program in ("setpriv", "runuser"):
+        if shutil.which(program) and _can_become_nobody(program):
+            return become(program)
+    skip_or_fail("other_user", look_for_other_user().what)
+
+
+NEEDS: Mapping[str, Callable[[], Found]] = {
+    "postgres": look_for_postgres,
+    "slurm": look_for_slurm,
+    "apptainer": look_for_apptainer,
+    "mnist": look_for_mnist,
+    "torch": look_for_torch,
+    "other_user": look_for_other_user,
+    "tmux": look_for_tmux,
+    "git": look_for_git,
+}
+
+
+def required(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """Return the needs whose absence is a failure.
+
+    Raises:
+        pytest.UsageError: SWEEP_TEST_REQUIRE names something that is no need.
+    """
+    named = frozenset(environ.get(VARIABLE, "").replace(",", " ").split())
+    unknown = sorted(named - set(NEEDS))
+    if unknown:
+        raise pytest.UsageError(
+            f"{VARIABLE}: unknown: {', '.join(unknown)}; there are {', '.join(NEEDS)}"
+        )
+    return named
+
+
+def skip_or_fail(need: str, reason: str) -> NoReturn:
+    """Skip the test for want of something; fail it where that is required.
+
+    Args:
+        need: One of NEEDS.
+        reason: What is missing, and how one gets it.
+    """
+    assert need in NEEDS, f"{need} is not in tests.needs.NEEDS"
+    if need in required():
+        pytest.fail(f"{need}: {reason} (required by {VARIABLE})", pytrace=False)
+    pytest.skip(f"{need}: {reason}")
+
+
+def require(need: str) -> None:
+    """Skip or fail the test unless this need is there."""
+    found = NEEDS[need]()
+    if not found.there:
+        skip_or_fail(need, found.what)
+
+
+def main() -> int:
+    """Print what there is. What is missing fails or skips its own tests, and no others."""
+    wanted = required()
+    lacking = []
+    print("what the tests need of this machine:")
+    for need, look in NEEDS.items():
+        found = look()
+        print(f"  {'yes' if found.there else 'NO ':<4} {need:<11} {found.what}")
+        if not found.there:
+            lacking.append(need)
+    failing = [need for need in lacking if need in wanted]
+    skipping = [need for need in lacking if need not in wanted]
+    if skipping:
+        print(f"WILL BE SKIPPED: what needs {', '.join(skipping)} (the end of the tests lists it)")
+    if failing:
+        print(f"FAILS, if any test needs it: {', '.join(failing)} (required by {VARIABLE})")
+    if not lacking:
+        print("  nothing will be skipped for want of something")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

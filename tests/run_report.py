@@ -1,0 +1,246 @@
+"""A pytest plugin: the long form's report, going on after an interruption, and loud skips.
+
+``--long`` also runs the tests marked ``long`` and writes ``test-report.json`` while they run, whole
+at any moment. ``--resume`` leaves out what that file says has passed, as long as the code is the
+same: commit, uncommitted changes and Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import needs
+
+REPORT = "test-report.json"
+# Tests shorter than this share a write of the file; SIGKILL loses no more than the last such.
+WRITE_EVERY_S = 1.0
+LONG_REASON = "long: runs with `make test-all` (--long)"
+LOG_LIMIT = 4000  # characters of a failure's text
+
+
+def git(root: Path, *arguments: str) -> bytes | None:
+    """Return what git prints, or None where there is no git or no repository."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=False)
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def read_state(root: Path) -> dict[str, Any]:
+    """Return what makes two runs comparable: commit, a digest of uncommitted changes, Python.
+
+    The digest covers changes of tracked files and the content of untracked ones that git does not
+    ignore; it is empty for a clean tree. Without git the commit is None, and nothing is resumed.
+    """
+    commit = git(root, "rev-parse", "HEAD")
+    changes = b""
+    if commit is not None:
+        changes = git(root, "diff", "HEAD", "--binary") or b""
+        names = git(root, "ls-files", "--others", "--exclude-standard", "-z") or b""
+        for name in sorted(filter(None, names.split(b"\0"))):
+            path = root / name.decode("utf-8", "surrogateescape")
+            if path.is_file():
+                changes += name + b"\0" + hashlib.sha256(path.read_bytes()).digest()
+    return {
+        "commit": commit.decode().strip() if commit else None,
+        "dirty": hashlib.sha256(changes).hexdigest() if changes else "",
+        "python": platform.python_version(),
+    }
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Return the last report; empty where there is none that can be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def passed_before(report: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of the tests that need not run again, by their ids.
+
+    There are none where the code differs, or where the last run was whole: then a new one begins.
+    """
+    same = state["commit"] is not None and all(report.get(key) == state[key] for key in state)
+    if not same or report.get("complete"):
+        return {}
+    return {
+        name: entry for name, entry in report["tests"].items() if entry["outcome"] == "passed"
+    }
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+class RunReport:
+    """What one session of pytest found, written as it goes.
+
+    Args:
+        path: Of the report; None writes none.
+        state: See ``read_state``.
+        earlier: Entries taken over from the interrupted run.
+    """
+
+    def __init__(
+        self, path: Path | None, state: dict[str, Any], earlier: dict[str, Any] | None = None
+    ) -> None:
+        self.path = path
+        self.earlier = earlier or {}
+        self.content: dict[str, Any] = {
+            **state,
+            "started": now(),
+            "ended": None,
+            "complete": False,
+            "totals": {},
+            "tests": {name: {**e, "earlier": True} for name, e in self.earlier.items()},
+        }
+        self._written = 0.0
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Take one phase (setup, call, teardown) of a test."""
+        tests = self.content["tests"]
+        entry = tests.get(report.nodeid)
+        if report.when == "setup" or entry is None:
+            entry = tests[report.nodeid] = {"outcome": "running", "duration_s": 0.0}
+        entry["duration_s"] = round(entry["duration_s"] + report.duration, 3)
+        if report.failed:
+            entry["outcome"] = "failed" if report.when == "call" else "error"
+            entry["reason"] = report.longreprtext[-LOG_LIMIT:]
+        elif report.skipped:
+            entry["outcome"] = "skipped"
+            entry["reason"] = skip_reason(report)
+        elif report.when == "call":
+            entry["outcome"] = "passed"
+        if report.when == "teardown" and (
+            entry["duration_s"] > WRITE_EVERY_S or time.monotonic() - self._written > WRITE_EVERY_S
+        ):
+            self.write()
+
+    def end(self, complete: bool) -> None:
+        """Note the end.
+
+        Args:
+            complete: Every collected test has run, and none failed.
+        """
+        self.content["ended"] = now()
+        self.content["complete"] = complete
+        self.write()
+
+    def write(self) -> None:
+        """Write the file, whole or not at all."""
+        if self.path is None:
+            return
+        from sweep.paths import write_atomic
+
+        totals: dict[str, int] = {}
+        for entry in self.content["tests"].values():
+            totals[entry["outcome"]] = totals.get(entry["outcome"], 0) + 1
+        self.content["totals"] = totals
+        write_atomic(self.path, json.dumps(self.content, indent=1) + "\n", mode=0o644)
+        self._written = time.monotonic()
+
+
+def skip_reason(report: pytest.TestReport) -> str:
+    """Return why a test was skipped."""
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+class Plugin:
+    """The hooks."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.long = bool(config.getoption("--long"))
+        self.resume = bool(config.getoption("--resume"))
+        root = config.rootpath
+        state = read_state(root) if self.long or self.resume else {}
+        earlier = passed_before(read_report(root / REPORT), state) if self.resume else {}
+        self.report = RunReport(root / REPORT if self.long else None, state, earlier)
+        self.left_out = 0
+        self.skipped: dict[str, list[str]] = {}
+
+    def pytest_report_header(self) -> list[str]:
+        lines = [f"required: {', '.join(sorted(needs.required())) or 'nothing'}"]
+        if self.resume:
+            known = len(self.report.earlier)
+            lines.append(f"resume: {known} tests have passed already with this code")
+        return lines
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        if not self.long:
+            for item in items:
+                if item.get_closest_marker("long"):
+                    item.add_marker(pytest.mark.skip(reason=LONG_REASON))
+        known = [item for item in items if item.nodeid in self.report.earlier]
+        if known:
+            self.left_out = len(known)
+            config.hook.pytest_deselected(items=known)
+            items[:] = [item for item in items if item.nodeid not in self.report.earlier]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
+        report: pytest.TestReport = yield  # type: ignore[assignment]
+        if report.skipped and not hasattr(report, "wasxfail"):
+            # A marker is as good as a call of skip_or_fail.
+            lacking = [need for need in needs.required() if item.get_closest_marker(need)]
+            is_long = skip_reason(report) == LONG_REASON
+            if lacking and not is_long:
+                report.outcome = "failed"
+                report.longrepr = (
+                    f"skipped ({skip_reason(report)}), but {', '.join(lacking)} is required by "
+                    f"{needs.VARIABLE}"
+                )
+        return report  # type: ignore[return-value]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.skipped.setdefault(skip_reason(report), []).append(report.nodeid)
+        self.report.add(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:  # a whole module, by importorskip
+            self.skipped.setdefault(skip_reason(report), []).append(report.nodeid)  # type: ignore[arg-type]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self.left_out and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = exitstatus = pytest.ExitCode.OK  # all the rest had passed before
+        self.report.end(complete=exitstatus == pytest.ExitCode.OK)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        write = terminalreporter.write_line
+        if self.left_out:
+            terminalreporter.section("passed before")
+            write(f"{self.left_out} tests were left out: they passed with this code (--resume)")
+        if not self.skipped:
+            return
+        terminalreporter.section(f"NOT RUN: {sum(map(len, self.skipped.values()))} tests")
+        for reason, names in sorted(self.skipped.items()):
+            write(f"NOT RUN: {reason}", yellow=True)
+            for name in sorted(names):
+                write(f"    {name}")
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the options of this plugin."""
+    group = parser.getgroup("sweep")
+    group.addoption("--long", action="store_true", help="also run the tests that take minutes")
+    group.addoption(
+        "--resume", action="store_true", help=f"leave out what passed, according to {REPORT}"
+    )

@@ -1,0 +1,229 @@
+"""The rooms of the project: who may import whom, held by reading the imports.
+
+A module of ``sweep`` imports only from levels below its own, or from rooms earlier in its own
+level. A package (``sweep.storage``) is one room. A new module gets its place in LEVELS.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+LEVELS: list[list[str]] = [
+    # 0: values. They know nothing of the outside.
+    [
+        "errors", "placeholders", "quantise", "yaml_text", "hydra_text", "pareto",
+        "space", "study", "trial", "paths", "studyfile",
+    ],
+    # 1: edges. Each owns one thing outside.
+    [
+        "report", "process", "oom", "postgres", "storage", "journal", "service", "access",
+        "scheduler", "slurm_text",
+        "local_history", "local_gpus", "local_job", "local_runner", "local",
+        "training_env", "command", "script", "slurm", "executors",
+        "script_flags", "script_metrics",
+        "packages", "differences", "provenance",
+    ],
+    # 2: verbs.
+    [
+        "ending", "supervise", "diagnosis", "reconcile", "nodes", "arrays", "waves",
+        "launch", "worker", "rerun",
+        "columns", "exports", "collect", "plots", "status", "screens", "live",
+        "draft", "convert_wandb", "convert_hydra", "convert", "starter",
+    ],
+    # 3: where processes begin.
+    ["crash", "task", "cli", "__main__"],
+]  # fmt: skip
+
+ORDER = {room: (level, place) for level, rooms in enumerate(LEVELS)
+         for place, room in enumerate(rooms)}  # fmt: skip
+
+# What the trainer may import besides itself and the standard library.
+TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
+
+# Only here may torch be imported: its Gaussian process sampler needs it.
+TORCH_MAY = {"sweep/storage/sampling.py", "sweep/storage/samplers.py"}
+
+# A task that finds nothing to pull ends in a tenth of a second, so these come later.
+HEAVY = ("optuna", "sqlalchemy", "pandas", "rich", "ruamel", "click", "torch", "numpy", "jinja2",
+         "alembic", "matplotlib")  # fmt: skip
+
+LINES = 400
+LONGER = {
+    "sweep/storage/ledger.py": "the statements of one table, which lock in one order",
+    "sweep/slurm.py": "one protocol: each method is a question to one of Slurm's programs",
+    "sweep/worker.py": "one array task from its first pull to its last",
+    "sweep/local_runner.py": "one loop over one array: its states refer to each other",
+}
+
+# Folders and files that are handed out: no word of where they were written.
+SHIPPED = ("sweep", "trainer", "templates", "studies", "docs", "benchmarks", ".ci", "Makefile",
+           "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "setup.cfg",
+           "pyproject.toml")  # fmt: skip
+
+
+def modules(package: str) -> list[Path]:
+    """Return a package's modules."""
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    """Return the room of a module of sweep; empty for the package itself."""
+    parts = path.relative_to(ROOT / "sweep").with_suffix("").parts
+    return "" if parts == ("__init__",) else parts[0]
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield (dotted name, line) of each import, also those inside functions, made absolute."""
+    package = list(path.relative_to(ROOT).with_suffix("").parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) + 1 - node.level] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield f"{base}.{alias.name}", node.lineno
+
+
+def inner_imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield (room, line) of each import from another room of sweep."""
+    for name, line in imports(path):
+        parts = name.split(".")
+        if parts[0] == "sweep" and len(parts) > 1 and parts[1] != room_of(path):
+            yield parts[1], line
+
+
+def test_every_module_has_its_place() -> None:
+    """Each room is in LEVELS once, and LEVELS names no room that is gone."""
+    rooms = {room_of(path) for path in modules("sweep")} - {""}
+    listed = [room for level in LEVELS for room in level]
+    assert sorted(rooms - set(listed)) == [], (
+        "Put these modules into LEVELS of tests/test_architecture.py: the lowest level, and the "
+        "earliest place, that their imports allow"
+    )
+    assert sorted(set(listed) - rooms) == [], "Take these out of LEVELS: they are gone"
+    assert sorted(room for room in listed if listed.count(room) > 1) == []
+
+
+@pytest.mark.parametrize("room", [room for level in LEVELS for room in level])
+def test_imports_point_downwards(room: str) -> None:
+    """A room imports from lower levels, or from rooms earlier in its own."""
+    wrong = []
+    for path in modules("sweep"):
+        if room_of(path) != room:
+            continue
+        for other, line in inner_imports(path):
+            if other in ORDER and ORDER[other] >= ORDER[room]:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {other}")
+    assert wrong == []
+
+
+def test_every_package_is_installed() -> None:
+    """setup.cfg lists each folder with modules; `find:` cannot, as templates/ lies elsewhere."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    listed = config["options"]["packages"].split()
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for package in ("sweep", "trainer")
+        for path in modules(package)
+    }
+    assert sorted(listed) == sorted({*folders, "sweep.templates"})
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    """``import sweep`` costs nothing, and ``sweep.report`` alone can lie beside its __init__."""
+    assert list(imports(ROOT / "sweep" / "__init__.py")) == []
+
+
+def test_trainer_knows_only_the_reporter() -> None:
+    """The trainer runs without sweep: torch, its data's packages, and the reporter."""
+    wrong = []
+    for path in modules("trainer"):
+        for name, line in imports(path):
+            top = name.split(".")[0]
+            may = top in sys.stdlib_module_names or top == "trainer" or any(
+                name == allowed or name.startswith(allowed + ".") for allowed in TRAINER_MAY
+            )
+            if not may:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    assert wrong == []
+
+
+def test_sweep_never_imports_the_trainer() -> None:
+    """sweep runs a command, whatever it is."""
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in modules("sweep")
+             for name, line in imports(path) if name.split(".")[0] == "trainer"]  # fmt: skip
+    assert found == []
+
+
+def test_reporter_is_one_old_python_file() -> None:
+    """The reporter runs in any image: standard library only, Python 3.8's grammar."""
+    path = ROOT / "sweep" / "report.py"
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+    tops = {name.split(".")[0] for name, _ in imports(path)}
+    assert sorted(tops - sys.stdlib_module_names) == []
+
+
+def test_torch_is_imported_by_its_sampler_only() -> None:
+    """A login node needs no torch."""
+    found = {str(path.relative_to(ROOT)) for path in modules("sweep")
+             for name, _ in imports(path) if name.split(".")[0] == "torch"}  # fmt: skip
+    assert found <= TORCH_MAY
+
+
+@pytest.mark.parametrize("module", ["sweep.task", "sweep.worker", "sweep.report", "sweep.cli"])
+def test_starting_imports_nothing_heavy(module: str) -> None:
+    """A task and the command line import heavy packages only when a step needs them."""
+    allowed = {"click"} if module == "sweep.cli" else set()
+    code = f"import sys, {module}; print(*sorted(set(m.split('.')[0] for m in sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert sorted((set(done.stdout.split()) & set(HEAVY)) - allowed) == []
+
+
+def test_modules_are_small() -> None:
+    """A module has one job; one that is longer has a reason in LONGER."""
+    long = {}
+    for package in ("sweep", "trainer", "studies", "benchmarks"):
+        for path in modules(package):
+            count = len(path.read_text(encoding="utf-8").splitlines())
+            if count > LINES:
+                long[str(path.relative_to(ROOT))] = count
+    assert {name: count for name, count in long.items() if name not in LONGER} == {}
+    assert sorted(set(LONGER) - set(long)) == [], "Take these out of LONGER: they are short now"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"(?<!\w)shar" + r"ed/|/wor" + r"k/", "names a place that only its authors had"),
+        (r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b", "is unfinished"),
+    ],
+)
+def test_what_is_handed_out_is_finished(pattern: str, why: str) -> None:
+    """No file says where it was written, or that something is left to do."""
+    found = []
+    for top in SHIPPED:
+        start = ROOT / top
+        paths = [start] if start.is_file() else sorted(start.rglob("*")) if start.is_dir() else []
+        for path in paths:
+            if not path.is_file() or "__pycache__" in path.parts or path.suffix in (".png", ".gz"):
+                continue
+            text = path.read_text(encoding="utf-8", errors="replace")
+            for number, line in enumerate(text.splitlines(), 1):
+                if re.search(pattern, line):
+                    found.append(f"{path.relative_to(ROOT)}:{number} {why}: {line.strip()[:80]}")
+    assert found == []

@@ -1,0 +1,67 @@
+"""The reference of study files: its tables are the loader's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweep.errors import InputError
+from sweep.studyfile import document, json_schema, loads
+from sweep.studyfile.document import describe, renew, shown_default
+from sweep.studyfile.keys import STUDY
+
+PATH = Path(__file__).parents[2] / "docs" / "study-file.md"
+
+
+def test_the_committed_tables_are_the_generated_ones():
+    """A changed key comes with its line: python -m sweep.studyfile.document docs/study-file.md."""
+    text = PATH.read_text(encoding="utf-8")
+    assert renew(text) == text
+
+
+def test_every_key_of_the_schema_has_its_line():
+    """Whatever an editor completes is explained, at every depth."""
+
+    def names(schema: object) -> set[str]:
+        if isinstance(schema, list):
+            return set().union(*map(names, schema))
+        if not isinstance(schema, dict):
+            return set()
+        own = set(schema["properties"]) if isinstance(schema.get("properties"), dict) else set()
+        return own.union(*map(names, schema.values()))
+
+    text = document.document()
+    assert [name for name in sorted(names(json_schema())) if f"| `{name}` |" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "default"),
+    [
+        ("name", "text", "**required**"),
+        ("trials", "whole number from 1 to 100000", ""),
+        ("seed", "whole number of at least 0", "`0`"),
+        ("grace", "time", "`60s`"),
+        ("sampler", "name, or keys", "`auto`"),
+        ("executor", "`auto` or `slurm` or `local`", "`auto`"),
+        ("tasks", "whole number from 1 to 100000 or `auto`", ""),
+        ("points", "list of names with values", ""),
+        ("retry", "keys", ""),
+    ],
+)
+def test_values_and_defaults_in_words(name: str, value: str, default: str):
+    """People read what a key takes and what it is when absent."""
+    key = next(key for key in STUDY.keys if key.name == name)
+    assert (describe(key.rule), shown_default(key)) == (value, default)
+
+
+def test_the_first_example_loads():
+    """The study file that the reference begins with is one."""
+    example = PATH.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
+    assert loads(example, "study-file.md").name == "digits"
+
+
+def test_a_document_without_marks_is_refused():
+    """Nothing is written over a file that is not the reference."""
+    with pytest.raises(InputError, match="marks"):
+        renew("# Something else\n")

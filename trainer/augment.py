@@ -1,0 +1,67 @@
+"""Random shifts and mirrorings of training images, on the device, without waiting for it.
+
+What happens to an example is drawn for the whole epoch at once, as a function of (seed, epoch,
+example): so it is the same on any number of ranks, on any device, and after a resume, and no random
+state has to be saved for it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trainer.split import source_of
+
+
+class Augmentation:
+    """Takes batches out of a set of images, each image shifted and perhaps mirrored.
+
+    Args:
+        images: (n, channels, height, width) of bytes; a padded copy of them is kept.
+        flip: Mirror half of the images as well.
+        seed: The run's seed.
+        padding: Pixels that an image is shifted by at most, in each direction.
+    """
+
+    def __init__(self, images: Tensor, flip: bool, seed: int, padding: int) -> None:
+        self._padded = functional.pad(images, [padding] * 4)
+        self._flip, self._seed, self._choices = flip, seed, 2 * padding + 1
+        device = images.device
+        _, channels, height, width = images.shape
+        self._channels = torch.arange(channels, device=device)[None, :, None, None]
+        self._rows = torch.arange(height, device=device)[None, :]
+        self._columns = torch.arange(width, device=device)[None, :]
+        self._drawn = torch.zeros(3, len(images), dtype=torch.int64, device=device)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Draw what will happen to each example, in place: a captured step sees the new values."""
+        source = source_of(self._seed, "augment", epoch)
+        count = self._drawn.shape[1]
+        drawn = torch.stack([
+            torch.randint(self._choices, (count,), generator=source),
+            torch.randint(self._choices, (count,), generator=source),
+            torch.randint(2, (count,), generator=source) * int(self._flip),
+        ])
+        self._drawn.copy_(drawn)
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return the images of a batch (its indices), changed."""
+        down, right, mirrored = self._drawn[:, index].unsqueeze(2)
+        rows = self._rows + down
+        width = self._columns.shape[1]
+        columns = torch.where(mirrored > 0, width - 1 - self._columns, self._columns) + right
+        return self._padded[
+            index[:, None, None, None], self._channels, rows[:, None, :, None],
+            columns[:, None, None, :],
+        ]
+
+
+def build(kind: str, images: Tensor, seed: int) -> Augmentation | None:
+    """Return the augmentation that ``--augment`` names; None for ``none``."""
+    if kind == "none":
+        return None
+    # 4 of 32 pixels is what He et al. (2015) used on CIFAR-10; smaller images bear less.
+    pixels = images.shape[-1]
+    padding = 4 if pixels >= 32 else 2 if pixels >= 16 else 1
+    return Augmentation(images, kind == "crop-flip", seed, padding)

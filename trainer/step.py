@@ -1,0 +1,206 @@
+"""One step of training: a batch in, weights moved; eager, compiled, or replayed as a CUDA graph.
+
+Nothing in a step waits for the device: indices, learning rates and sums stay there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainer import checkpoint
+from trainer.augment import Augmentation
+from trainer.config import Options
+from trainer.ranks import Ranks
+from trainer.split import Split
+
+
+class Step:
+    """The step of one run.
+
+    Args:
+        options: ``precision``, ``label_smoothing``, ``compile``, ``cuda_graphs``, ``parallel``.
+        network: On its device; the optimiser has its parameters.
+        optimizer: Moves the weights; its learning rate is set through ``set_lr``.
+        train: The training set, on the device.
+        augmentation: Takes batches instead of plain indexing, if given.
+        loss_sum: Gets each step's loss added.
+        ranks: With several, gradients are averaged over them.
+        say: Gets a line where an option had to be given up.
+    """
+
+    def __init__(
+        self, options: Options, network: nn.Module, optimizer: torch.optim.Optimizer, train: Split,
+        augmentation: Augmentation | None, loss_sum: Tensor, ranks: Ranks,
+        say: Callable[[str], object],
+    ) -> None:
+        self._options, self._network, self._optimizer = options, network, optimizer
+        self._train, self._augmentation, self._loss_sum = train, augmentation, loss_sum
+        self._ranks, self._say = ranks, say
+        self._device = train.labels.device
+        self._forward: Callable[[Tensor], Tensor] = self._wrap(network)
+        self._graph: Any = None
+        self._index: Tensor | None = None
+        self._lr: Tensor | None = None
+        self._ready = False
+
+    def _wrap(self, network: nn.Module) -> nn.Module:
+        """Return the network as several devices train it: the one place that knows of them."""
+        if self._ranks.world > 1:
+            kind = nn.parallel.DistributedDataParallel
+            # Running statistics are averaged once an epoch (Run.end_epoch), not sent each step. The
+            # option was renamed in torch 2.13.
+            new = "forward_sync_buffers" in inspect.signature(kind.__init__).parameters
+            more: dict[str, Any] = {"forward_sync_buffers" if new else "broadcast_buffers": False}
+            return kind(
+                network, device_ids=[self._device.index] if self._device.type == "cuda" else None,
+                gradient_as_bucket_view=True, **more,
+            )
+        if self._options.parallel == "dp":
+            count = torch.cuda.device_count() if self._device.type == "cuda" else 0
+            if count > 1:
+                return nn.DataParallel(network)
+            self._say(f"--parallel dp: {count} GPUs here; training on one device")
+        return network
+
+    def set_lr(self, lr: float) -> None:
+        """Set the learning rate of the next step."""
+        if self._lr is not None:
+            self._lr.fill_(lr)
+        else:
+            for group in self._optimizer.param_groups:
+                group["lr"] = lr
+
+    def __call__(self, index: Tensor) -> None:
+        """Learn from the examples of one batch."""
+        if not self._ready:
+            self._ready = True
+            self._prepare(index)
+        if self._graph is not None and self._index is not None:
+            self._index.copy_(index)
+            self._graph.replay()
+        else:
+            self._optimizer.zero_grad(set_to_none=True)
+            self._compute(index)
+
+    def _compute(self, index: Tensor) -> None:
+        images = (self._augmentation.take(index) if self._augmentation
+                  else self._train.images[index])
+        with torch.autocast(
+            self._device.type, torch.bfloat16, enabled=self._options.precision == "bf16"
+        ):
+            logits = self._forward(images)
+        loss = functional.cross_entropy(
+            logits.float(), self._train.labels[index],
+            label_smoothing=self._options.label_smoothing,
+        )
+        loss.backward()
+        self._optimizer.step()
+        self._loss_sum += loss.detach()
+
+    def _prepare(self, index: Tensor) -> None:
+        """Compile, capture or settle what the first steps would, without moving the weights."""
+        if self._options.compile:
+            self._try_compile(index)
+        if self._ranks.world > 1:
+            # DDP arranges its buckets anew after the first step, and the order of a sum over more
+            # than two ranks depends on them: after this, a resumed run's are as the whole run's.
+            self._rehearse(index, 2)
+        if self._options.cuda_graphs:
+            self._try_capture(index)
+
+    def _try_compile(self, index: Tensor) -> None:
+        plain = self._forward
+        try:
+            self._forward = torch.compile(plain)  # type: ignore[assignment]
+            self._rehearse(index, 1)
+        except Exception as error:  # many kinds: no C++ compiler, an old GPU, an unknown operator
+            self._forward = plain
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            self._say(f"--compile: not possible here ({reason[0][:150]}); going on without")
+
+    def _try_capture(self, index: Tensor) -> None:
+        refused = ("needs a GPU" if self._device.type != "cuda"
+                   else "works with one rank" if self._ranks.world > 1
+                   else "does not go with --parallel dp" if self._options.parallel == "dp" else "")
+        if refused:
+            self._say(f"--cuda-graphs: {refused}; going on without")
+            return
+        groups = self._optimizer.param_groups
+        before = [(group["lr"], group.get("capturable")) for group in groups]
+        try:
+            self._lr = torch.tensor(float(before[0][0]), device=self._device)
+            for group in groups:
+                group["lr"] = self._lr
+                if "capturable" in group:
+                    group["capturable"] = True
+            self._index = index.clone()
+            self._rehearse(self._index, 3)
+            kept = self._keep()
+            graph = torch.cuda.CUDAGraph()
+            self._optimizer.zero_grad(set_to_none=True)
+            with torch.cuda.graph(graph):
+                self._compute(self._index)
+            self._restore(kept)
+            self._graph = graph
+        except Exception as error:  # RuntimeError of many causes
+            self._lr = self._graph = None
+            for group, (lr, capturable) in zip(groups, before, strict=True):
+                group["lr"] = lr
+                if capturable is not None:
+                    group["capturable"] = capturable
+            self._say(f"--cuda-graphs: not possible here ({str(error).strip()[:150]}); "
+                      "going on without")
+
+    def _rehearse(self, index: Tensor, times: int) -> None:
+        """Take some steps and undo them: weights, optimiser, sums and random states."""
+        kept = self._keep()
+        try:
+            if self._device.type == "cuda":
+                # Captured steps must have run on a side stream before.
+                side = torch.cuda.Stream()
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    self._take_steps(index, times)
+                torch.cuda.current_stream().wait_stream(side)
+            else:
+                self._take_steps(index, times)
+        finally:
+            self._restore(kept)
+
+    def _take_steps(self, index: Tensor, times: int) -> None:
+        for _ in range(times):
+            self._optimizer.zero_grad(set_to_none=True)
+            self._compute(index)
+
+    def _keep(self) -> dict[str, Any]:
+        state = self._optimizer.state
+        return {
+            "network": {k: v.clone() for k, v in self._network.state_dict().items()},
+            "optimizer": {
+                parameter: {k: v.clone() for k, v in values.items() if isinstance(v, Tensor)}
+                for parameter, values in state.items()
+            },
+            "loss_sum": self._loss_sum.clone(),
+            "random": checkpoint.random_states(),
+        }
+
+    def _restore(self, kept: dict[str, Any]) -> None:
+        """Set all back in place: a captured graph knows addresses, not names."""
+        with torch.no_grad():
+            for name, value in self._network.state_dict().items():
+                value.copy_(kept["network"][name])
+            for parameter, values in self._optimizer.state.items():
+                before = kept["optimizer"].get(parameter, {})
+                for name, value in values.items():
+                    if isinstance(value, Tensor):
+                        # What the rehearsal made begins at 0: the same as not being there.
+                        value.copy_(before[name]) if name in before else value.zero_()
+            self._loss_sum.copy_(kept["loss_sum"])
+        self._optimizer.zero_grad(set_to_none=True)
+        checkpoint.restore_random_states(kept["random"])
