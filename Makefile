@@ -3,7 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest
+# Tests wait more than they compute, so some run side by side; JOBS=0 runs one after the other.
+JOBS ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 .PHONY: help demo test test-all check bench cluster lint types unit clean
 

@@ -29,11 +29,12 @@ from typing import Any
 CASES: dict[str, dict[str, Any]] = {
     "mnist-cnn": {
         "model": "cnn", "layers": 3, "width": 32, "synthetic_pixels": 28, "synthetic_channels": 1,
-        "lr": 0.05, "precision": "bf16", "cuda_graphs": True,
+        "lr": 0.05, "precision": "bf16", "compile": True, "cuda_graphs": True,
     },
     "resnet18": {
         "model": "resnet", "layers": 2, "width": 64, "synthetic_pixels": 32,
         "synthetic_channels": 3, "lr": 0.05, "precision": "bf16", "compile": True,
+        "cuda_graphs": True,
     },
 }
 
@@ -81,6 +82,7 @@ def time_trainer(options: Any) -> dict[str, Any]:
         if epoch:  # the first one compiles and captures
             took_s += time.perf_counter() - started
         run.end_epoch()
+    run.close()
     samples = (options.epochs - 1) * run.sampler.batches * run.sampler.batch_size
     found = {
         "samples_per_s": samples / took_s, "accuracy": run.best_accuracy, "gpus": ranks.world,

@@ -16,9 +16,12 @@ from sweep.study import Study
 ALWAYS_QUEUED = 2  # beside the array: its finaliser and the database's job
 
 
-def throttle_of(study: Study, size: int) -> int:
-    """Return how many tasks run at once, so that no more than K trials do."""
-    return max(1, min(study.parallel // max(1, study.slurm.slots), size))
+def throttle_of(study: Study, size: int, slots: int) -> int:
+    """Return how many tasks of so many slots run at once, so that no more than K trials do.
+
+    One runs in any case, also where K has become less than its slots since it was submitted.
+    """
+    return max(1, min(study.parallel // slots, size))
 
 
 def plan_waves(
@@ -30,8 +33,10 @@ def plan_waves(
         return [first]
     # All of them, and a spare wave for trials that are interrupted.
     each = study.trials_per_task
-    tasks = -(-left // each) if each else array_size(study, left, scheduler.Limits())
-    need = tasks + min(first, study.parallel)
+    tasks = array_size(study, left, scheduler.Limits())
+    if each:
+        tasks = -(-left // (each * study.slots))
+    need = tasks + throttle_of(study, first, study.slots)
     room = math.inf if limits.submitted is None else limits.submitted - 1  # the database's job
     if room < need + ALWAYS_QUEUED:
         # Share it, or nothing would follow the tasks of the first at their time limit.
@@ -56,6 +61,7 @@ def array_job(study: Study, folder: StudyFolder, wave: Wave) -> ArrayJob:
         grace_s=study.grace_s,
         after=task_argv(folder, "--finalise", wave.token),
         gpus=study.resources.gpu_count,
+        slots=wave.slots,
     )
 
 
@@ -70,10 +76,12 @@ def task_argv(folder: StudyFolder, *options: str) -> list[str]:
 
 
 def array_size(study: Study, left: int, limits: scheduler.Limits) -> int:
-    """Return how many elements the next array gets: one a trial that is left, within limits."""
-    wanted = min(left, study.tasks) if study.tasks else left
-    if study.trials_per_task and not study.tasks:
-        wanted = -(-left // study.trials_per_task)
+    """Return how many elements the next array gets: one for each ``slots`` trials that are left,
+    within limits."""
+    each = 1 if study.tasks else study.trials_per_task or 1
+    wanted = -(-left // (each * study.slots))
+    if study.tasks:
+        wanted = min(wanted, study.tasks)
     if limits.array_size is not None:
         wanted = min(wanted, limits.array_size)
     if limits.submitted is not None:

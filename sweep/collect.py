@@ -6,21 +6,26 @@ Imports nothing heavy: JSON, CSV and tables are made without pandas.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from operator import attrgetter
 from typing import Any
 
 from sweep import journal
 from sweep import trial as words
-from sweep.columns import columns
 from sweep.errors import InputError, closest
 from sweep.exports import export, format_of, write
 from sweep.pareto import fronts
 from sweep.paths import StudyFolder
-from sweep.study import Objective, Study
+from sweep.storage.series import Summary, summarised
+from sweep.study import Objective, Resources, Study
 from sweep.trial import TrialRecord, summarise
 
-__all__ = ["export", "format_of", "frame", "nothing_complete", "rank", "ranks", "rows", "write"]
+__all__ = [
+    "Wanted", "all_wanted", "check_metrics", "export", "format_of", "gpu_hours",
+    "nothing_complete", "parse_wanted", "rank", "ranks", "rows", "write",
+]  # fmt: skip
 
 # Where trials without a rank come, after the complete ones.
 ORDER = (words.PRUNED, words.FAILED, words.CANCELLED, words.RUNNING, words.WAITING)
@@ -97,13 +102,77 @@ def _values(
 
 
 def _check_metric(records: Sequence[TrialRecord], metric: str) -> None:
-    known = sorted({name for record in records for name in record.metrics})
-    if metric in known:
-        return
-    near = closest(metric, known)
-    meant = f" Did you mean {near}?" if near else ""
-    there = ", ".join(known) or "none"
-    raise InputError(f"No trial has reported {metric}.{meant}", f"Reported so far: {there}.")
+    check_metrics([metric], {name for record in records for name in record.metrics})
+
+
+def check_metrics(asked: Iterable[str], reported: Collection[str]) -> None:
+    """Raises: InputError: One of the metrics that are asked for was reported by no trial."""
+    for metric in asked:
+        if metric not in reported:
+            near = closest(metric, sorted(reported))
+            meant = f" Did you mean {near}?" if near else ""
+            there = ", ".join(sorted(reported)) or "none"
+            raise InputError(
+                f"No trial has reported {metric}.{meant}", f"Reported so far: {there}."
+            )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A metric to show, and which of its values: last, min or max over the steps."""
+
+    name: str
+    which: str = "last"
+
+    @property
+    def label(self) -> str:
+        return self.name if self.which == "last" else f"{self.name}:{self.which}"
+
+
+def parse_wanted(text: str, study: Study) -> Wanted:
+    """Return "loss", "loss:min" or "val_accuracy:best" as what to show.
+
+    Raises:
+        InputError: "best" of a metric whose direction nothing says.
+    """
+    name, colon, which = text.rpartition(":")
+    if not colon or which not in ("last", "min", "max", "best"):
+        return Wanted(text)  # a metric's own name may hold a colon
+    if which != "best":
+        return Wanted(name, which)
+    for objective in study.objectives:
+        if objective.metric == name:
+            return Wanted(name, "max" if objective.direction == "maximize" else "min")
+    raise InputError(
+        f"--metric {text}: {name} is no objective, so nothing says which of its values is best.",
+        f"Use {name}:min, {name}:max or {name}:last.",
+    )
+
+
+def all_wanted(summaries: Mapping[int, Mapping[str, Summary]]) -> list[Wanted]:
+    """Return every metric's last, least and greatest value."""
+    names = sorted({name for summary in summaries.values() for name in summary})
+    return [Wanted(name, which) for name in names for which in ("last", "min", "max")]
+
+
+def _shown(
+    summaries: Mapping[str, Summary], wanted: Sequence[Wanted] | None
+) -> dict[str, float | None]:
+    if wanted is None:
+        return {name: summary.last for name, summary in summaries.items()}
+    read = {"last": attrgetter("last"), "min": attrgetter("least"), "max": attrgetter("greatest")}
+    return {w.label: read[w.which](summaries[w.name]) for w in wanted if w.name in summaries}
+
+
+def gpu_hours(duration_s: float | None, resources: Resources) -> float | None:
+    """Return what a training of this length used, in GPU-hours; 0 without GPUs.
+
+    None where it is not known: a share of a GPU (``shard``) does not say of how many.
+    """
+    if duration_s is None or resources.shard is not None:
+        return None
+    gpus = resources.mps / 100 if resources.mps is not None else float(resources.gpu_count)
+    return duration_s / 3600 * gpus * resources.nodes
 
 
 def rows(
@@ -114,14 +183,16 @@ def rows(
     states: Sequence[str] | None = None,
     by: Objective | None = None,
     folder: StudyFolder | None = None,
+    summaries: Mapping[int, Mapping[str, Summary]] | None = None,
+    wanted: Sequence[Wanted] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the trials as plain data, best first.
 
     Keys of a row: ``rank`` (None unless complete), ``trial``, ``state``, ``value`` (None with
     several objectives, then ``values`` maps each metric to its value), ``params``, ``seed``,
-    ``attempts`` (how many), ``duration_s``, ``reason``, ``started``, ``ended`` (ISO 8601, UTC);
-    ``metrics`` (each metric's last value) where the records have them, ``checkpoint`` (a path)
-    where one is kept.
+    ``attempts`` (how many), ``duration_s``, ``gpu_hours``, ``reason``, ``started``, ``ended`` (ISO
+    8601, UTC); ``metrics`` (each metric's last value, or what ``wanted`` says) where they were
+    read, ``checkpoint`` (a path) where one is kept.
 
     Args:
         top: At most so many.
@@ -129,17 +200,25 @@ def rows(
             pruned ones.
         by: As for ``rank``.
         folder: The study's, to look for checkpoints of the trials that keep theirs.
+        summaries: The metrics in short, by trial number; from the records' own when None.
+        wanted: Which of them to show; each metric's last value when None.
+
+    Raises:
+        InputError: No trial has reported a metric that is asked for.
     """
     places = ranks(records := list(records), study, by)
     chosen = [r for r in rank(records, study, by) if r.state in (states or RESULTS)]
     if states is None and top is not None:
         chosen = [record for record in chosen if places[record.number] is not None]
-    with_metrics = any(record.metrics for record in records)
+    if summaries is None:
+        summaries = {r.number: summarised(r.metrics) for r in records if r.metrics}
+    reported = {name for summary in summaries.values() for name in summary}
+    check_metrics([metric.name for metric in wanted or ()], reported)
     found = []
     for record in chosen[:top]:
         row = _row(record, study, places[record.number])
-        if with_metrics:
-            row["metrics"] = {name: max(series)[1] for name, series in record.metrics.items()}
+        if summaries:
+            row["metrics"] = _shown(summaries.get(record.number, {}), wanted)
         checkpoint = _checkpoint(record, folder) if keeps(places[record.number], study) else None
         if checkpoint is not None:
             row["checkpoint"] = checkpoint
@@ -159,6 +238,7 @@ def _row(record: TrialRecord, study: Study, place: int | None) -> dict[str, Any]
         "seed": record.seed,
         "attempts": len(record.attempts),
         "duration_s": record.duration_s,
+        "gpu_hours": gpu_hours(record.duration_s, study.resources),
         "reason": record.reason,
         "started": _iso(record.started),
         "ended": _iso(record.ended),
@@ -189,34 +269,3 @@ def nothing_complete(counts: dict[str, int]) -> str:
         return ""
     others = [f"{counts[state]} {state}" for state in words.STATES if counts.get(state)]
     return f"No trial is complete yet: {', '.join(others) or 'there are none'}."
-
-
-def frame(found: Sequence[dict[str, Any]], study: Study) -> Any:
-    """Return rows as a pandas DataFrame, one column for each parameter (``params.lr``).
-
-    Columns that can hold whole numbers, truth values or text and have gaps use pandas' nullable
-    types; choices of mixed kinds stay Python objects (a choice of null is None, a parameter that
-    the trial does not have is ``pandas.NA``). With several objectives there is a column for each,
-    ``values.<metric>``.
-
-    Raises:
-        InputError: pandas is not installed.
-    """
-    try:
-        import pandas
-    except ImportError:
-        raise InputError(
-            "A data frame needs pandas, which is not installed.", "pip install 'sweep[report]'"
-        ) from None
-    kinds = {"int": "Int64", "float": "float64", "bool": "boolean", "text": "string"}
-    data = {}
-    for column in columns(found, study):
-        values = [column.read(row) for row in found]
-        if column.kind == "time":
-            data[column.name] = pandas.to_datetime(pandas.Series(values), utc=True)
-        elif column.kind == "json":
-            cells = [pandas.NA if value is column.missing else value for value in values]
-            data[column.name] = pandas.Series(cells, dtype="object")
-        else:
-            data[column.name] = pandas.Series(values, dtype=kinds[column.kind])
-    return pandas.DataFrame(data)

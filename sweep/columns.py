@@ -50,10 +50,21 @@ def columns(rows: Sequence[Row], study: Study, *, text_only: bool = False) -> li
     ]
     found += [_inner("metrics", name, "float") for name in _names("metrics", rows)]
     found += [_key("seed", "int"), _key("attempts", "int"), _key("duration_s", "float")]
+    found.append(_key("gpu_hours", "float"))
     found += [_key("reason", "text"), _key("started", "time"), _key("ended", "time")]
     if any("checkpoint" in row for row in rows):
         found.append(_key("checkpoint", "text"))
     return found
+
+
+def long_columns(rows: Sequence[Row], study: Study, *, text_only: bool = False) -> list[Column]:
+    """Return the columns of the long form: one row for each value that a trial reported."""
+    names = [row["metric"] for row in rows]
+    kind = kind_of(sorted(set(names)), text_only)
+    return [
+        _key("trial", "int"), _key("attempt", "int"), _key("step", "int"),
+        _key("metric", kind if names else "text"), _key("value", "float"), _key("logged", "time"),
+    ]  # fmt: skip
 
 
 def _key(name: str, kind: str) -> Column:

@@ -15,7 +15,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweep import command
 from sweep import trial as words
+from sweep.command import first_failure
 from sweep.errors import closest
 from sweep.journal import Journal, checkpoints, digest
 from sweep.paths import AttemptFolder, StudyFolder, read_tail
@@ -65,6 +67,37 @@ def classify(
     if exit_code:
         return End(words.ERROR, f"exit code {exit_code}{_cause(log)}", exit_code)
     return End(words.FINISHED, "", exit_code)
+
+
+def read_end(
+    study: Study, folder: AttemptFolder, exit_code: int | None, signal: int | None, told: str
+) -> End:
+    """Say how an attempt ended: of several ranks, by the one that failed first.
+
+    Its last lines are added to the attempt's log, where they would else stand among all others'.
+
+    Args:
+        exit_code, signal, told: As for ``classify``; of the launcher, where there is one.
+    """
+    shutil.rmtree(folder.root / command.RANKS_FOLDER, ignore_errors=True)  # all is in the log
+    plain = classify(exit_code, signal, told, last_lines(folder))
+    if command.choose(study) == command.PYTHON or exit_code == 0 or told:
+        return plain
+    log = read_tail(folder.log, 4000, 1 << 20)
+    found = first_failure.find(log, command.labels(study))
+    if found is None:
+        return plain
+    end = classify(found.exit_code, found.signal, told, found.cause)
+    if found.rank is None:
+        return dataclasses.replace(end, outcome=words.PORT_CLASH) if found.clash else end
+    place = f"rank {found.rank} of {study.world}" + (f" on {found.host}" if found.host else "")
+    blamed = found.rank if found.blamed is None else found.blamed
+    with contextlib.suppress(OSError), folder.log.open("a", encoding="utf-8") as stream:
+        stream.write(f"sweep: {place} failed first: {end.reason}\n")
+        stream.write(f"sweep: the last lines of rank {blamed}:\n")
+        stream.writelines(f"  {line}\n" for line in found.lines or ["(it printed nothing)"])
+    outcome = words.PORT_CLASH if found.clash else end.outcome
+    return dataclasses.replace(end, outcome=outcome, reason=f"{place}: {end.reason}")
 
 
 def _cause(log: Sequence[str]) -> str:
@@ -238,7 +271,9 @@ def last_lines(folder: AttemptFolder, lines: int = 20) -> list[str]:
 
 def drain(ledger: Ledger, token: str, folder: AttemptFolder, first_step: int = 0) -> int:
     """Store what an attempt's journal holds, all of it; inside ``db.retry``. Return how many."""
-    reports = Journal(folder, ledger.study.objectives, first_step).read(final=True)
+    study = ledger.study
+    journal = Journal(folder, study.objectives, first_step, command.reader(study))
+    reports = journal.read(final=True)
     ledger.record(token, reports)
     return len(reports)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import dataclasses
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from sweep.errors import SweepError
 from sweep.paths import StudyFolder, locked
@@ -17,6 +21,7 @@ LOCAL = "local"
 SLURM = "slurm"
 ABSENT_S = 15.0  # without the database, before a task asks after the job that serves it
 REVIVE_EVERY_S = 60.0
+HOST_END_S = 15.0  # for a server to stop in good order
 
 
 def resolve(study: Study, environ: Mapping[str, str] = os.environ) -> Study:
@@ -31,7 +36,7 @@ def resolve(study: Study, environ: Mapping[str, str] = os.environ) -> Study:
         study = dataclasses.replace(study, executor=SLURM if is_here(environ) else LOCAL)
     if study.executor == LOCAL and study.max_parallel is None:
         cpus = len(os.sched_getaffinity(0))
-        width = max(1, cpus // (study.resources.cpus or 1))
+        width = max(1, cpus // (study.resources.cpus or study.ranks_per_node))
         study = dataclasses.replace(study, max_parallel=min(width, study.trials))
     return study
 
@@ -54,31 +59,65 @@ def reviver_of(
 ) -> Callable[[], None] | None:
     """Return what a waiting task calls while it finds no database; None where it can do nothing.
 
-    The job that serves the database may have been cancelled by itself: it is submitted again.
+    The job that serves the database may have been cancelled by itself: it is submitted again. It
+    may wait, perhaps for the very tasks that wait for it: then one of them serves meanwhile.
     """
-    ensure = getattr(schedule, "ensure_service", None)
-    if ensure is None:
+    if not hasattr(schedule, "ensure_service"):
         return None
-    began = last = asked = 0.0
+    return Reviver(folder, schedule).revive
 
-    def revive() -> None:
-        nonlocal began, last, asked
-        now = time.monotonic()
-        if now - last > ABSENT_S:
-            began = now  # it was there meanwhile
-        last = now
-        if now - began < ABSENT_S or (asked and now - asked < REVIVE_EVERY_S):
+
+class Reviver:
+    """Brings a database back that is a job's affair; called at each look that finds none."""
+
+    def __init__(
+        self, folder: StudyFolder, schedule: Scheduler, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.folder = folder
+        self.schedule: Any = schedule
+        self.now_s = now_s
+        self.began = self.last = float("-inf")
+        self.asked: float | None = None
+        self.host: subprocess.Popen[bytes] | None = None
+
+    def revive(self) -> None:
+        now = self.now_s()
+        if now - self.last > ABSENT_S:
+            self.began, self.asked = now, None  # it was there meanwhile
+        self.last = now
+        if now - self.began < ABSENT_S or (
+            self.asked is not None and now - self.asked < REVIVE_EVERY_S
+        ):
             return
-        asked = now
+        first, self.asked = self.asked is None, now
         # One of the many that wait; the others see the job in the queue.
-        with locked(folder.root / ".service.lock", wait=False) as got:
+        with locked(self.folder.root / ".service.lock", wait=False) as got:
             if not got:
                 return
             try:
-                job = ensure(folder.root)
+                job = self.schedule.ensure_service(self.folder.root)
+                waits = not self.schedule.service_jobs(running=True)
             except SweepError as error:
                 print(f"sweep: {error}", flush=True)
-            else:
-                print(f"the database is to be served by job {job}", file=sys.stderr, flush=True)
+                return
+            if job is None:
+                return
+            print(f"the database is to be served by job {job}", file=sys.stderr, flush=True)
+            if waits and not first:
+                self.start_host()
 
-    return revive
+    def start_host(self) -> None:
+        """Serve it from here, in a process that ends with this one."""
+        if self.host is not None and self.host.poll() is None:
+            return
+        print("that job waits; this task serves the database meanwhile", flush=True)
+        argv = [sys.executable, "-m", "sweep.task", str(self.folder.root), "--host"]
+        self.host = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
+        atexit.register(self.stop_host)
+
+    def stop_host(self) -> None:
+        if self.host is None or self.host.poll() is not None:
+            return
+        self.host.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.host.wait(HOST_END_S)

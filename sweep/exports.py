@@ -17,12 +17,12 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sweep.columns import MISSING, Row, cell, columns
+from sweep.columns import MISSING, Column, Row, cell, columns
 from sweep.errors import InputError, closest
 from sweep.paths import write_atomic
 from sweep.study import Study
@@ -36,12 +36,18 @@ TABLE_DIGITS = 6
 
 
 def export(
-    rows: Sequence[Row], format: str, study: Study, *, digits: int | None = None
+    rows: Sequence[Row],
+    format: str,
+    study: Study,
+    *,
+    digits: int | None = None,
+    shape: Callable[..., list[Column]] = columns,
 ) -> str | bytes:
     """Return rows in one of FORMATS: bytes for Parquet, text for the rest.
 
     Args:
         digits: Significant digits in Markdown and LaTeX; all when None. A table has 6.
+        shape: Gives the rows' columns: ``columns`` for trials, ``long_columns`` for steps.
 
     Raises:
         InputError: The format is unknown, or needs something that is not installed.
@@ -49,15 +55,15 @@ def export(
     if format == "json":
         return json.dumps(_finite(rows), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if format == "csv":
-        return _csv(rows, study)
+        return _csv(rows, shape(rows, study, text_only=True))
     if format == "parquet":
-        return _parquet(rows, study)
+        return _parquet(rows, shape(rows, study))
     if format == "markdown":
-        return _markdown(*_grid(rows, study, digits))
+        return _markdown(*_grid(rows, shape(rows, study), digits))
     if format == "latex":
-        return _latex(*_grid(rows, study, digits))
+        return _latex(*_grid(rows, shape(rows, study), digits))
     if format == "table":
-        return _table(*_grid(rows, study, digits or TABLE_DIGITS))
+        return _table(*_grid(rows, shape(rows, study), digits or TABLE_DIGITS))
     raise unknown_format(format)
 
 
@@ -130,8 +136,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _csv(rows: Sequence[Row], study: Study) -> str:
-    wide = columns(rows, study, text_only=True)
+def _csv(rows: Sequence[Row], wide: Sequence[Column]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in wide])
@@ -139,7 +144,7 @@ def _csv(rows: Sequence[Row], study: Study) -> str:
     return out.getvalue()
 
 
-def _parquet(rows: Sequence[Row], study: Study) -> bytes:
+def _parquet(rows: Sequence[Row], wide: Sequence[Column]) -> bytes:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -152,7 +157,7 @@ def _parquet(rows: Sequence[Row], study: Study) -> bytes:
         "time": pyarrow.timestamp("us", tz="UTC"),
     }  # fmt: skip
     arrays = {}
-    for column in columns(rows, study):
+    for column in wide:
         values = [column.read(row) for row in rows]
         if column.kind == "json":
             values = [None if v is MISSING else json.dumps(v, ensure_ascii=False) for v in values]
@@ -165,19 +170,18 @@ def _parquet(rows: Sequence[Row], study: Study) -> bytes:
 
 
 def _grid(
-    rows: Sequence[Row], study: Study, digits: int | None
+    rows: Sequence[Row], wide: Sequence[Column], digits: int | None
 ) -> tuple[list[str], list[bool], list[list[str]]]:
     """Return headings, whether each column is of numbers, and cells, for people to read.
 
     Only what is read: no reasons where there are none, no times, and parameters by their own name.
     """
-    wide = columns(rows, study)
     taken = {column.name for column in wide}
     kept = []
     for column in wide:
-        if column.name in ("started", "ended", "checkpoint"):
+        if column.name in ("started", "ended", "logged", "checkpoint"):
             continue
-        if column.name == "reason" and not any(row.get("reason") for row in rows):
+        if column.name in ("reason", "gpu_hours") and not any(map(column.read, rows)):
             continue
         kept.append(column)
     names = [column.name.partition(".")[2] or column.name for column in kept]

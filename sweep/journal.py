@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sweep.paths import AttemptFolder, check_owner, read_json, write_atomic
@@ -57,12 +57,19 @@ class Journal:
         objectives: Those with a pattern are also read from the output: each line that matches
             becomes a report of its own, at steps 0, 1, 2, … of that metric.
         first_step: Step of the first match (a resumed script goes on counting).
+        read: Returns what of a line of output may match, None for nothing of it: of several ranks
+            the first one's lines count.
     """
 
     def __init__(
-        self, folder: AttemptFolder, objectives: Sequence[Objective] = (), first_step: int = 0
+        self,
+        folder: AttemptFolder,
+        objectives: Sequence[Objective] = (),
+        first_step: int = 0,
+        read: Callable[[str], str | None] = lambda line: line,
     ) -> None:
         self.folder = folder
+        self._read = read
         self.patterns = [o for o in objectives if o.pattern]
         self._steps = {o.metric: first_step for o in self.patterns}
         self._metrics = Tail(folder.metrics)
@@ -91,8 +98,9 @@ class Journal:
 
     def _captured(self, final: bool) -> Iterator[Report]:
         # Progress bars rewrite their line with \r; each rewriting is a line of its own here.
-        for line in self._log.lines(final=final):
-            for part in line.split("\r"):
+        for whole in self._log.lines(final=final):
+            line = self._read(whole)
+            for part in (line or "").split("\r"):
                 for objective in self.patterns:
                     value = capture(objective.pattern, part)
                     if value is not None:

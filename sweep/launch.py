@@ -19,15 +19,16 @@ from sweep import access, arrays, command, postgres, provenance, slurm, training
 from sweep import trial as words
 from sweep.errors import BusyError, InputError, StudyChangedError, SweepError
 from sweep.executors import SLURM
+from sweep.finaliser import restore
 from sweep.paths import Runs, StudyFolder, locked, make_private, write_atomic
 from sweep.reconcile import reconcile
 from sweep.scheduler import Scheduler
 from sweep.slurm_text import is_secret
-from sweep.storage import bulk, schema, studies
+from sweep.storage import bulk, sampling, schema, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.studies import StudyState, Wave
-from sweep.study import Choice, Study
+from sweep.study import Study
 from sweep.studyfile import changes
 from sweep.trial import trial_seed
 
@@ -139,8 +140,7 @@ def check_command(study: Study, environ: Mapping[str, str]) -> None:
     workdir = Path(study.workdir)
     if not workdir.is_dir():
         raise InputError(f"workdir: {workdir} is not a folder.", "Make it, or name another.")
-    argv, env = command.build(study, values, environ, folder)
-    missing = command.explain_missing(argv, env, workdir)
+    missing = command.find_missing(study, values, environ, workdir)
     if missing:
         raise InputError(missing, "Correct `command` (or `workdir`) in the study file.")
 
@@ -165,7 +165,7 @@ def _launch_locked(
         found = db.retry(lambda _: _find(db, study, folder), patience_s=PATIENCE_S)
         changed: list[str] = []
         if found is None:
-            rows = first_rows(study, study.trials)
+            rows = sampling.first_rows(study, study.trials)
             study_id = db.retry(lambda _: _create(db, study, folder, rows), patience_s=PATIENCE_S)
             added = study.trials
         else:
@@ -212,7 +212,8 @@ def _go_on(
     submitted = False
     if wave is not None:
         waves.set_throttles(ledger, schedule)
-        wave = dataclasses.replace(wave, throttle=arrays.throttle_of(study, wave.size))
+        restore(ledger, folder, schedule, say, alone=True)
+        wave = dataclasses.replace(wave, throttle=arrays.throttle_of(study, wave.size, wave.slots))
     elif left:
         wave = waves.submit_wave(ledger, folder, schedule, left, say=say)
         submitted = True
@@ -228,25 +229,6 @@ def _go_on(
         changed=changed,
         settled=settled,
     )
-
-
-def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]:
-    """Return the waiting trials ``start`` to ``start + count - 1`` as ``bulk`` takes them.
-
-    Where the design is fixed all get their parameters here; where the sampler is adaptive the first
-    K do (there is no history to learn from yet), and the rest when they are pulled.
-    """
-    from sweep.storage import sampling
-
-    whole = sampling.fixed_design(dataclasses.replace(study, trials=start + count))
-    if whole is None:
-        early = min(max(study.parallel, len(study.points)), start + count)
-        by_chance = dataclasses.replace(study, sampler=Choice("random"), trials=early)
-        whole = sampling.fixed_design(by_chance) or []
-    return [
-        {"params": sampling.internal(study, whole[number])} if number < len(whole) else {}
-        for number in range(start, start + count)
-    ]
 
 
 def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] | None:
@@ -285,7 +267,7 @@ def _update(db: Database, study_id: int, study: Study) -> int:
     studies.write_specification(db, study_id, study)
     more = study.trials - have
     if more > 0:
-        bulk.insert_waiting_trials(db, study_id, first_rows(study, more, start=have))
+        bulk.insert_waiting_trials(db, study_id, sampling.first_rows(study, more, start=have))
     return max(0, more)
 
 

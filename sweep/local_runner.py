@@ -43,6 +43,9 @@ LOOK_S = 0.1  # between looks at processes that an ended element has left behind
 UNKILLABLE_S = 60.0  # after which a process that does not die no longer holds its slot (Slurm's)
 FLUSH_PATIENCE_S = 600.0  # how long a full disk may keep an ended array from its finaliser
 STARTS_AT_ONCE = 32  # before looking at what else has happened
+# A task computes for a fifth of a second before its training starts. If the first K were started at
+# once, they would share the cores and all be late: one a core at a time, the first train meanwhile.
+START_GAP_S = 0.2
 
 
 @dataclass
@@ -95,6 +98,7 @@ class Runner:
     throttle: int = 1
     control_offset: int = 0
     retry_at: float | None = None
+    more_at: float | None = None  # when more may be started, though nothing has happened
     waiting: str = ""
     stopping: bool = False  # SIGTERM: end what runs, start nothing more
 
@@ -109,25 +113,25 @@ class Runner:
             self._read_control()
             self._reap()
             self._keep_times()
-            started_all = self._start()
+            self._start()
             if not self.running and (self.stopping or not self.pending):
                 break
             self.events.flush()
-            self._sleep(0.0 if not started_all else None)
+            self._sleep()
         self._finish()
 
     def _stop(self, *_: object) -> None:
         self.stopping = True
 
-    def _sleep(self, at_most_s: float | None) -> None:
+    def _sleep(self) -> None:
         now = time.monotonic()
         times = [at for element in self.running.values() if (at := element.deadline()) is not None]
         if self.retry_at is not None:
             times.append(self.retry_at)
         if self.events.unwritten:
             times.append(now + RETRY_S)
-        if at_most_s is not None:
-            times.append(now + at_most_s)
+        if self.more_at is not None:
+            times.append(self.more_at)
         timeout = max(0.0, min(times) - now) if times else None
         if select.select([self.wakeup], [], [], timeout)[0]:
             with contextlib.suppress(BlockingIOError):
@@ -165,27 +169,31 @@ class Runner:
 
     # Starting.
 
-    def _start(self) -> bool:
-        """Start what may start; return False where more could be started at once."""
+    def _start(self) -> None:
+        """Start what may start, or some of it."""
         now = time.monotonic()
+        if self.more_at is not None and now < self.more_at:
+            return
+        self.more_at = None
+        is_first = self.job.size - len(self.pending) < self.throttle
         if self.retry_at is not None and now >= self.retry_at:
             self.retry_at = None
-        for _ in range(STARTS_AT_ONCE):
+        for _ in range(len(os.sched_getaffinity(0)) if is_first else STARTS_AT_ONCE):
             if self.stopping or not self.pending or len(self.running) >= self.throttle:
-                return True
+                return
             if self.retry_at is not None:
-                return True
+                return
             gpus = self.pool.take(self.job.gpus)
             if gpus is None:
                 self._wait(f"waiting for {self.job.gpus} free GPU(s) of {len(self.pool.names)}")
-                return True
+                return
             try:
                 self._start_one(self.pending[0], gpus)
             except NotStarted as error:
                 self.pool.give(gpus)
                 if error.passing:
                     self._wait(error.message)
-                    return True
+                    return
                 index = self.pending.popleft()
                 self._explain_in_log(index, error)
                 code = error.exit_code_of_shell
@@ -193,7 +201,7 @@ class Runner:
             else:
                 self.pending.popleft()
                 self.waiting = ""
-        return False
+        self.more_at = now + START_GAP_S if is_first else now
 
     def _wait(self, reason: str) -> None:
         self.retry_at = time.monotonic() + RETRY_S

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 # What stands in the place of several arguments, and therefore must be an argument of its own.
 SPREAD = ("params", "overrides")
 RESERVED = ("config", "trial_dir", "seed", "checkpoint_dir", "resume", *SPREAD)
+# A trial's newest checkpoint, in the study's further commands.
+CHECKPOINT = "checkpoint"
 # What ``sweep init`` leaves for the user to replace.
 EDIT = "EDIT_ME"
 

@@ -11,6 +11,7 @@ import errno
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from sweep.errors import SweepError
 
 TOKEN_VARIABLE = "SWEEP_TOKEN"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PR_SET_CHILD_SUBREAPER = 36
 FIRST_LOOK_S = 0.01
 LONGEST_LOOK_S = 0.2
 PF_KTHREAD = 0x00200000  # linux/sched.h: a thread of the kernel, no process of anybody
@@ -33,6 +35,7 @@ PASSING_ERRORS = frozenset(
 )
 
 _libc: Any = None
+_adopter: int | None = None  # its pid: a forked child has not adopted anything
 
 
 class NotStarted(SweepError):
@@ -218,6 +221,45 @@ def die_with(parent: int, death_signal: int = signal.SIGKILL) -> Callable[[], No
             os._exit(126)
 
     return arm
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of whatever its descendants leave behind.
+
+    Call it before the first of them is started; from then on ``reap_orphans`` now and then, or the
+    dead ones stay as zombies.
+    """
+    global _adopter
+    if _load_libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0:
+        _adopter = os.getpid()
+
+
+def adopts_orphans() -> bool:
+    """Tell whether every process that descends from this one becomes its child at the latest when
+    its own parent ends; so that a process without children has no descendants."""
+    return _adopter == os.getpid()
+
+
+def reap_orphans(child: int | None = None) -> bool:
+    """Collect descendants that have ended after their own parent; return whether any child is left.
+
+    Only for a process of one thread that waits for each child where it starts it: another thread's
+    child would be collected here too.
+
+    Args:
+        child: One that is left for its ``Popen`` to collect.
+    """
+    if threading.active_count() > 1:
+        return True
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        if found is None or found.si_pid == child:
+            return True
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(found.si_pid, os.WNOHANG)
 
 
 def group_alive(group: int, token: str, *, leader_start: int | None = None) -> bool:

@@ -227,22 +227,31 @@ def settle_wave(
             ledger, folder, schedule, unseen_s=0.0, every_s=0.0, patience_s=patience_s,
             last_chance=late,
         )  # fmt: skip
-        if late or found is None or (found.asked and not found.unexplained):
+        explained = found is None or (found.asked and not found.unexplained)
+        job, cancelled = _is_wave_cancelled(ledger, schedule, token, late, patience_s)
+        if late or (explained and cancelled is not None):
             break
         time.sleep(LOOK_AGAIN_S)
+    if job and cancelled:
+        stop_for(ledger, job, patience_s)
+
+
+def _is_wave_cancelled(
+    ledger: Ledger, schedule: Scheduler, token: str, late: bool, patience_s: float
+) -> tuple[str | None, bool | None]:
+    """Return a wave's job, and whether the user has cancelled it all; None while none can tell."""
     waves = ledger.db.retry(
         lambda db: studies.read_waves(db, ledger.study_id), patience_s=patience_s
     )
-    for wave in waves:
-        if wave.token != token or wave.job is None:
-            continue
-        try:
-            states = schedule.poll([wave.job])
-        except (CouldNotAsk, SchedulerError):
-            continue  # nobody knows of a cancel: the study goes on
-        ours = read_cancel(ledger, wave.job, patience_s)
-        if is_whole_array(wave.job, states, os.getuid(), ours):
-            stop_for(ledger, wave.job, patience_s)
+    job = next((wave.job for wave in waves if wave.token == token), None)
+    if job is None:
+        return None, False
+    try:
+        states = schedule.poll([job])
+    except (CouldNotAsk, SchedulerError):
+        return job, False if late else None  # nobody knows of a cancel: the study goes on
+    ours = read_cancel(ledger, job, patience_s)
+    return job, is_whole_array(job, states, os.getuid(), ours, None if late else time.time())
 
 
 def succeed(
@@ -253,18 +262,24 @@ def succeed(
     index: int,
     host: str,
     patience_s: float,
+    *,
+    slot: int | None = None,
+    end: End | None = None,
 ) -> list[Settled]:
     """End what an earlier run of this very task left: it was requeued, this is its next run.
 
     Where that run still lives (on a node that is cut off), its writes are refused from here on.
+
+    Args:
+        slot: Only what this one of the task's slots left; None for all of them.
+        end: How that run ended, where it is known; else the scheduler is asked.
     """
     db = ledger.db
     found = db.retry(lambda _: ledger.live_attempts(), patience_s=patience_s)
     found += db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
     settled: list[Settled] = []
-    end: End | None = None
     for attempt in found:
-        if (attempt.job, attempt.index) != (job, index):
+        if (attempt.job, attempt.index) != (job, index) or slot not in (None, attempt.slot):
             continue
         if end is None:
             end = requeued(_word_before(schedule, job, index))

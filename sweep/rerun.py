@@ -6,19 +6,18 @@ checkpoint and must report as many steps as the original.
 
 from __future__ import annotations
 
-import json
 import math
 import secrets
 import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sweep import arrays, command, process, provenance, scheduler
 from sweep import trial as words
-from sweep.ending import classify, expected, last_lines
+from sweep.context import Context, config_of
+from sweep.ending import expected, read_end
 from sweep.errors import InputError, SweepError
 from sweep.journal import Journal, write_exit
 from sweep.launch import Opened, check_command
@@ -30,45 +29,14 @@ from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
 from sweep.study import Study
 from sweep.supervise import Channel, Leave, Supervisor
 from sweep.trial import End, summarise, trial_seed
-from sweep.worker import Context, config_of
+from sweep.verdict import DEFAULT_TOLERANCE, DIFFERS, EXPLAINED, FAILED, REPRODUCED, Verdict
+from sweep.verdict import parse_tolerance as parse_tolerance
+from sweep.verdict import relative_difference as relative_difference
+from sweep.verdict import to_json as to_json
 
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
-DEFAULT_TOLERANCE = 0.01
-REPRODUCED = "reproduced"
-DIFFERS = "differs"
-EXPLAINED = "explained"
-FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a re-run gave the original's result.
-
-    Attributes:
-        original, rerun: Objective values; the re-run's is None when it failed.
-        relative_difference: |rerun - original| / |original|, or the absolute difference where the
-            original is 0.
-        verdict: reproduced (within the tolerance, as many steps), explained (not, and something
-            that makes a run has changed), differs (not, and nothing known has) or failed.
-        differences: What differs between the two runs, in sentences.
-        other_seeds: Values of re-runs with further seeds.
-    """
-
-    study: str
-    trial: int
-    k: int
-    metric: str
-    original: float
-    rerun: float | None
-    relative_difference: float | None
-    tolerance: float
-    verdict: str
-    differences: Sequence[str]
-    steps: tuple[int, int]
-    folder: str
-    other_seeds: Sequence[float | None] = ()
 
 
 def _ask(
@@ -133,32 +101,51 @@ def request(
         InputError: The command can no longer be started.
         SchedulerError: The scheduler refused; nothing stays.
     """
+    own = trial_seed(opened.study.seed, trial)
+    plan = [(trial_id, SAME_SEED, own)]
+    plan += [(trial_id, OTHER_SEED, trial_seed(own, i)) for i in range(1, seeds + 1)]
+    return submit(opened, schedule, environ, plan)
+
+
+def submit(
+    opened: Opened,
+    schedule: Scheduler,
+    environ: Mapping[str, str],
+    plan: Sequence[tuple[int, str, int]],
+) -> list[int]:
+    """Submit runs of (trial id, kind, seed) as one array, at most ``max_parallel`` at a time.
+
+    Returns their numbers, one after another: element i of the array runs the first plus i.
+
+    Raises:
+        InputError: The command can no longer be started.
+        SchedulerError: The scheduler refused; nothing stays.
+    """
     study, ledger, folder = opened.study, opened.ledger, opened.folder
     check_command(study, environ)
-    own = trial_seed(study.seed, trial)
-    plan = [(SAME_SEED, own)] + [(OTHER_SEED, trial_seed(own, i)) for i in range(1, seeds + 1)]
-    made = []
-    for kind, seed in plan:
-        k = _ask(ledger, reruns.insert, trial_id, kind, seed)
-        make_private(folder.logs)
-        job = ArrayJob(
-            token=arrays.name_token(f"{study.name}-rerun"),
-            size=1,
-            throttle=1,
-            argv=arrays.task_argv(folder, "--rerun", str(k)),
-            cwd=folder.root,
-            log_pattern=f"{arrays.escape(str(folder.logs))}/rerun-{k}.log",
-            time_limit_s=study.resources.time_limit_s,
-            grace_s=study.grace_s,
-            gpus=study.resources.gpu_count,
-        )
-        try:
-            job_id = schedule.submit(job)
-        except SweepError:
+    made = ledger.db.retry(
+        lambda db: reruns.insert_all(db, ledger.study_id, plan), patience_s=PATIENCE_S
+    )
+    make_private(folder.logs)
+    job = ArrayJob(
+        token=arrays.name_token(f"{study.name}-rerun"),
+        size=len(made),
+        throttle=min(study.parallel, len(made)),
+        argv=arrays.task_argv(folder, "--rerun", str(made[0])),
+        cwd=folder.root,
+        log_pattern=f"{arrays.escape(str(folder.logs))}/rerun-{made[0]}_{{index}}.log",
+        time_limit_s=study.resources.time_limit_s,
+        grace_s=study.grace_s,
+        gpus=study.resources.gpu_count,
+    )
+    try:
+        job_id = schedule.submit(job)
+    except SweepError:
+        for k in made:
             _ask(ledger, reruns.remove, k)
-            raise
+        raise
+    for k in made:
         _ask(ledger, reruns.set_job, k, job_id)
-        made.append(k)
     return made
 
 
@@ -194,10 +181,15 @@ def run_rerun(context: Context, k: int) -> None:
         token=token,
     )
     write_atomic(values.config, command.write_config(config_of(study, values)))
-    journal = Journal(folder, study.objectives)
+    journal = Journal(folder, study.objectives, read=command.reader(study))
     reports: list[Report] = []
+    meeting: command.Rendezvous | None = None
     try:
-        argv, environ = command.build(study, values, context.environ, context.folder.python_path)
+        place = context.place
+        meeting = command.meet(study, context.environ, place.job, place.index, place.slot)
+        argv, environ = command.build(
+            study, values, context.environ, context.folder.python_path, meeting
+        )
         child = process.spawn(argv, cwd=study.workdir, env=environ, stdout=folder.log)
     except SweepError as error:
         end = End(words.NOT_STARTED, error.message)
@@ -213,8 +205,10 @@ def run_rerun(context: Context, k: int) -> None:
         )
         ended = supervisor.run()
         reports.extend(supervisor.unsent)
-        write_exit(folder, ended.exit_code, ended.signal, ended.told)
-        end = classify(ended.exit_code, ended.signal, ended.told, last_lines(folder))
+        if meeting is not None:
+            meeting.close()
+        end = read_end(study, folder, ended.exit_code, ended.signal, ended.told)
+        write_exit(folder, end.exit_code, end.signal, ended.told)
     result = summarise_reports(study, reports)
     if end.outcome == words.FINISHED and None in result["values"]:
         end = End(words.NO_METRIC, "never reported " + expected(study.objective.metric, study))
@@ -239,12 +233,10 @@ def summarise_reports(study: Study, reports: Sequence[Report]) -> dict[str, Any]
 def refresh(opened: Opened, schedule: Scheduler) -> None:
     """End re-runs whose task is gone."""
     ledger = opened.ledger
-    live = [
-        rerun
-        for rerun in _ask(ledger, reruns.read_all)
-        if rerun.outcome is None
-    ]
-    jobs = [rerun.job for rerun in live if rerun.job]
+    known = _ask(ledger, reruns.read_all)
+    live = [rerun for rerun in known if rerun.outcome is None]
+    first = {rerun.job: rerun.k for rerun in reversed(known)}  # of each array
+    jobs = sorted({rerun.job for rerun in live if rerun.job})
     states = schedule.poll(jobs) if jobs else {}
     for rerun in live:
         if rerun.job is None:
@@ -252,7 +244,7 @@ def refresh(opened: Opened, schedule: Scheduler) -> None:
             if age_s < PATIENCE_S:
                 continue  # its submission is under way
         else:
-            task = states.get((rerun.job, 0))
+            task = states.get((rerun.job, rerun.k - first[rerun.job]))
             if task is not None and task.state != scheduler.ENDED:
                 continue
         latest = _ask(ledger, reruns.read, rerun.k)
@@ -346,12 +338,6 @@ def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdi
     )
 
 
-def relative_difference(original: float, again: float) -> float:
-    """Return |again - original| / |original|; the absolute difference where the original is 0."""
-    difference = abs(again - original)
-    return difference / abs(original) if original else difference
-
-
 def newest(opened: Opened, trial: int, *, untold: bool) -> Rerun | None:
     """Return the trial's newest re-run with its own seed, or None.
 
@@ -364,24 +350,3 @@ def newest(opened: Opened, trial: int, *, untold: bool) -> Rerun | None:
         if rerun.kind == SAME_SEED and not (untold and rerun.result.get("shown"))
     ]
     return found[-1] if found else None
-
-
-def parse_tolerance(text: str) -> float:
-    """Return "1%" or "0.01" as a fraction. Raises: InputError."""
-    try:
-        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise InputError(
-            f"--tolerance must be a percentage or a fraction (got {text!r}).",
-            "For example 1% or 0.01.",
-        )
-    return value
-
-
-def to_json(verdict: Verdict) -> str:
-    """Return the verdict as the contract's JSON."""
-    from dataclasses import asdict
-
-    return json.dumps(asdict(verdict), indent=1)

@@ -35,6 +35,9 @@ class ArrayJob:
         after: Argv of what runs once when all elements have ended (the finaliser), or empty.
         gpus: GPUs per element.
         behind: Job that must have ended before an element starts (a chain of waves), or None.
+        slots: Trials that an element serves side by side: it gets so many times ``gpus`` and all
+            else that a trial needs.
+        exclude: Nodes to stay away from; a scheduler of one machine has no use for them.
     """
 
     token: str
@@ -49,6 +52,8 @@ class ArrayJob:
     after: Sequence[str] = ()
     gpus: int = 0
     behind: str | None = None
+    slots: int = 1
+    exclude: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

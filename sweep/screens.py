@@ -252,7 +252,11 @@ def _task_line(status: Status) -> str:
         return ""
     if status.tasks is None:
         return f"not known, {limit}"
-    return f"{status.tasks['running']} running, {status.tasks['pending']} pending; {limit}"
+    running = f"{status.tasks['running']} running"
+    if status.slots > 1 and status.tasks["running"]:
+        slots = status.tasks["running"] * status.slots
+        running += f" ({status.counts[words.RUNNING]} of their {slots} slots in use)"
+    return f"{running}, {status.tasks['pending']} pending; {limit}"
 
 
 def trials_table(rows: Sequence[Row], study: Study, width: int | None = None) -> Any:

@@ -11,6 +11,7 @@ it, stops its server when it cannot, and a successor waits until it is three per
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from sweep import postgres
 from sweep.errors import DatabaseUnavailable, SweepError
-from sweep.paths import make_private, write_atomic
+from sweep.paths import locked, make_private, write_atomic
 from sweep.storage import studies
 from sweep.storage.connection import Database
 
@@ -28,6 +29,9 @@ LEASE = "lease"
 PERIOD_S = 10.0
 PERIODS = 3
 UNUSED_S = 45.0  # without a study that needs it
+SETTLE_S = 1.0  # after which the last of several that took the lease at once has it
+HOST = "host.lock"  # held by the one task that serves while the database's job waits
+ASK_EVERY_S = 30.0  # whether that job runs
 
 # Studies that may still need the database: trials that are not final while the study runs and has
 # a wave that is not over, or a re-run that has not ended (for a day: its task may be lost).
@@ -92,27 +96,39 @@ class Lease:
         except OSError as error:
             raise LeaseLost(f"The lease cannot be renewed: {error}.") from error
 
-    def give_up(self) -> None:
+    def is_mine(self) -> bool:
         try:
-            if self.path.read_text() == self.token:
-                self.path.unlink()
+            return self.path.read_text() == self.token
         except OSError:
-            pass
+            return False
+
+    def give_up(self) -> None:
+        if self.is_mine():
+            with contextlib.suppress(OSError):
+                self.path.unlink()
 
 
 class Service:
-    """Serves a data folder until it is not needed, or told to leave."""
+    """Serves a data folder until it is not needed, or told to leave.
+
+    Args:
+        until: Asked twice a second; says why to leave, or "".
+    """
 
     def __init__(
-        self, data_dir: Path, say: Callable[[str], None] = lambda text: print(text, flush=True)
+        self,
+        data_dir: Path,
+        say: Callable[[str], None] = lambda text: print(text, flush=True),
+        until: Callable[[], str] = lambda: "",
     ) -> None:
         self.data_dir = data_dir
+        self.until = until
         self.lease = Lease(data_dir)
         self.say = say
         self.leaving: str = ""
 
     def run(self) -> str:
-        """Serve; return why it ended: "unused", "asked" (TERM) or "time" (USR1)."""
+        """Serve; return why it ended: "unused", "asked" (TERM), "time" (USR1) or ``until``'s."""
         signal.signal(signal.SIGTERM, lambda *_: self._leave("asked"))
         signal.signal(signal.SIGUSR1, lambda *_: self._leave("time"))
         make_private(self.data_dir)
@@ -133,14 +149,21 @@ class Service:
     def _leave(self, why: str) -> None:
         self.leaving = self.leaving or why
 
+    def _is_over(self) -> bool:
+        self.leaving = self.leaving or self.until()
+        return bool(self.leaving)
+
     def _begin(self) -> postgres.Server | None:
         """Wait for our turn, then start the server; None when told to leave before."""
         said = ""
-        while not self.leaving:
+        while not self._is_over():
             if self.lease.is_free():
                 other = postgres.running(self.data_dir)
                 if other is None:
                     self.lease.take()
+                    time.sleep(SETTLE_S)
+                    if not self.lease.is_mine():
+                        continue
                     try:
                         return postgres.start(self.data_dir, listen="*", idle_stop_s=None)
                     except SweepError as error:
@@ -163,7 +186,7 @@ class Service:
         database = Database(server.url(), timeout_s=10.0, application="sweep service")
         unused_since: float | None = None
         next_renewal = 0.0
-        while not self.leaving:
+        while not self._is_over():
             now = time.monotonic()
             if now >= next_renewal:
                 self.lease.renew()
@@ -188,6 +211,30 @@ class Service:
                         return "unused"
             time.sleep(0.5)
         return self.leaving
+
+
+def host(data_dir: Path, job_runs: Callable[[], bool]) -> str:
+    """Serve from within a task while the database's job waits; return why it ended.
+
+    The tasks may be what fills the cluster: then that job waits for them, and they for it. Only one
+    task serves; it ends with the task, or when the job has begun and waits for the lease.
+
+    Args:
+        job_runs: Tells whether that job runs.
+    """
+    parent, asked = os.getppid(), time.monotonic()
+
+    def until() -> str:
+        nonlocal asked
+        if os.getppid() != parent:
+            return "the task is over"
+        if time.monotonic() - asked < ASK_EVERY_S:
+            return ""
+        asked = time.monotonic()
+        return "the database's job runs" if job_runs() else ""
+
+    with locked(data_dir / HOST, wait=False) as got:
+        return Service(data_dir, until=until).run() if got else "another task serves"
 
 
 def requeue_self() -> None:

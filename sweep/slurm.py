@@ -33,7 +33,7 @@ PAUSE_S = 1.0
 FIND_PATIENCE_S = 8.0  # sacct lags up to about 5 s behind
 SETTLE_S = 90.0  # for an answer at all, once a submission was unclear
 SUBMIT_TRIES = 3  # of a submission that surely did not arrive
-END_SUFFIX = "-end"  # of the finaliser's name token
+MOST_ENDS = 10  # name tokens of finalisers of one wave that are looked for
 FINALISER_TIME_S = 1800
 DEFAULT_KILL_WAIT_S = 30  # slurm.conf(5)
 
@@ -177,6 +177,10 @@ class SlurmScheduler:
             self._known_config = slurm_text.parse_config(answer.stdout)
         return self._known_config
 
+    def _accounts(self) -> bool:
+        """Tell whether this cluster keeps accounts, which say who cancelled a job."""
+        return self._config().accounting
+
     def _partitions(self) -> list[slurm_text.Partition]:
         """Return the partitions that the study's tasks may go to."""
         found = slurm_text.parse_partitions(self._ask(slurm_text.partitions_argv()).stdout)
@@ -212,7 +216,7 @@ class SlurmScheduler:
 
     def submit(self, job: ArrayJob) -> str:
         """Submit an array, and after it the finaliser that looks at what became of it."""
-        request = self.request(job)
+        request = self.request(dataclasses.replace(job, exclude=self._excludable(job.exclude)))
         self._write_script(job)
         before = self.service_jobs()
         service = self.ensure_service(job.cwd)
@@ -234,6 +238,20 @@ class SlurmScheduler:
                 self.say(f"The finaliser was not submitted. {error.message}")
         return job_id
 
+    def _excludable(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Return the nodes to exclude: none where too few would be left for a task."""
+        if not nodes:
+            return ()
+        there = {
+            node for partition in self._partitions()
+            for node in slurm_text.expand_nodes(partition.nodes)
+        }  # fmt: skip
+        if len(there - set(nodes)) < self.study.resources.nodes:
+            self.say(f"too few nodes are left without {', '.join(nodes)}: none is excluded")
+            return ()
+        # The user's own come last on the command line, and would replace ours.
+        return tuple(sorted({*nodes, *slurm_text.excluded_by(self.study.slurm.extra)}))
+
     def request(self, job: ArrayJob) -> ArrayRequest:
         """Return an array as sbatch is to get it."""
         resources, options = self.study.resources, self.study.slurm
@@ -249,14 +267,17 @@ class SlurmScheduler:
             account=options.account,
             qos=options.qos,
             nodes=resources.nodes,
-            gpus=resources.gpus or None,
+            tasks_per_node=job.slots,
+            gpus=slurm_text.multiply_gpus(resources.gpus, job.slots) or None,
             shard=resources.shard,
             mps=resources.mps,
-            cpus=resources.cpus,
-            memory_mb=resources.memory_mb,
+            # Where a site gives one CPU by default, each process has one all the same.
+            cpus=resources.cpus or (self.study.ranks_per_node if self.study.world > 1 else None),
+            memory_mb=resources.memory_mb and resources.memory_mb * job.slots,
             constraint=options.constraint,
             reservation=options.reservation,
             exclusive=options.exclusive,
+            exclude=job.exclude,
             chdir=str(job.cwd),
             arguments=tuple(job.argv[len(self._base(job)) :]),
             extra=options.extra,
@@ -302,17 +323,18 @@ class SlurmScheduler:
     def service_jobs(self, token: str | None = None, *, running: bool = False) -> list[str]:
         """Return the ids of the database's jobs that are queued or run, or only the latter."""
         token = token or self.service_token()
-        if token is None:
-            return []
-        answer = self._ask(slurm_text.squeue_argv(names=[token], ended=False))
+        return self._live_jobs([token], running=running) if token else []
+
+    def finalisers(self, token: str) -> list[str]:
+        """Return the ids of a wave's finalisers that are queued or run."""
+        return self._live_jobs([_end_token(token, number) for number in range(MOST_ENDS)])
+
+    def _live_jobs(self, names: Sequence[str], *, running: bool = False) -> list[str]:
+        answer = self._ask(slurm_text.squeue_argv(names=names, ended=False))
         queued = slurm_text.read_squeue(answer.stdout, answer.stderr, answer.returncode)
-        # One that is completing has served, and serves no more.
+        # One that is completing has done its work, and does no more.
         live = (task for task in queued if task.phase != ENDED and task.state != "COMPLETING")
         return sorted({task.job for task in live if not running or task.phase == RUNNING})
-
-    def has_finaliser(self, token: str) -> bool:
-        """Tell whether the finaliser of a wave is queued or runs."""
-        return bool(self.service_jobs(token + END_SUFFIX))
 
     def service_reason(self) -> str:
         """Return why the database's job waits, in plain words; empty where it does not."""
@@ -326,22 +348,29 @@ class SlurmScheduler:
             return ""
         return str(slurm_text.explain_reason(waiting[0].reason))
 
-    def submit_finaliser(self, job: ArrayJob, job_id: str) -> str:
+    def submit_finaliser(self, job: ArrayJob, job_id: str | None, number: int = 0) -> str:
         """Submit the small job that runs once the array has ended.
+
+        Args:
+            job_id: The array; None where it has ended, for Slurm forgets what has.
+            number: How often it was submitted before; each has a name token of its own, so that
+                one that has ended is not taken for this one.
 
         Raises:
             SchedulerError, SubmitUnclear: As ``submit``; the array itself is in.
         """
-        return self._sbatch(self.finaliser_request(job, job_id))
+        return self._sbatch(self.finaliser_request(job, job_id, number))
 
-    def finaliser_request(self, job: ArrayJob, job_id: str) -> ArrayRequest:
+    def finaliser_request(
+        self, job: ArrayJob, job_id: str | None, number: int = 0
+    ) -> ArrayRequest:
         options, service = self.study.slurm, self.study.slurm.service
         return ArrayRequest(
-            token=job.token + END_SUFFIX,
+            token=_end_token(job.token, number),
             script=str(self.folder.script),
             log_pattern=str(self.folder.logs).replace("%", "%%") + "/finaliser_%j.log",
             time_limit_s=self._finaliser_time_s(),
-            dependency=f"afterany:{job_id}",
+            dependency=f"afterany:{job_id}" if job_id else None,
             partition=service.partition or options.partition,
             account=options.account,
             qos=options.qos,
@@ -380,6 +409,8 @@ class SlurmScheduler:
             "SWEEP_LOGS": str(self.folder.logs),
             **job.env,
         }
+        if job.slots > 1:
+            exports["SWEEP_SLOTS"] = str(job.slots)
         return script.render(self.study, self._base(job), exports)
 
     def _kill_wait_s(self) -> int:
@@ -465,6 +496,13 @@ class SlurmScheduler:
         found = {
             place: _queued_state(task) for place, task in slurm_text.collect_tasks(queued).items()
         }
+        if any(state.word == "CANCELLED" for state in found.values()) and not self._accounts():
+            # Nothing here ever says by whom: then it was by hand, and whose but the user's?
+            found = {
+                place: dataclasses.replace(state, cancelled_by=os.getuid())
+                if state.word == "CANCELLED" else state
+                for place, state in found.items()
+            }  # fmt: skip
         try:
             runs = self._sacct(jobs=wanted)
         except (CouldNotAsk, SchedulerError):
@@ -535,12 +573,22 @@ class SlurmScheduler:
         answer = self._ask(slurm_text.exclude_argv(job, nodes))
         slurm_text.check_update("scontrol", answer.stdout, answer.stderr, answer.returncode)
 
+    def held_memory_mb(self, job: str, index: int | None) -> int | None:
+        """Return the memory in MiB that a running task holds; None where Slurm does not say."""
+        answer = self._ask(slurm_text.held_argv(job if index is None else f"{job}_{index}"))
+        return slurm_text.parse_held(answer.stdout)
+
     def time_left_s(self, job: str, index: int | None) -> float | None:
         """Return the seconds until a running task's limit; None where there is none."""
         name = job if index is None else f"{job}_{index}"
         answer = self._ask(slurm_text.time_left_argv(name))
         lines = answer.stdout.split()
         return slurm_text.parse_time(lines[0]) if lines else None
+
+
+def _end_token(token: str, number: int) -> str:
+    """Return the name token of a wave's finaliser, the first or a later one."""
+    return f"{token}-end{number or ''}"
 
 
 def _refusal(words: str, *, over_limit: bool = False) -> SchedulerError:

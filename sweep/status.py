@@ -66,6 +66,7 @@ class Status:
         front_size: How many trials the front has.
         tasks: {"pending", "running"}, or None where the scheduler could not be asked.
         max_parallel: K.
+        slots: Trials that a task serves side by side.
         trials: N.
         started: First claim, or None; elapsed_s: Seconds from it to now, or to the end.
         left_s: Seconds until the end, estimated; None where nothing is known or nothing runs.
@@ -91,6 +92,7 @@ class Status:
     trials_per_hour: float | None = None
     failures: Sequence[FailureKind] = field(default_factory=tuple)
     notes: Sequence[str] = ()
+    slots: int = 1
 
     @property
     def done(self) -> int:
@@ -115,6 +117,7 @@ class Status:
             "tasks": dict(self.tasks) if self.tasks is not None else None,
             "trials": self.trials,
             "max_parallel": self.max_parallel,
+            "slots": self.slots,
             "started": _iso(self.started),
             "elapsed_s": self.elapsed_s,
             "left_s": self.left_s,
@@ -137,6 +140,7 @@ def snapshot(
     tasks: Mapping[Task, TaskState] | None,
     *,
     notes: Sequence[str] = (),
+    coming: str = "",
     patience_s: float = PATIENCE_S,
 ) -> Status:
     """Return where a study stands now.
@@ -144,6 +148,7 @@ def snapshot(
     Args:
         tasks: What the scheduler says of the study's tasks; None when it could not be asked.
         notes: Sentences to show beside.
+        coming: Who goes on with a study that has no task, in words; empty where nobody does.
         patience_s: How long to wait for a database that is away.
 
     Raises:
@@ -153,14 +158,15 @@ def snapshot(
     seen = ledger.db.retry(lambda db: _read(db, ledger), patience_s=patience_s)
     sick = ledger.db.retry(lambda _: nodes.explain(ledger, folder), patience_s=patience_s)
     polled = None if tasks is None else _count_tasks(tasks)
-    state, reason = decide(seen.state, seen.counts, seen.unfinished, polled, _pending_reason(tasks))
+    state, reason = decide(
+        seen.state, seen.counts, seen.unfinished, polled, _pending_reason(tasks), coming
+    )
     over = state in (FINISHED, studies.HELD, studies.STOPPED) and not seen.counts[words.RUNNING]
     elapsed_s = _elapsed_s(seen.times, over)
-    slots = study.slurm.slots
     left_s = None
     if state in (studies.RUNNING, studies.DRAINING):
         left_s = time_left_s(seen.counts, seen.times, study.parallel,
-                             polled["running"] * slots if polled else 0,
+                             polled["running"] * study.slots if polled else 0,
                              draining=state == studies.DRAINING)  # fmt: skip
     done = sum(seen.counts[final] for final in words.FINAL_STATES) - seen.counts[words.CANCELLED]
     return Status(
@@ -182,6 +188,7 @@ def snapshot(
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
         notes=(*notes, *sick),
+        slots=study.slots,
     )
 
 
@@ -233,6 +240,7 @@ def decide(
     unfinished: int,
     tasks: Mapping[str, int] | None,
     pending_reason: str = "",
+    coming: str = "",
 ) -> tuple[str, str]:
     """Return what a study is doing, and why.
 
@@ -241,6 +249,7 @@ def decide(
         unfinished: Trials that are not final, those that failed before the study was proven too.
         tasks: How many are pending and running; None when the scheduler could not be asked.
         pending_reason: The scheduler's, of a pending task.
+        coming: Who goes on with a study that has no task, in words.
     """
     if not unfinished:
         return FINISHED, ""
@@ -251,6 +260,8 @@ def decide(
     if tasks["pending"]:
         return QUEUED, pending_reason and f"the scheduler says: {pending_reason}"
     left = "1 trial is" if unfinished == 1 else f"{unfinished} trials are"
+    if coming:
+        return QUEUED, f"{left} left, and {coming}"
     return IDLE, f"{left} left and no task is there to run them"
 
 

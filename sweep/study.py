@@ -100,7 +100,11 @@ class Service:
 
 @dataclass(frozen=True)
 class Slurm:
-    """What only Slurm understands."""
+    """What only Slurm understands.
+
+    Attributes:
+        slots: Trials that one task serves side by side; ``Study.slots`` says how many it will.
+    """
 
     partition: str | None = None
     account: str | None = None
@@ -112,6 +116,28 @@ class Slurm:
     extra: tuple[str, ...] = ()
     slots: int = 1
     service: Service = Service()
+
+
+@dataclass(frozen=True)
+class Ddp:
+    """How the ranks of a trial that has several are started and find each other.
+
+    Attributes:
+        ranks_per_node: Processes on each node, or None for one a GPU.
+        port_range: First and last port at which they may meet.
+        interface: Network interfaces that they talk by, or None for what gloo and NCCL choose.
+        ib: "on" or "off" for InfiniBand in NCCL; None leaves it to NCCL.
+        debug: "off", "info" or "detail": what NCCL and torch.distributed print.
+        timeout_s: Silence of a rank after which the others give up, or None for the training's own
+            limit (the reference trainer's is 50).
+    """
+
+    ranks_per_node: int | None = None
+    port_range: tuple[int, ...] = (20000, 29999)
+    interface: str | None = None
+    ib: str | None = None
+    debug: str = "off"
+    timeout_s: int | None = None
 
 
 @dataclass(frozen=True)
@@ -166,10 +192,12 @@ class Study:
             hung, or None for no watch.
         grace_s: Seconds between the signal before a time limit and the limit itself.
         tasks: Array tasks to submit, or None for as many as trials.
-        trials_per_task: Trials that a task pulls at most, or None for as many as its time allows.
+        trials_per_task: Trials that a task (each of its slots) pulls at most, or None for as many
+            as its time allows.
         keep: Checkpoints of so many best trials are kept.
         workdir: Folder in which training starts; absolute, as launch resolved it.
         data: Paths whose content is recorded with the study.
+        commands: Further commands by name, which run on a trial's checkpoint.
         source: Path of the study file, absolute.
     """
 
@@ -194,11 +222,13 @@ class Study:
     keep: int = 5
     executor: str = "auto"
     launcher: str = "auto"
+    ddp: Ddp = Ddp()
     slurm: Slurm = Slurm()
     environment: Environment = Environment()
     storage: Storage = Storage()
     workdir: str = "."
     data: tuple[str, ...] = ()
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     source: str = ""
 
     @property
@@ -215,9 +245,27 @@ class Study:
         return len(self.objectives) > 1
 
     @property
+    def ranks_per_node(self) -> int:
+        """Processes that a launcher starts on each node."""
+        return self.ddp.ranks_per_node or self.resources.gpu_count or 1
+
+    @property
+    def world(self) -> int:
+        """Processes of a trial on all its nodes; with ``launcher: python`` there is one."""
+        return 1 if self.launcher == "python" else self.resources.nodes * self.ranks_per_node
+
+    @property
     def parallel(self) -> int:
         """K as a number, never above the number of trials."""
         return max(1, min(self.max_parallel or self.trials, self.trials))
+
+    @property
+    def slots(self) -> int:
+        """Trials that a task serves side by side: on Slurm ``slurm.slots``, and never above K.
+
+        Elsewhere one: this machine runs K tasks side by side anyway.
+        """
+        return min(self.slurm.slots, self.parallel) if self.executor == "slurm" else 1
 
     def to_json(self) -> str:
         """Return the study as JSON text that ``from_json`` reads back equal."""
@@ -242,6 +290,8 @@ def _build(cls: Any, data: Any) -> Any:
             return None
         inner = [arg for arg in typing.get_args(cls) if arg is not type(None)]
         return _build(inner[0], data) if len(inner) == 1 else data
+    if origin is Mapping and isinstance(data, dict):
+        return {name: _build(typing.get_args(cls)[1], value) for name, value in data.items()}
     if origin is tuple:
         return tuple(_build(typing.get_args(cls)[0], item) for item in data)
     if isinstance(cls, type) and dataclasses.is_dataclass(cls):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sweep import process
+from sweep import command, process
 from sweep import trial as words
 from sweep.errors import StaleAttempt, SweepError
 from sweep.journal import Journal, tell
@@ -24,12 +24,22 @@ from sweep.study import Study
 
 FORWARD_EVERY_S = 0.5
 TOUCH_EVERY_S = 10.0
+WARM_AFTER_S = 0.25  # training starts first; one of a second must not end before this has begun
 AWAY_PAUSE_S = 2.0  # between two tries to reach a database that is away
 PRUNE_GRACE_S = 60.0  # for a training that was told to stop to leave by itself
 TERM_GRACE_S = 3.0
+SRUN_GRACE_S = 5.0
 SIGNAL_LAG_S = 1.0  # between the signals that Slurm sends to training and to us
 _TERMINATED = (-15, 128 + 15)  # by SIGTERM; a shell or container reports it the second way
 _TICKS_S = (0.05, 0.25)  # between two looks: in the first second, and later
+
+
+def abrupt_s(study: Study) -> float:
+    """Return the seconds between SIGTERM and SIGKILL for a training that must end at once.
+
+    srun gets some: at SIGTERM it ends its processes on all hosts, killed it would leave them.
+    """
+    return SRUN_GRACE_S if command.uses_srun(study) else 0.0
 
 
 @dataclass
@@ -134,7 +144,7 @@ class Supervisor:
         self._started = time.monotonic()
         self._next_forward = 0.0
         self._next_touch = self._started + TOUCH_EVERY_S
-        self._warm_at: float | None = self._started + 1.0
+        self._warm_at: float | None = self._started + WARM_AFTER_S
         self._verdict_due = False
 
     def run(self) -> Ended:
@@ -152,19 +162,28 @@ class Supervisor:
                 self._wait(descriptor)
                 self.step()
         except BaseException:
-            process.end_group(self.child.pid, self.token, grace_s=0.0)
+            process.end_group(self.child.pid, self.token, grace_s=abrupt_s(self.study))
             self.child.wait()
             raise
         finally:
             if descriptor is not None:
                 os.close(descriptor)
-        # Children that it left behind belong to the attempt as well.
-        process.end_group(self.child.pid, self.token, grace_s=0.0)
+        # Children that it left behind belong to the attempt as well. Looking for them means to read
+        # all of /proc, so not where a training ended well and no descendant of ours is left.
+        left = not process.adopts_orphans() or process.reap_orphans()
+        if left or self.child.returncode:
+            process.end_group(self.child.pid, self.token, grace_s=0.0)
+            if process.adopts_orphans():
+                process.reap_orphans()
         self.unsent.extend(self.journal.read(final=True))
         code = self.child.returncode
         # Slurm signals every process of a task: training may have left before we could say so.
         late = time.monotonic() + SIGNAL_LAG_S
-        while code in _TERMINATED and not self.leave.wanted and time.monotonic() < late:
+        # A launcher makes an exit code of its own of its signal.
+        unclear = code in _TERMINATED or (
+            code != 0 and command.choose(self.study) != command.PYTHON
+        )
+        while unclear and not self.leave.wanted and time.monotonic() < late:
             time.sleep(0.05)
         if self.leave.wanted and not self.told:
             self.told = "checkpoint"
@@ -183,6 +202,8 @@ class Supervisor:
     def step(self) -> None:
         """Do what is due now."""
         now = time.monotonic()
+        if process.adopts_orphans():
+            process.reap_orphans(self.child.pid)
         found = self.journal.read()
         if found:
             self.unsent.extend(found)

@@ -1,6 +1,8 @@
-"""What an array element runs: ``python -m sweep.task FOLDER [--finalise TOKEN | --rerun K]``.
+"""What an array element runs: ``python -m sweep.task FOLDER``, and what small jobs run.
 
-``--serve`` is the job that holds the database on a cluster.
+``--finalise TOKEN`` looks after an ended wave, ``--rerun K`` trains a trial again, ``--command K``
+runs another command of the study on a trial, ``--measure`` trains one case of a scaling study, and
+``--serve`` is the job that holds the database on a cluster; ``--host`` does so within a task.
 
 Kept apart from the command line so that a task that finds nothing to pull ends in a tenth of a
 second.
@@ -8,9 +10,11 @@ second.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+from sweep import process
 from sweep.errors import EXIT_DONE, EXIT_FAULT, SweepError
 from sweep.executors import SLURM, reviver_of, scheduler_of
 from sweep.paths import StudyFolder
@@ -40,9 +44,16 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     from sweep.storage import studies
     from sweep.storage.ledger import Ledger
 
+    if options[:1] == ["--measure"]:
+        from sweep import scaling
+
+        scaling.measure(folder)
+        return EXIT_DONE
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
     if options[:1] == ["--serve"]:
         return _serve(folder)
+    if options[:1] == ["--host"]:
+        return _host(folder, study)
     on_slurm = study.executor == SLURM
     db = access.connect(folder, timeout_s=8.0, may_start=not on_slurm)
     schedule = scheduler_of(folder, study)
@@ -53,20 +64,38 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         raise SweepError(f"The database no longer holds the study {study.name!r}.")
     ledger = Ledger(db, study_id, study)
     if options[:1] == ["--finalise"]:
+        from sweep.finaliser import finalise
         from sweep.reconcile import settle_wave
-        from sweep.waves import finalise
 
         settle_wave(ledger, folder, schedule, options[1], AWAY_PATIENCE_S)
         print(finalise(ledger, folder, schedule, options[1]), flush=True)
         return EXIT_DONE
-    from sweep.worker import Worker, default_context
+    from sweep.context import COUNT_VARIABLE, SLOT_VARIABLE, default_context
 
+    process.adopt_orphans()  # what a training leaves behind is found without reading all of /proc
     context = default_context(folder, ledger, schedule)
     if options[:1] == ["--rerun"]:
         from sweep.rerun import run_rerun
 
-        run_rerun(context, int(options[1]))
+        run_rerun(context, int(options[1]) + (context.place.index or 0))
         return EXIT_DONE
+    if options[:1] == ["--command"]:
+        from sweep import trial_command
+
+        trial_command.run(context, int(options[1]))
+        return EXIT_DONE
+    os.environ.pop(SLOT_VARIABLE, None)  # by it the worker is found, and none of its children
+    count = int(os.environ.pop(COUNT_VARIABLE, None) or 1)
+    if count > 1:
+        from sweep.slots import Slots
+
+        slots = Slots(
+            folder, ledger, schedule, context.place, count, os.environ, context.end_time_s,
+            context.say,
+        )  # fmt: skip
+        return slots.run()
+    from sweep.worker import Worker
+
     done = Worker(context).run()
     print(f"{done} attempts made", flush=True)
     return EXIT_DONE
@@ -82,6 +111,27 @@ def _serve(folder: StudyFolder) -> int:
     print(f"ended: {why}", flush=True)
     if why == "time":
         requeue_self()
+    return EXIT_DONE
+
+
+def _host(folder: StudyFolder, study: Study) -> int:
+    """Serve the embedded database while the job that does so waits."""
+    from sweep.errors import CouldNotAsk
+    from sweep.paths import read_json
+    from sweep.service import host
+    from sweep.slurm import SlurmScheduler
+
+    schedule = scheduler_of(folder, study)
+    assert isinstance(schedule, SlurmScheduler), "no job serves the database elsewhere"
+
+    def job_runs() -> bool:
+        try:
+            return bool(schedule.service_jobs(running=True))
+        except CouldNotAsk:
+            return False
+
+    note = read_json(folder.storage) or {}
+    print(f"serving the database ended: {host(Path(note['embedded']), job_runs)}", flush=True)
     return EXIT_DONE
 
 

@@ -29,6 +29,7 @@ TERMINATED = "terminated"  # left after a SIGTERM of the cluster's; who sent it 
 TIMEOUT = "timeout"  # ended by the time limit without having left by itself
 KILLED = "killed"  # SIGKILL or SIGTERM that sweep did not send
 OUT_OF_MEMORY = "out of memory"
+PORT_CLASH = "port clash"  # its ranks found their port taken, or another trial's ranks there
 NODE_FAILED = "node failed"
 LOST = "lost"  # its task is gone and nobody can say why
 STALLED = "stalled"  # no sign of progress for longer than the study allows
@@ -37,9 +38,11 @@ NOT_STARTED = "not started"  # the command could not be started
 STOPPED = "cancelled"  # the user cancelled it
 
 # Outcomes after which the trial goes on as its next attempt, from its checkpoint.
-RESUMABLE = (INTERRUPTED, TIMEOUT, KILLED, OUT_OF_MEMORY, NODE_FAILED, LOST, STALLED)
+RESUMABLE = (
+    INTERRUPTED, TIMEOUT, KILLED, OUT_OF_MEMORY, PORT_CLASH, NODE_FAILED, LOST, STALLED,
+)  # fmt: skip
 # Those of them that count towards retry.max_attempts whatever was saved.
-FAULTS = (KILLED, OUT_OF_MEMORY, LOST, STALLED)
+FAULTS = (KILLED, OUT_OF_MEMORY, PORT_CLASH, LOST, STALLED)
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Attempt:
 
     Attributes:
         job: The array's job id; with ``index`` it names the task.
+        slot: Which of a task's slots; None where a task serves one trial at a time.
         group: Process group of the training on ``host``, or None before it started.
         claimed, seen, ended: By the database's clock, UTC.
         first_step: First step that it reported, or None.
@@ -112,6 +116,7 @@ class Attempt:
     exit_code: int | None = None
     checkpoint: str | None = None
     resumed_from: str | None = None
+    slot: int | None = None
 
 
 @dataclass(frozen=True)

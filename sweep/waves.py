@@ -11,9 +11,9 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from sweep import scheduler
+from sweep import nodes, scheduler
 from sweep.arrays import array_job, name_token, plan_waves, throttle_of
-from sweep.errors import BusyError, OverLimit, SchedulerError, SubmitUnclear, SweepError
+from sweep.errors import BusyError, OverLimit, SubmitUnclear, SweepError
 from sweep.paths import StudyFolder, make_private
 from sweep.scheduler import Scheduler, TaskState
 from sweep.storage import studies
@@ -104,21 +104,23 @@ def submit_wave(
     """
     db, study = ledger.db, ledger.study
     attempts = db.retry(lambda _: ledger.count_attempts(), patience_s=PATIENCE_S)
-    chain = not _nodes_may_submit(ledger, schedule)
+    chain = not nodes_may_submit(ledger, schedule)
     make_private(folder.logs)
+    sick = db.retry(lambda _: nodes.avoided(ledger, folder), patience_s=PATIENCE_S)
     submitted: list[Wave] = []
     for size in plan_waves(study, left, schedule.limits(), chain=chain):
         wave = Wave(
             token=name_token(study.name),
             size=size,
-            throttle=throttle_of(study, size),
+            throttle=throttle_of(study, size, study.slots),
+            slots=study.slots,
             executor=schedule.name,
             submitted=time.time(),
             attempts=attempts,
         )
         behind = submitted[-1].job if submitted else None
         try:
-            submitted.append(_submit(ledger, folder, schedule, wave, behind, say, sleep))
+            submitted.append(_submit(ledger, folder, schedule, wave, behind, sick, say, sleep))
         except SweepError as error:
             if not submitted:
                 raise
@@ -133,6 +135,7 @@ def _submit(
     schedule: Scheduler,
     wave: Wave,
     behind: str | None,
+    sick: Sequence[str],
     say: Callable[[str], None],
     sleep: Callable[[float], None],
 ) -> Wave:
@@ -141,7 +144,8 @@ def _submit(
     pauses = list(PAUSES_S) if behind is None else []
     while True:
         _write(ledger, wave)
-        job = dataclasses.replace(array_job(study, folder, wave), behind=behind)
+        plain = array_job(study, folder, wave)
+        job = dataclasses.replace(plain, behind=behind, exclude=tuple(sick))
         try:
             wave = dataclasses.replace(wave, job=schedule.submit(job))
         except SubmitUnclear:
@@ -150,7 +154,8 @@ def _submit(
             over = isinstance(error, OverLimit)
             if over and wave.size > 1:
                 size = wave.size // 2
-                wave = dataclasses.replace(wave, size=size, throttle=throttle_of(study, size))
+                throttle = throttle_of(study, size, wave.slots)
+                wave = dataclasses.replace(wave, size=size, throttle=throttle)
                 say(f"{error.message} Trying {size} tasks; each pulls trial after trial.")
                 sleep(SHRINK_PAUSE_S)
                 continue
@@ -164,7 +169,7 @@ def _submit(
         return wave
 
 
-def _nodes_may_submit(ledger: Ledger, schedule: Scheduler) -> bool:
+def nodes_may_submit(ledger: Ledger, schedule: Scheduler) -> bool:
     """Tell whether the finaliser can submit the next wave, as far as is known."""
     ask = getattr(schedule, "nodes_may_submit", None)
     if ask is None:
@@ -180,7 +185,7 @@ def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
     for wave in ledger.db.retry(
         lambda db: studies.read_waves(db, ledger.study_id, live_only=True), patience_s=PATIENCE_S
     ):
-        throttle = throttle_of(ledger.study, wave.size)
+        throttle = throttle_of(ledger.study, wave.size, wave.slots)
         if wave.job and wave.throttle != throttle:
             schedule.set_throttle(wave.job, throttle)
             _write(ledger, dataclasses.replace(wave, throttle=throttle))
@@ -205,97 +210,6 @@ def _record_cancel(ledger: Ledger, job: str, what: str) -> None:
         lambda db: studies.write_attribute(db, ledger.study_id, key, note),
         patience_s=PATIENCE_S,
     )
-
-
-def finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: str) -> str:
-    """Do what is due when a wave has ended: submit the next, or say why there is none.
-
-    Args:
-        token: The wave's.
-
-    Returns:
-        What was done, in a sentence.
-    """
-    try:
-        with one_submitter(ledger.db.url, ledger.study.name, wait_s=PATIENCE_S):
-            return _finalise(ledger, folder, schedule, token)
-    except BusyError:
-        return "a launch of this study is at work; it submits what is left"
-
-
-def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: str) -> str:
-    db = ledger.db
-    mark_over(ledger, token)
-    ledger.db.retry(lambda _: ledger.close_failures(), patience_s=PATIENCE_S)
-    left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
-    state = db.retry(
-        lambda _: studies.read_state(db, ledger.study_id), patience_s=PATIENCE_S
-    )
-    if left == 0:
-        if live_wave(ledger, schedule) is not None:
-            stop_waves(ledger, schedule, running=False)  # the rest of a chain
-        return "all trials are final"
-    if state.word != studies.RUNNING:
-        return f"the study is {state.word}: {state.reason}"
-    waves = db.retry(lambda _: studies.read_waves(db, ledger.study_id), patience_s=PATIENCE_S)
-    before = max((wave.attempts for wave in waves if wave.token == token), default=-1)
-    if db.retry(lambda _: ledger.count_attempts(), patience_s=PATIENCE_S) <= before:
-        reason = f"the tasks of the last wave ended without a trial; see {folder.logs}"
-        held = studies.StudyState(studies.HELD, reason)
-        db.retry(lambda _: studies.write_state(db, ledger.study_id, held), patience_s=PATIENCE_S)
-        return reason
-    if live_wave(ledger, schedule) is not None:
-        return "another wave runs already"
-    try:
-        wave = submit_wave(ledger, folder, schedule, left, say=lambda text: print(text, flush=True))
-    except SchedulerError as error:
-        if not isinstance(error, OverLimit):
-            note = {"words": error.message, "time": time.time()}
-            db.retry(
-                lambda _: studies.write_attribute(db, ledger.study_id, NO_SUBMIT, note),
-                patience_s=PATIENCE_S,
-            )
-        raise
-    return f"{left} trials are left: submitted {wave.job}"
-
-
-def notes(ledger: Ledger, schedule: Scheduler) -> list[str]:
-    """Return what a user should know of the study's waves, in sentences.
-
-    Raises:
-        CouldNotAsk: The scheduler does not answer.
-    """
-    ask = getattr(schedule, "has_finaliser", None)
-    db = ledger.db
-    waves = db.retry(lambda _: studies.read_waves(db, ledger.study_id), patience_s=PATIENCE_S)
-    if ask is None or not waves or not db.retry(
-        lambda _: ledger.unfinished(), patience_s=PATIENCE_S
-    ):
-        return []
-    found = []
-    live = [wave for wave in waves if wave.job and not wave.over]
-    for number, wave in enumerate(waves, 1):
-        if wave in live:
-            found.append(
-                f"wave {number} of {len(waves)}: job {wave.job}, {wave.size} tasks, "
-                f"{wave.throttle} at once"
-            )
-    if live and not ask(live[-1].token):
-        found.append(
-            "no finaliser is queued: what this wave leaves must be launched by hand (sweep launch)"
-        )
-    refused = db.retry(
-        lambda _: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
-    )
-    if refused and not live:
-        found.append(
-            f"the finaliser could not submit the next wave: {refused['words']} "
-            "`sweep launch` does, and queues several waves at once from now on"
-        )
-    service = schedule.service_reason()  # type: ignore[attr-defined]
-    if service:
-        found.append(f"the job that serves the database waits: {service}")
-    return found
 
 
 @contextlib.contextmanager

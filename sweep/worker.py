@@ -12,44 +12,40 @@ import math
 import os
 import secrets
 import signal
-import socket
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweep import command, nodes, oom, process
 from sweep import trial as words
+from sweep.context import Context, config_of
 from sweep.ending import (
     FULL_DISK,
-    classify,
     full_disk,
     has_room,
     is_full,
     last_lines,
     newest_of,
+    read_end,
     remove_checkpoints,
     settle,
 )
 from sweep.errors import (
     CouldNotAsk,
     DatabaseUnavailable,
-    InputError,
     SchedulerError,
     StaleAttempt,
     SweepError,
 )
+from sweep.finaliser import restore
 from sweep.journal import Journal, newest_checkpoint, tell, write_exit
-from sweep.paths import StudyFolder, make_private, read_json, write_atomic
+from sweep.paths import make_private, write_atomic
 from sweep.reconcile import EVERY_S, reconcile, succeed
-from sweep.scheduler import Scheduler
 from sweep.storage import studies
 from sweep.storage.connection import Database
-from sweep.storage.ledger import GIVEN_BACK, USER_FAILURES, Ledger, Place, Report
-from sweep.study import Study
-from sweep.supervise import Channel, Leave, Supervisor
+from sweep.storage.ledger import GIVEN_BACK, USER_FAILURES, Report
+from sweep.supervise import Channel, Leave, Supervisor, abrupt_s
 from sweep.trial import Claim, End, trial_seed
 
 if TYPE_CHECKING:
@@ -60,30 +56,9 @@ T = TypeVar("T")
 PATIENCE_S = 3600.0  # for a database that is away between two trials
 LEAVE_PATIENCE_S = 10.0  # once this task has to go
 ATTRIBUTE_WAIT_S = 40.0  # for the scheduler to say who ended another's attempt
+CLEARED_S = 10.0  # after which waiting tasks are cancelled again
 # A next trial is pulled only while the time left is that many times the longest one seen.
 TIME_MARGIN = 1.2
-
-
-@dataclass(frozen=True)
-class Context:
-    """Everything a worker works with.
-
-    Attributes:
-        schedule: Where its task came from, or None for a worker without one.
-        end_time_s: When its task is ended, on the wall clock, or None.
-        environ: The environment that training inherits.
-        say: Prints a line into the task's log.
-    """
-
-    folder: StudyFolder
-    study: Study
-    ledger: Ledger
-    place: Place
-    environ: Mapping[str, str]
-    schedule: Scheduler | None = None
-    end_time_s: float | None = None
-    term_wait_s: float = 4.0
-    say: Callable[[str], None] = lambda text: print(text, flush=True)
 
 
 class Worker:
@@ -101,8 +76,12 @@ class Worker:
         self._next_look = time.monotonic() + EVERY_S
         self._over = False  # this run of the task has no business any more
         self._token = ""  # of the latest attempt
+        self._meeting: command.Rendezvous | None = None  # of its ranks
         self._parent = os.getppid()
         self._optuna_storage: PostgresStorage | None = None
+        self.node = nodes.Watch(
+            context.ledger, context.place, context.schedule, self._ask, self.leave, context.say
+        )
 
     def run(self) -> int:
         """Pull and run trials; return how many attempts were made."""
@@ -110,8 +89,12 @@ class Worker:
             signal.signal(number, self.leave.on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for launch
         self._end_predecessors()
-        self._shun_sick_node()
-        while not self.leave.wanted and not self._over and self._has_time():
+        self.node.shun_if_known()
+        while not (self.leave.wanted or self._over or self.node.is_shunned) and self._has_time():
+            if self.done and self.context.place.slot is not None:
+                self.node.shun_if_known()  # another slot may have found it to be sick
+                if self.node.is_shunned:
+                    break
             claim = self._pull()
             if claim is None:
                 if not self._over:
@@ -142,8 +125,8 @@ class Worker:
         Where that run still lives (a node that is cut off), its writes are refused from here on.
         """
         place = self.context.place
-        if place.job is None or place.index is None:
-            return
+        if place.job is None or place.index is None or place.slot is not None:
+            return  # the process above a task's slots has done it for all of them
         found = succeed(
             self.ledger, self.folder, self.context.schedule, place.job, place.index, place.host,
             PATIENCE_S,
@@ -194,6 +177,9 @@ class Worker:
         )  # fmt: skip
         for trial, attempt, end, state in found.settled if found else ():
             self.say(f"trial {trial}, attempt {attempt} was dead ({end.reason}); now {state}")
+        if found:  # it was our turn to look
+            with contextlib.suppress(CouldNotAsk):
+                restore(self.ledger, self.folder, self.context.schedule, self.say)
         return bool(found and found.settled)
 
     def _clear_queue(self) -> None:
@@ -202,6 +188,10 @@ class Worker:
         if job is None or schedule is None:
             return
         key = studies.CANCEL + job
+        if self.context.place.slot is not None:
+            before = self._ask(lambda db: studies.read_attribute(db, self.ledger.study_id, key))
+            if before and time.time() - before.get("time", 0.0) < CLEARED_S:
+                return  # another slot has just done it
         note = {"time": time.time(), "what": studies.WAITING_ONES}
         self._ask(lambda db: studies.write_attribute(db, self.ledger.study_id, key, note))
         try:
@@ -209,9 +199,11 @@ class Worker:
         except (SchedulerError, CouldNotAsk) as error:
             self.say(f"could not clear the queue: {error.message}")
 
-    def _ask(self, work: Callable[[Database], T]) -> T:
+    def _ask(self, work: Callable[[Database], T], *, transaction: bool = True) -> T:
         patience_s = LEAVE_PATIENCE_S if self.leave.wanted else PATIENCE_S
-        return self.ledger.db.retry(work, patience_s=patience_s, on_wait=self._report_wait)
+        return self.ledger.db.retry(
+            work, patience_s=patience_s, on_wait=self._report_wait, transaction=transaction
+        )
 
     def _report_wait(self, waited_s: float, error: DatabaseUnavailable) -> None:
         if self.leave.wanted and waited_s > LEAVE_PATIENCE_S:
@@ -235,6 +227,8 @@ class Worker:
             state = self._write_end(claim, End(GIVEN_BACK, full_disk(self.folder.root)), [])
         finally:
             self.leave.folder = None
+            if self._meeting is not None:
+                self._meeting.close()
         self.longest_s = max(self.longest_s, time.monotonic() - began)
         took_s = time.monotonic() - began
         self.say(f"trial {claim.number}, attempt {claim.attempt}: {state} after {took_s:.1f} s")
@@ -251,27 +245,33 @@ class Worker:
         values = self._values(claim)
         write_atomic(values.config, command.write_config(config_of(self.study, values)))
         resumed = (str(values.resume), self._resumed_hash) if values.resume else None
+        place = self.context.place
         try:
+            self._meeting = command.meet(
+                self.study, self.context.environ, place.job, place.index, place.slot
+            )
             argv, environ = command.build(
-                self.study, values, self.context.environ, self.folder.python_path
+                self.study, values, self.context.environ, self.folder.python_path, self._meeting
             )
             child = process.spawn(
                 argv, cwd=self.study.workdir, env=environ, stdout=folder.log, die_with_parent=True
             )
-        except (InputError, process.NotStarted) as error:
+        except SweepError as error:
             return self._not_started(claim, error, time.monotonic() - began)
         self.leave.folder = folder
         if self.leave.wanted:
             tell(folder, "checkpoint")  # the signal came while we were not looking
         try:
-            self._ask(lambda _: self.ledger.started(claim.token, child.pid, resumed))
+            self._ask(
+                lambda _: self.ledger.started(claim.token, child.pid, resumed), transaction=False
+            )
             first_step = 0
             if resumed:
                 first_step = self._ask(
                     lambda _: self.ledger.next_step(claim.trial_id, claim.attempt)
                 )
         except BaseException:
-            process.end_group(child.pid, claim.token, grace_s=0.0)
+            process.end_group(child.pid, claim.token, grace_s=abrupt_s(self.study))
             child.wait()
             raise
         supervisor = Supervisor(
@@ -279,15 +279,15 @@ class Worker:
             claim.token,
             folder,
             self.study,
-            Journal(folder, self.study.objectives, first_step),
+            Journal(folder, self.study.objectives, first_step, command.reader(self.study)),
             self._channel(claim),
             self.leave,
             claim.used_s,
         )
         ended = supervisor.run()
+        end = read_end(self.study, folder, ended.exit_code, ended.signal, ended.told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
-            write_exit(folder, ended.exit_code, ended.signal, ended.told)
-        end = classify(ended.exit_code, ended.signal, ended.told, last_lines(folder))
+            write_exit(folder, end.exit_code, end.signal, ended.told)
         if end.outcome == words.INTERRUPTED and self.leave.terminated and self._asks_who():
             end = dataclasses.replace(end, outcome=words.TERMINATED, reason="ended by SIGTERM")
         if end.outcome in (words.KILLED, words.ERROR) and (
@@ -421,9 +421,8 @@ class Worker:
         self, claim: Claim, end: End, unsent: Sequence[Report], took_s: float = math.inf
     ) -> str:
         folder = self.folder.attempt(claim.number, claim.attempt)
-        quick = end.outcome in USER_FAILURES and took_s < nodes.QUICK_S and not unsent
-        judged = quick and self._is_on_slurm() and self.context.place.job is not None
-        if judged and self._look_at_node().is_doubtful:
+        judged = end.outcome in USER_FAILURES and not unsent and self.node.judges(took_s)
+        if judged and self.node.look().is_doubtful:
             reason = f"failed at once on {self.context.place.host}: {end.reason}"
             end = dataclasses.replace(end, outcome=GIVEN_BACK, reason=reason)
         checkpoint = newest_of(folder) if end.outcome != words.FINISHED else None
@@ -441,11 +440,14 @@ class Worker:
 
         state = self._ask(work)
         if judged:
-            self._judge_node(end)
+            self.node.judge(end.reason)
         if end.reason.startswith(FULL_DISK):
             self._hold(end.reason)
         if state != words.RUNNING:
-            self._ask(lambda _: remove_checkpoints(self.ledger, self.folder, claim.number))
+            self._ask(
+                lambda _: remove_checkpoints(self.ledger, self.folder, claim.number),
+                transaction=False,
+            )
             return state
         return end.outcome
 
@@ -459,120 +461,3 @@ class Worker:
                 studies.write_state(db, self.ledger.study_id, held)
 
         self._ask(work)
-
-    # Sick nodes
-
-    def _look_at_node(self) -> nodes.Record:
-        place = self.context.place
-        return self._ask(lambda _: nodes.look(self.ledger, place.job or "", place.host))
-
-    def _judge_node(self, end: End) -> None:
-        """After a quick failure: find out whether it was the node's, and end here if it is sick."""
-        place = self.context.place
-        give_up_at = time.monotonic() + nodes.WAIT_S
-        record = self._look_at_node()
-        while not (record.here or record.elsewhere or self.leave.wanted):
-            # A first failure: is it the code, or this node? Those that run elsewhere will tell.
-            state = self._ask(lambda db: studies.read_state(db, self.ledger.study_id))
-            late = time.monotonic() >= give_up_at
-            if late or not record.live_elsewhere or state.word != studies.RUNNING:
-                return
-            time.sleep(0.5)
-            record = self._look_at_node()
-        if not record.is_doubtful:
-            return
-        self._ask(lambda _: nodes.give_back(self.ledger, place.job or "", place.host))
-        if self._look_at_node().is_sick:
-            self._shun(f"{record.quick} trials failed there at once, the last: {end.reason}")
-
-    def _shun_sick_node(self) -> None:
-        """End at once on a node that has shown itself to be sick."""
-        place = self.context.place
-        if place.job is None or not self._is_on_slurm():
-            return
-        known = self._ask(lambda _: nodes.read(self.ledger)).get(place.host)
-        if known is not None:
-            self._shun(str(known.get("reason", "")))
-
-    def _shun(self, reason: str) -> None:
-        """Keep what waits of the array from this node; where that is refused, hold the node."""
-        place, schedule = self.context.place, self.context.schedule
-        self._over = True
-        self.say(f"the node {place.host} is sick: {reason}")
-        exclude = getattr(schedule, "exclude", None)
-        try:
-            if exclude is None:
-                raise SchedulerError("This scheduler cannot exclude a node.")
-            exclude(place.job, place.host)
-            avoided = True
-        except (SchedulerError, CouldNotAsk) as error:
-            self.say(f"it could not be excluded: {error.message}")
-            avoided = False
-        self._ask(lambda _: nodes.note(self.ledger, place.host, reason, avoided=avoided))
-        give_up_at = time.monotonic() + (0.0 if avoided else nodes.HOLD_S)
-        while time.monotonic() < give_up_at and not self.leave.wanted:
-            time.sleep(1.0)  # or the next element would fall into the same hole
-
-
-def config_of(study: Study, values: command.TrialValues) -> dict[str, object]:
-    """Return what the trial's config file holds: parameters, fixed values and the seed."""
-    return {"seed": values.seed, **values.params}
-
-
-def place_from(environ: Mapping[str, str]) -> Place:
-    """Return where this process runs, from what the scheduler put into its environment."""
-    job = environ.get("SLURM_ARRAY_JOB_ID") or environ.get("SLURM_JOB_ID")
-    index = environ.get("SLURM_ARRAY_TASK_ID")
-    if job is None:
-        job, index = environ.get("SWEEP_JOB"), environ.get("SWEEP_ARRAY_INDEX")
-    return Place(
-        job=job,
-        index=int(index) if index is not None else None,
-        # Slurm's name of the node, by which it can be excluded.
-        host=environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        boot_id=process.boot_id(),
-    )
-
-
-def end_time_from(environ: Mapping[str, str]) -> float | None:
-    """Return when this task is ended, in seconds of the wall clock, or None."""
-    given = environ.get("SWEEP_END_TIME") or environ.get("SLURM_JOB_END_TIME")
-    return float(given) if given else None
-
-
-def ask_end_time(schedule: Scheduler | None, place: Place) -> float | None:
-    """Ask Slurm when this task is ended, where its environment does not say (before 23.02)."""
-    ask = getattr(schedule, "time_left_s", None)
-    if ask is None or place.job is None:
-        return None
-    try:
-        left_s = ask(place.job, place.index)
-    except (CouldNotAsk, SchedulerError):
-        return None
-    return None if left_s is None else time.time() + left_s
-
-
-def training_environ(folder: StudyFolder, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what training may inherit: the task's environment, and the secrets that launch kept
-    out of it."""
-    return {**environ, **(read_json(folder.secrets) or {})}
-
-
-def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | None) -> Context:
-    """Return the context of a worker that a scheduler started."""
-    place = place_from(os.environ)
-    end_time_s = end_time_from(os.environ)
-    if end_time_s is None:
-        end_time_s = ask_end_time(schedule, place)
-    kill_wait_s = float(os.environ.get("SWEEP_KILL_WAIT") or 5.0)
-    return Context(
-        folder=folder,
-        study=ledger.study,
-        ledger=ledger,
-        place=place,
-        environ=training_environ(folder, os.environ),
-        schedule=schedule,
-        end_time_s=end_time_s,
-        term_wait_s=max(2.0, kill_wait_s - 1.0),
-        say=lambda text: print(text, file=sys.stdout, flush=True),
-    )

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -81,6 +81,41 @@ def pytest_terminal_summary(terminalreporter: object, config: pytest.Config) -> 
         terminalreporter.section("LEAKED PROCESSES", red=True)  # type: ignore[attr-defined]
         for line in leaked:
             terminalreporter.write_line(line)  # type: ignore[attr-defined]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the slowest rooms first, lest a worker of pytest-xdist is left with one at the end."""
+    order = ["slurm", "chaos", "contract"]
+
+    def rank(item: pytest.Item) -> int:
+        room = find_room(item.nodeid).removeprefix("tests/").split("/")[0]
+        return order.index(room) if room in order else len(order)
+
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal the tests out to pytest-xdist's workers room by room (with ``--dist loadscope``).
+
+    The Slurm tests wait more than they compute: one worker has them all, on one cluster, while
+    others compute. A file stays on one worker, because its tests may share fixtures. (xdist's own
+    groups do not work with pytest 9.)
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Rooms(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return find_room(nodeid)
+
+    return Rooms(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+def find_room(nodeid: str) -> str:
+    """Return "slurm" for a test that needs a cluster, else its file."""
+    file = nodeid.partition("::")[0]
+    return "slurm" if "/cluster/" in file or "slurm_scheduler" in file else file
 
 
 @pytest.fixture(autouse=True)

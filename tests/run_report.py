@@ -168,7 +168,9 @@ class Plugin:
         root = config.rootpath
         state = read_state(root) if self.long or self.resume else {}
         earlier = passed_before(read_report(root / REPORT), state) if self.resume else {}
-        self.report = RunReport(root / REPORT if self.long else None, state, earlier)
+        # Under pytest-xdist the workers' results reach the controller, which alone writes.
+        writes = self.long and not hasattr(config, "workerinput")
+        self.report = RunReport(root / REPORT if writes else None, state, earlier)
         self.left_out = 0
         self.skipped: dict[str, list[str]] = {}
 

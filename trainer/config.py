@@ -1,7 +1,8 @@
 """The trainer's parameters: declared once, read from a flat file and from the command line.
 
-Flags beat the file, the file beats ``$SWEEP_SEED``, that beats the defaults. Everything that is
-wrong is reported at once. No torch here, so that ``--help`` and mistakes answer at once.
+Flags beat the file, the file beats ``$SWEEP_SEED``, that beats the defaults (``RECIPES`` first).
+Everything that is wrong is reported at once. No torch here, so that ``--help`` and mistakes answer
+at once.
 """
 
 from __future__ import annotations
@@ -102,12 +103,16 @@ class Options:
     channels_last: bool = _option(True, bool, "the memory layout that convolutions like best")
     compile: bool = _option(False, bool, "torch.compile the network; where that fails, says so")
     cuda_graphs: bool = _option(
-        False, bool, "replay each step as one CUDA graph (one GPU); where that fails, says so"
+        False, bool, "replay each step as one CUDA graph; where that fails, says so"
     )
     parallel: str = _option(
         "auto", str, "none: one device; ddp: one process a device, started by torchrun or srun; "
         "dp: several GPUs in one process, slower than ddp; auto: ddp where several were started",
         choices=("auto", "none", "dp", "ddp")
+    )
+    profile: bool = _option(
+        False, bool, "report where the time goes: samples_per_s, share_compute, "
+        "share_communication, share_data, memory_gb (default: $SWEEP_PROFILE, else false)"
     )
     checkpoint_every: int | str = _option(
         1, Every, "epochs between checkpoints, or a time such as 5min; 0: only when asked to stop"
@@ -128,17 +133,24 @@ class Options:
 # epochs prolong a run, which only makes sense (and is only let through) at a constant rate.
 CARRIED_OUT_BY = frozenset(
     {"data_dir", "device", "threads", "channels_last", "compile", "cuda_graphs", "parallel",
-     "checkpoint_every", "resume", "output", "test"}
+     "profile", "checkpoint_every", "resume", "output", "test"}
 )
+# Defaults of a data set and network that differ from the general ones; whatever is given beats
+# them. Without any option MNIST comes to 99.4 % of the test images.
+RECIPES: dict[tuple[str, str], dict[str, Any]] = {
+    ("mnist", "cnn"): {
+        "layers": 3, "width": 32, "dropout": 0.2, "augment": "crop", "epochs": 12,
+    },
+}
 
 EXAMPLES = """\
 examples:
   python -m trainer.train --data digits --lr 0.1
   python -m trainer.train --data digits --optimizer adamw --lr 0.01 --output runs/alone
   python -m trainer.train --data digits --optimizer adamw --lr 0.01 --output runs/alone --resume auto
-  python -m trainer.data fetch mnist && python -m trainer.train --data mnist --epochs 3 --test
-  python -m trainer.train --data mnist --model cnn --layers 3 --width 32 --dropout 0.2 \\
-    --augment crop --epochs 12 --test      # the recipe for MNIST: 99.46 % of the test images
+  python -m trainer.data fetch mnist && python -m trainer.train --data mnist --test
+  python -m trainer.train --data mnist --precision bf16 --compile --cuda-graphs \\
+    --deterministic false                  # what a GPU is fastest with
   torchrun --standalone --nproc-per-node 2 -m trainer.train --data digits
   python -m trainer.train --config config.yaml --epochs 5
 
@@ -157,8 +169,10 @@ def build_parser(prog: str = "python -m trainer.train") -> argparse.ArgumentPars
     for each in fields(Options):
         rules = each.metadata
         text = rules["help"]
+        special = [f"{recipe[each.name]} for the {model} on {data}"
+                   for (data, model), recipe in RECIPES.items() if each.name in recipe]
         if "default:" not in text and each.default != "":
-            text += f" (default: {json.dumps(each.default).strip(chr(34))})"
+            text += f" (default: {', '.join([json.dumps(each.default).strip(chr(34)), *special])})"
         shape: dict[str, Any] = {"metavar": rules["kind"].__name__.upper()}
         if "choices" in rules:
             shape["metavar"] = "|".join(rules["choices"])
@@ -178,7 +192,7 @@ def parse(argv: list[str], environ: dict[str, str] | None = None) -> Options:
     Args:
         argv: The arguments after the program's name; ``--batch_size`` and ``--batch-size`` mean
             the same.
-        environ: The environment; ``SWEEP_SEED`` gives the seed where nothing else does.
+        environ: The environment; ``SWEEP_SEED`` and ``SWEEP_PROFILE`` hold where nothing else does.
 
     Raises:
         InputError: Unknown names, values of the wrong kind or out of range: all in one text.
@@ -192,6 +206,10 @@ def parse(argv: list[str], environ: dict[str, str] | None = None) -> Options:
     values: dict[str, Any] = {}
     if environ.get("SWEEP_SEED"):
         values["seed"] = convert(_RULES["seed"], environ["SWEEP_SEED"], "$SWEEP_SEED", problems)
+    if environ.get("SWEEP_PROFILE"):
+        values["profile"] = convert(
+            _RULES["profile"], environ["SWEEP_PROFILE"], "$SWEEP_PROFILE", problems
+        )
     if "config" in flags:
         path = Path(flags.pop("config"))
         for name, value in read_config(path).items():
@@ -204,7 +222,9 @@ def parse(argv: list[str], environ: dict[str, str] | None = None) -> Options:
         values[name] = convert(_RULES[name], value, _flag(name), problems)
     if problems:
         raise InputError("\n".join(problems))
-    return Options(**values)
+    model = values.get("model", "auto")
+    recipe = RECIPES.get((values.get("data", ""), "cnn" if model == "auto" else model), {})
+    return Options(**{**recipe, **values})
 
 
 def from_record(record: dict[str, Any], **changes: Any) -> Options:

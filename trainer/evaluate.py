@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from sweep.report import Reporter
 from trainer import checkpoint, confusion, data, hardware, model
 from trainer.config import InputError, Options, from_record
 from trainer.failures import RanksError
@@ -135,6 +136,10 @@ def _measure_command(given: argparse.Namespace, changes: dict[str, Any]) -> None
     found = measure(network, split, loaded.classes, ranks)
     metrics = {"split": given.split, "epoch": state["epoch"], **found}
     if ranks.rank == 0:
+        # What a run of sweep's shows; nothing outside of it.
+        Reporter().log(step=state["epoch"], metrics={
+            f"{given.split}_{name}": found[name] for name in ("accuracy", "loss")
+        })
         if given.output:
             given.output.write_text(json.dumps(metrics) + "\n", encoding="utf-8")
         if given.picture:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweep.report import Reporter
 from trainer import checkpoint, data, hardware
@@ -21,6 +21,9 @@ from trainer.evaluate import measure
 from trainer.ranks import ALONE, Ranks, join
 from trainer.run import Run
 from trainer.writer import Writer
+
+if TYPE_CHECKING:
+    from trainer.meter import Meter
 
 # Between epochs the control file is read at most this often: a warning before the end of a task
 # gives a minute or so, an epoch may take longer.
@@ -111,6 +114,7 @@ def train(
     writer = Writer(Path(folder)) if folder else None
     try:
         ended = _run_epochs(run, reporter, writer, say)
+        run.close()
     finally:
         if writer:
             writer.finish()
@@ -145,10 +149,12 @@ def _run_epochs(
         if writer:
             _save(run, writer, say)
     looks = Looks(reporter, ranks, every_s)
+    meter = _meter(run)
     while run.sampler.epoch < epochs:
         started = time.monotonic()
         run.begin_epoch()
-        for index in run.sampler.rest_of_epoch(run.device):
+        batches = run.sampler.rest_of_epoch(run.device)
+        for index in meter.watch(batches) if meter else batches:
             ranks.note(f"epoch {run.sampler.epoch + 1}, batch {run.sampler.batch + 1}")
             run.step(index)
             decision = looks.after_step()
@@ -163,7 +169,7 @@ def _run_epochs(
         run.end_epoch()
         took_s = time.monotonic() - started
         epoch = run.sampler.epoch
-        _report(run, reporter, {"epoch_s": took_s})
+        _report(run, reporter, {"epoch_s": took_s, **(meter.figures() if meter else {})})
         shown = " ".join(f"{name}={value:.4g}" for name, value in run.metrics.items())
         say(f"epoch {epoch}/{epochs} {shown} {took_s:.2f} s")
         if run.diverged:
@@ -175,6 +181,14 @@ def _run_epochs(
         if decision in ("pruned", "checkpoint"):
             return decision
     return "finished"
+
+
+def _meter(run: Run) -> Meter | None:
+    if not run.options.profile:
+        return None
+    from trainer.meter import Meter  # the profiler's import takes its time
+
+    return Meter(run.device, run.ranks)
 
 
 def _report(run: Run, reporter: Reporter, more: dict[str, float]) -> None:

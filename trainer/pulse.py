@@ -11,6 +11,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import tempfile
 import threading
 import time
 from typing import Any, NoReturn
@@ -71,6 +72,8 @@ class Pulse:
                 time.sleep(0.2)
                 silent = [r for r in silent if not self._store.check([f"failed/{r}"])]
             after = self._read_beats()
+            hung = [r for r in silent if after[r] not in ("left", before[r])]
+            self._store.set("hung", ",".join(map(str, hung)))
             self._store.set("abort", f"rank {self._rank}: {reason}")
         except Exception:  # the store went with rank 0
             return "rank 0 is gone (its store does not answer)." if self._rank else ""
@@ -79,11 +82,13 @@ class Pulse:
             place = after[rank].partition(" ")[2]
             if after[rank] == "left":
                 continue
-            hangs = after[rank] != before[rank]
+            hangs = rank in hung
             verb = "hangs" if hangs else "died or is frozen"
             found.append(f"rank {rank} {verb}; its last place was {place}.")
-            if hangs and self._rank == 0:
-                time.sleep(2 * BEAT_S)  # our store ends with us, and that rank must hear of it
+        if hung:
+            # Our store, or a launcher, ends all with us: that rank must hear of it and say where
+            # it hangs before.
+            time.sleep(3 * BEAT_S)
         return " ".join(found)
 
     def _read_beats(self) -> dict[int, str]:
@@ -108,10 +113,22 @@ class Pulse:
                 if time.monotonic() - self._lost_at > self._silence_s:
                     self._end("rank 0 is gone (its store does not answer)")
                 continue
+            if told and self._hangs():
+                self._show(f"another rank failed: {told}")
+                time.sleep(2 * GRACE_S)  # whoever found out says so first
+                os._exit(1)
             if told and not self._ended.wait(2 * GRACE_S):  # let a main thread that failed speak
                 self._end(f"another rank failed: {told}")
             if silent:
                 self._end(silent)
+
+    def _hangs(self) -> bool:
+        """Tell whether another rank found this one's main thread stuck."""
+        try:
+            found = self._store.get("hung").decode() if self._store.check(["hung"]) else ""
+        except Exception:  # rank 0 has ended
+            return False
+        return str(self._rank) in found.split(",")
 
     def _find_silent(self) -> str:
         """Return a sentence on a rank that stopped beating; rank 0 watches all, the others it."""
@@ -134,7 +151,14 @@ class Pulse:
 
     def _end(self, reason: str) -> NoReturn:
         """End this process from the thread: its main thread is stuck and cannot."""
-        print(f"[rank {self._rank}] trainer: {reason}. This rank was {self.place}; its stack:",
-              file=sys.stderr, flush=True)
-        faulthandler.dump_traceback(all_threads=True)
+        self._show(reason)
         os._exit(1)
+
+    def _show(self, reason: str) -> None:
+        # In one piece: a launcher puts the rank's number before whatever comes at once.
+        with tempfile.TemporaryFile("w+") as stack:
+            faulthandler.dump_traceback(stack, all_threads=True)
+            stack.seek(0)
+            text = stack.read()
+        print(f"[rank {self._rank}] trainer: {reason}. This rank was {self.place}; its stack:\n"
+              f"{text}", file=sys.stderr, flush=True)

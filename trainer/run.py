@@ -66,6 +66,10 @@ class Run:
         self._step.set_lr(schedule(self.options, self.sampler))
         self._step(index)
 
+    def close(self) -> None:
+        """End the training: what follows (measuring, leaving the other ranks) needs no step."""
+        self._step.close()
+
     def end_epoch(self) -> None:
         """Measure the validation split and move on to the next epoch."""
         lr = float(self.optimizer.param_groups[0]["lr"])

@@ -16,8 +16,13 @@ from torch.nn import functional
 from trainer import checkpoint
 from trainer.augment import Augmentation
 from trainer.config import Options
+from trainer.gradients import Mean
 from trainer.ranks import Ranks
 from trainer.split import Split
+
+# A captured exchange is out of nccl's sight, and a rank that hangs in the middle of an epoch would
+# keep the others for ever; after so many steps comes one that nccl's watchdog times.
+_WATCHED_EVERY = 64
 
 
 class Step:
@@ -43,14 +48,22 @@ class Step:
         self._train, self._augmentation, self._loss_sum = train, augmentation, loss_sum
         self._ranks, self._say = ranks, say
         self._device = train.labels.device
+        self._mean: Mean | None = None
         self._forward: Callable[[Tensor], Tensor] = self._wrap(network)
+        self._loss: Callable[[Tensor], Tensor] = self._compute_loss
         self._graph: Any = None
+        self._replays = 0
         self._index: Tensor | None = None
         self._lr: Tensor | None = None
         self._ready = False
 
     def _wrap(self, network: nn.Module) -> nn.Module:
         """Return the network as several devices train it: the one place that knows of them."""
+        if self._ranks.world > 1 and self._options.cuda_graphs and self._device.type == "cuda":
+            narrow = self._options.precision == "bf16" and not self._options.deterministic
+            self._mean = Mean(network.parameters(), torch.bfloat16 if narrow else torch.float32,
+                              self._ranks.world)
+            return network
         if self._ranks.world > 1:
             kind = nn.parallel.DistributedDataParallel
             # Running statistics are averaged once an epoch (Run.end_epoch), not sent each step. The
@@ -84,22 +97,38 @@ class Step:
         if self._graph is not None and self._index is not None:
             self._index.copy_(index)
             self._graph.replay()
+            self._replays += 1
+            if self._mean and self._replays % _WATCHED_EVERY == 0:
+                self._ranks.sum(torch.zeros(1, device=self._device))
         else:
             self._optimizer.zero_grad(set_to_none=True)
             self._compute(index)
 
-    def _compute(self, index: Tensor) -> None:
+    def close(self) -> None:
+        """Let go of the captured step: nccl does not end a connection that a graph still uses."""
+        if self._graph is not None:
+            torch.cuda.synchronize(self._device)
+            self._graph.reset()
+            self._graph = None
+            self._ready = False
+
+    def _compute_loss(self, index: Tensor) -> Tensor:
         images = (self._augmentation.take(index) if self._augmentation
                   else self._train.images[index])
         with torch.autocast(
             self._device.type, torch.bfloat16, enabled=self._options.precision == "bf16"
         ):
             logits = self._forward(images)
-        loss = functional.cross_entropy(
+        return functional.cross_entropy(
             logits.float(), self._train.labels[index],
             label_smoothing=self._options.label_smoothing,
         )
+
+    def _compute(self, index: Tensor) -> None:
+        loss = self._loss(index)
         loss.backward()
+        if self._mean:
+            self._mean()
         self._optimizer.step()
         self._loss_sum += loss.detach()
 
@@ -107,7 +136,7 @@ class Step:
         """Compile, capture or settle what the first steps would, without moving the weights."""
         if self._options.compile:
             self._try_compile(index)
-        if self._ranks.world > 1:
+        if self._ranks.world > 1 and self._mean is None:
             # DDP arranges its buckets anew after the first step, and the order of a sum over more
             # than two ranks depends on them: after this, a resumed run's are as the whole run's.
             self._rehearse(index, 2)
@@ -117,16 +146,19 @@ class Step:
     def _try_compile(self, index: Tensor) -> None:
         plain = self._forward
         try:
-            self._forward = torch.compile(plain)  # type: ignore[assignment]
+            if self._ranks.world > 1 and self._mean is None:
+                self._forward = torch.compile(plain)  # type: ignore[assignment]
+            else:
+                # With picking the images and with the loss, which then cost no kernels of their own
+                self._loss = torch.compile(self._compute_loss)
             self._rehearse(index, 1)
         except Exception as error:  # many kinds: no C++ compiler, an old GPU, an unknown operator
-            self._forward = plain
+            self._forward, self._loss = plain, self._compute_loss
             reason = str(error).strip().splitlines() or [type(error).__name__]
             self._say(f"--compile: not possible here ({reason[0][:150]}); going on without")
 
     def _try_capture(self, index: Tensor) -> None:
         refused = ("needs a GPU" if self._device.type != "cuda"
-                   else "works with one rank" if self._ranks.world > 1
                    else "does not go with --parallel dp" if self._options.parallel == "dp" else "")
         if refused:
             self._say(f"--cuda-graphs: {refused}; going on without")
@@ -144,7 +176,8 @@ class Step:
             kept = self._keep()
             graph = torch.cuda.CUDAGraph()
             self._optimizer.zero_grad(set_to_none=True)
-            with torch.cuda.graph(graph):
+            # nccl's watchdog asks the GPU in a thread of its own, which must not break the capture.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._compute(self._index)
             self._restore(kept)
             self._graph = graph

@@ -19,6 +19,10 @@ COMMANDS = {
     "launch": "running",
     "stop": "running",
     "rerun-best": "running",
+    "run": "measuring",
+    "scaling": "measuring",
+    "confirm": "trust",
+    "diff": "trust",
     "status": "looking",
     "collect": "looking",
     "logs": "looking",
@@ -45,7 +49,8 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS:
-            near = closest(args[0], list(COMMANDS))
+            begun = [name for name in COMMANDS if name.startswith(args[0])]
+            near = begun[0] if begun else closest(args[0], list(COMMANDS))
             hint = f" Did you mean {near}?" if near else ""
             raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,11 +12,13 @@ import click
 
 from sweep.errors import CouldNotAsk
 from sweep.paths import Runs, StudyFolder, runs_folder
-from sweep.scheduler import Scheduler, Task, TaskState
+from sweep.scheduler import ENDED, Scheduler
 from sweep.study import Study
 
 if TYPE_CHECKING:
     from sweep.launch import Opened
+
+QUEUE_EVERY_S = 30.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,44 +83,60 @@ def scheduler_for(study: Study) -> Callable[[StudyFolder], Scheduler]:
     return lambda folder: scheduler_of(folder, study)
 
 
-def poll_tasks(
-    opened: Opened, schedule: Scheduler, patience_s: float = 20.0
-) -> Mapping[Task, TaskState] | None:
-    """Return the states of a study's tasks; None when the scheduler does not answer.
+class Queue:
+    """What the scheduler says of a study, asked again only after a while.
 
-    Args:
-        patience_s: How long a database that is away is waited for.
+    A view that stays reads the database all the time; a cluster's queue belongs to everybody.
     """
-    from sweep.storage import studies
 
-    ledger = opened.ledger
-    waves = ledger.db.retry(
-        lambda db: studies.read_waves(db, ledger.study_id), patience_s=patience_s
-    )
-    jobs = [wave.job for wave in waves if wave.job and not wave.over]
-    try:
-        return schedule.poll(jobs) if jobs else {}
-    except CouldNotAsk:
-        return None
+    def __init__(self, opened: Opened, schedule: Scheduler, patience_s: float = 20.0) -> None:
+        self.opened = opened
+        self.schedule = schedule
+        self.patience_s = patience_s  # for a database that is away
+        self.every_s = 0.0 if schedule.name == "local" else QUEUE_EVERY_S
+        self._answer: dict[str, Any] = {}
+        self._asked = float("-inf")
 
+    def ask(self) -> Mapping[str, Any]:
+        """Return ``tasks``, ``notes`` and ``coming`` as ``status.snapshot`` takes them."""
+        if time.monotonic() - self._asked >= self.every_s:
+            self._answer = self._ask()
+            self._asked = time.monotonic()
+        return self._answer
 
-def read_notes(opened: Opened, schedule: Scheduler) -> list[str]:
-    """Return what a user should know of the study's waves."""
-    from sweep import waves
+    def _ask(self) -> dict[str, Any]:
+        from sweep import finaliser
+        from sweep.storage import studies
 
-    try:
-        return waves.notes(opened.ledger, schedule)
-    except CouldNotAsk as error:
-        return [f"the scheduler does not answer: {error.message}"]
+        ledger, schedule = self.opened.ledger, self.schedule
+        waves = ledger.db.retry(
+            lambda db: studies.read_waves(db, ledger.study_id), patience_s=self.patience_s
+        )
+        jobs = [wave.job for wave in waves if wave.job and not wave.over]
+        try:
+            tasks = schedule.poll(jobs) if jobs else {}
+            has_task = any(task.state != ENDED for task in tasks.values())
+            return {
+                "tasks": tasks,
+                "notes": finaliser.notes(ledger, schedule),
+                "coming": "" if has_task else finaliser.coming(ledger, schedule),
+            }
+        except CouldNotAsk as error:
+            said = f"the scheduler does not answer: {error.message}"
+            return {"tasks": None, "notes": [said], "coming": ""}
 
 
 def look_after(
     opened: Opened, schedule: Scheduler, unseen_s: float, patience_s: float = 60.0
 ) -> None:
     """Reconcile, as every command that looks at a study does."""
+    from sweep.finaliser import restore
     from sweep.reconcile import reconcile
 
-    reconcile(
+    found = reconcile(
         opened.ledger, opened.folder, schedule, unseen_s=unseen_s, every_s=10.0,
         patience_s=patience_s,
     )  # fmt: skip
+    if found:  # it was our turn to look
+        with contextlib.suppress(CouldNotAsk):
+            restore(opened.ledger, opened.folder, schedule, lambda text: click.echo(text, err=True))

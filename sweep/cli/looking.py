@@ -6,21 +6,25 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sweep.cli.common import (
+    Queue,
     get_runs,
     json_option,
     look_after,
     open_study,
-    poll_tasks,
-    read_notes,
     runs_option,
     scheduler_for,
     study_argument,
 )
 from sweep.errors import EXIT_FAILED, InputError
+
+if TYPE_CHECKING:
+    from sweep.collect import Wanted
+    from sweep.launch import Opened
 
 ASK_EVERY_S = 2.0  # local: reading a small file; a cluster's queue is asked less often
 
@@ -44,11 +48,11 @@ def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> 
     opened = open_study(get_runs(runs), study)
     schedule = scheduler_for(opened.study)(opened.folder)
 
+    queue = Queue(opened, schedule)
+
     def look() -> object:
         look_after(opened, schedule, 120.0)
-        tasks = poll_tasks(opened, schedule)
-        said = read_notes(opened, schedule)
-        return snapshot(opened.ledger, opened.folder, tasks, notes=said)
+        return snapshot(opened.ledger, opened.folder, **queue.ask())
 
     if as_json:
         click.echo(look().to_json())  # type: ignore[attr-defined]
@@ -62,6 +66,8 @@ def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> 
     epilog="\b\nExamples:\n"
     "  sweep collect --top 5\n"
     "  sweep collect digits --format csv -o digits.csv\n"
+    "  sweep collect --metric train_loss:min --metric val_accuracy:best\n"
+    "  sweep collect --long -o steps.parquet\n"
     "  sweep collect --state failed"
 )
 @study_argument
@@ -74,6 +80,10 @@ def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> 
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write into a file.")
 @click.option("--state", "states", multiple=True, help="Only trials in this state; repeatable.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME[:last|min|max|best]",
+              help="Show this metric, by default its last value; repeatable.")
+@click.option("--long", "long_", is_flag=True,
+              help="One row for each reported value: trial, attempt, step, metric, value, logged.")
 @click.option("--by", metavar="METRIC", help="Rank by another metric than the objective.")
 @click.option("--minimize/--maximize", "minimize", default=None, help="Direction for --by.")
 @click.option("--plots/--no-plots", default=None,
@@ -85,14 +95,20 @@ def collect(
     format_: str | None,
     output: Path | None,
     states: tuple[str, ...],
+    metrics: tuple[str, ...],
+    long_: bool,
     by: str | None,
     minimize: bool | None,
     plots: bool | None,
     runs: Path | None,
 ) -> None:
-    """Rank the trials; print, export and plot them."""
+    """Rank the trials; print, export and plot them.
+
+    As a pandas frame in Python: sweep.load("digits").trials(), and .metrics() for all steps.
+    """
     from sweep import trial as words
-    from sweep.collect import nothing_complete, rows
+    from sweep.collect import nothing_complete, parse_wanted, rows
+    from sweep.columns import long_columns
     from sweep.exports import export, format_of, write
     from sweep.plots import draw
     from sweep.storage import records
@@ -106,11 +122,13 @@ def collect(
             )
     opened = open_study(get_runs(runs), study)
     look_after(opened, scheduler_for(opened.study)(opened.folder), 120.0)
-    wants_plots = plots if plots is not None else format_ == "table" and output is None
+    as_table = format_ == "table" and output is None and not long_
+    wants_plots = plots if plots is not None else as_table
+    wanted = [parse_wanted(text, opened.study) for text in metrics] or None
     ledger = opened.ledger
     found = ledger.db.retry(
         lambda db: records.read_trials(
-            db, ledger.study_id, opened.study, metrics=bool(by) or wants_plots
+            db, ledger.study_id, opened.study, metrics=bool(by or wanted) or wants_plots
         ),
         patience_s=60.0,
     )
@@ -118,9 +136,13 @@ def collect(
     if by:
         ranking = Objective(by, "minimize" if minimize else "maximize")
     chosen = rows(
-        found, opened.study, top, states=states or None, by=ranking, folder=opened.folder
-    )
-    if format_ == "table" and output is None:
+        found, opened.study, top, states=states or None, by=ranking, folder=opened.folder,
+        wanted=wanted,
+    )  # fmt: skip
+    if long_:
+        steps = _read_long(opened, [row["trial"] for row in chosen], wanted)
+        write(export(steps, format_, opened.study, shape=long_columns), output, sys.stdout)
+    elif as_table and wanted is None:
         _print_table(chosen, opened, nothing_complete(records.count(found)))
     else:
         write(export(chosen, format_, opened.study), output, sys.stdout)
@@ -130,6 +152,20 @@ def collect(
             click.echo(f"plot: {path}", err=True)
         if note:
             click.echo(note, err=True)
+
+
+def _read_long(
+    opened: Opened, trials: list[int], wanted: list[Wanted] | None
+) -> list[dict[str, Any]]:
+    from sweep.storage import series
+
+    names = [metric.name for metric in wanted] if wanted else None
+    return series.as_rows(opened.ledger.db.retry(
+        lambda db: series.read_series(
+            db, opened.ledger.study_id, numbers=trials, names=names
+        ),
+        patience_s=60.0,
+    ))  # fmt: skip
 
 
 def _print_table(chosen: list[dict[str, object]], opened: object, otherwise: str) -> None:

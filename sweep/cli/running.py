@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sweep.cli.common import (
+    Queue,
     get_runs,
     json_option,
     look_after,
     open_study,
-    poll_tasks,
     runs_option,
     scheduler_for,
     study_argument,
@@ -143,17 +143,19 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     schedule = scheduler_for(study)(folder)
     limits = schedule.limits()
     size = array_size(study, study.trials, limits)
-    throttle = throttle_of(study, size)
+    throttle = throttle_of(study, size, study.slots)
     click.echo(f"study      {study.name}, {study.trials} trials, sampler {study.sampler.type}, "
                f"pruner {study.pruner.type}")  # fmt: skip
     click.echo(f"command    {' '.join(study.command)}")
     click.echo(f"workdir    {study.workdir}")
-    click.echo(f"array      --array=0-{size - 1}%{throttle} ({schedule.name})")
+    slots = f", {study.slots} trials at once in each task" if study.slots > 1 else ""
+    click.echo(f"array      --array=0-{size - 1}%{throttle} ({schedule.name}{slots})")
     click.echo(f"each task  {shlex.join(task_argv(folder))}")
     if isinstance(schedule, SlurmScheduler):
         embedded = choose_url(study) is None and study.storage.embedded == "job"
         schedule.check_site(embedded=embedded)
-        wave = Wave(name_token(study.name), size, throttle, schedule.name, 0.0)
+        token = name_token(study.name)
+        wave = Wave(token, size, throttle, schedule.name, 0.0, slots=study.slots)
         script, commands = schedule.show(array_job(study, folder, wave))
         click.echo(f"limits     {_limits_line(limits)}")
         for label, argv in zip(("submit", "finaliser"), commands, strict=False):
@@ -192,22 +194,20 @@ def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status
 
     idle_since: float | None = None
     status = None
+    queue = Queue(opened, schedule, WAIT_PATIENCE_S)
     try:
         with progress(Console(stderr=True, quiet=quiet)) as bar:
             while True:
                 look_after(opened, schedule, RECONCILE_UNSEEN_S, WAIT_PATIENCE_S)
                 status = snapshot(
-                    opened.ledger,
-                    opened.folder,
-                    poll_tasks(opened, schedule, WAIT_PATIENCE_S),
-                    patience_s=WAIT_PATIENCE_S,
+                    opened.ledger, opened.folder, **queue.ask(), patience_s=WAIT_PATIENCE_S
                 )
                 bar.update(status)
                 if status.is_over:
                     break
                 # The finaliser may be about to submit the next wave: give it time.
                 idle_since = (idle_since or time.monotonic()) if status.state == "idle" else None
-                if idle_since and time.monotonic() - idle_since > 15.0:
+                if idle_since and time.monotonic() - idle_since > 15.0 + queue.every_s:
                     break
                 time.sleep(POLL_S)
     except KeyboardInterrupt:

@@ -28,7 +28,7 @@ from sweep.slurm_text.control import (
     throttle_argv,
 )
 from sweep.slurm_text.environment import ask_environment, clean_environment, is_secret
-from sweep.slurm_text.extra import check_extra
+from sweep.slurm_text.extra import check_extra, excluded_by
 from sweep.slurm_text.limits import (
     Association,
     Config,
@@ -58,6 +58,14 @@ from sweep.slurm_text.queue import (
 )
 from sweep.slurm_text.reasons import Explanation, explain_reason
 from sweep.slurm_text.states import STATES, classify_state, split_state
+from sweep.slurm_text.steps import (
+    held_argv,
+    multiply_gpus,
+    names_memory,
+    parse_held,
+    step_argv,
+    step_environment,
+)
 from sweep.slurm_text.submit import (
     ArrayRequest,
     SbatchAnswer,
@@ -94,6 +102,7 @@ __all__ = [
     "did_not_answer",
     "exclude_argv",
     "excluded_argv",
+    "excluded_by",
     "expand_indices",
     "expand_nodes",
     "explain_reason",
@@ -101,10 +110,14 @@ __all__ = [
     "find_latest_runs",
     "find_limits",
     "format_time",
+    "held_argv",
     "is_secret",
+    "multiply_gpus",
+    "names_memory",
     "parse_associations",
     "parse_config",
     "parse_excluded",
+    "parse_held",
     "parse_partitions",
     "parse_qos",
     "parse_sacct",
@@ -124,6 +137,8 @@ __all__ = [
     "sinfo_argv",
     "split_state",
     "squeue_argv",
+    "step_argv",
+    "step_environment",
     "strip_words",
     "throttle_argv",
     "time_left_argv",

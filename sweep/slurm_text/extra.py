@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweep.errors import InputError
+from sweep.slurm_text.control import expand_nodes
 
 _LOGS = "Logs lie in the study's folder; see them with sweep logs."
 _WAVES = "sweep chains its arrays itself."
@@ -108,6 +109,19 @@ def check_extra(extra: Sequence[str], source: str = "slurm.extra") -> list[str]:
             )
         checked.append(element)
     return checked
+
+
+def excluded_by(extra: Sequence[str]) -> tuple[str, ...]:
+    """Return the nodes that the user's own ``--exclude`` names, which were checked before."""
+    elements = [part for element in extra for part in _split(element)]
+    found: list[str] = []
+    for element, following in zip(elements, [*elements[1:], ""], strict=False):
+        name, equals, value = element.partition("=")
+        if name.startswith("--exclud") and "--exclude".startswith(name):
+            found += expand_nodes(value if equals else following)
+        elif element.startswith("-x"):
+            found += expand_nodes(element[2:].lstrip("=") or following)
+    return tuple(found)
 
 
 def _split(element: str) -> list[str]:

@@ -49,7 +49,7 @@ class ArrayRequest:
         mps: Percentage of a GPU, by MPS.
         cpus: CPUs of each process.
         memory_mb: Memory per node in MiB.
-        exclude: Nodes to stay away from.
+        exclude: Nodes to stay away from, those that ``extra`` names too.
         nodelist: Nodes to use.
         extra: The user's further options, unchecked.
     """
@@ -128,7 +128,6 @@ def sbatch_argv(request: ArrayRequest, sbatch: str = "sbatch") -> list[str]:
         ("qos", request.qos),
         ("constraint", request.constraint),
         ("reservation", request.reservation),
-        ("exclude", ",".join(request.exclude)),
         ("nodelist", ",".join(request.nodelist)),
         ("chdir", request.chdir),
     ):
@@ -147,7 +146,10 @@ def sbatch_argv(request: ArrayRequest, sbatch: str = "sbatch") -> list[str]:
         argv.append(f"--gres={gres}")
     if request.exclusive:
         argv.append("--exclusive")
-    return [*argv, *check_extra(request.extra), request.script, *request.arguments]
+    argv += check_extra(request.extra)
+    if request.exclude:  # behind the user's own, which it replaces
+        argv.append(f"--exclude={','.join(request.exclude)}")
+    return [*argv, request.script, *request.arguments]
 
 
 def parse_sbatch(stdout: str, stderr: str, returncode: int) -> SbatchAnswer:

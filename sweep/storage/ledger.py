@@ -81,20 +81,11 @@ class Ledger:
         """
         db = self.db
         while True:
-            mine = db.execute(
-                "SELECT a.trial_id, t.number, a.number, a.outcome FROM sweep_attempt a "
-                "JOIN trials t USING (trial_id) WHERE a.token = %s",
-                (token,),
-            )
-            if mine and mine[0][3] is not None:
-                raise stale(token)
-            if mine:
-                return self._claimed(int(mine[0][0]), int(mine[0][1]), int(mine[0][2]), token)
             if studies.read_state(db, self.study_id).word != studies.RUNNING:
-                return None
+                return self._claimed_before(token)
             found = self._lock_interrupted() or self._lock_waiting()
             if not found:
-                return None
+                return self._claimed_before(token)
             trial_id, number = found
             attempt = db.execute(
                 "INSERT INTO sweep_attempt (trial_id, number, token, job, array_index, slot, host,"
@@ -108,6 +99,9 @@ class Ledger:
                  trial_id, list(_CLAIMABLE)),
             )  # fmt: skip
             if not attempt:
+                mine = self._claimed_before(token)
+                if mine is not None:
+                    return mine
                 continue
             db.execute(
                 "UPDATE trials SET state = 'RUNNING', datetime_start = COALESCE(datetime_start, "
@@ -115,6 +109,19 @@ class Ledger:
                 (trial_id,),
             )
             return self._claimed(trial_id, number, int(attempt[0][0]), token)
+
+    def _claimed_before(self, token: str) -> Claim | None:
+        """Return the claim that an earlier try with this token made, whose answer was lost."""
+        mine = self.db.execute(
+            "SELECT a.trial_id, t.number, a.number, a.outcome FROM sweep_attempt a "
+            "JOIN trials t USING (trial_id) WHERE a.token = %s",
+            (token,),
+        )
+        if not mine:
+            return None
+        if mine[0][3] is not None:
+            raise stale(token)
+        return self._claimed(int(mine[0][0]), int(mine[0][1]), int(mine[0][2]), token)
 
     def _lock_interrupted(self) -> tuple[int, int] | None:
         rows = self.db.execute(
@@ -136,11 +143,14 @@ class Ledger:
 
     def _claimed(self, trial_id: int, number: int, attempt: int, token: str) -> Claim:
         params = read_params(self.db, [trial_id]).get(trial_id, {})
-        used = self.db.execute(
-            "SELECT COALESCE(SUM(EXTRACT(EPOCH FROM ended - claimed)), 0) FROM sweep_attempt "
-            "WHERE trial_id = %s AND ended IS NOT NULL",
-            (trial_id,),
-        )
+        used_s = 0.0
+        if attempt > 1:
+            used = self.db.execute(
+                "SELECT COALESCE(SUM(EXTRACT(EPOCH FROM ended - claimed)), 0) FROM sweep_attempt "
+                "WHERE trial_id = %s AND ended IS NOT NULL",
+                (trial_id,),
+            )
+            used_s = float(used[0][0])
         values = self.study.space.from_optuna(params)
         missing = [p for p in self.study.space if p.is_active(values) and p.name not in values]
         return Claim(
@@ -150,7 +160,7 @@ class Ledger:
             token=token,
             params=params,
             sampled=not missing,
-            used_s=float(used[0][0]),
+            used_s=used_s,
         )
 
     # While it runs
@@ -379,7 +389,7 @@ class Ledger:
             return state
         self.leave(token, end, checkpoint)
         limit = self.study.retry.max_user_failures or min(self.study.parallel, 3)
-        if len(self.open_failures()) >= limit:
+        if self._count_failures() >= limit:
             state = studies.StudyState(studies.HELD, clean(end.reason))
             studies.write_state(self.db, self.study_id, state)
         return state
@@ -393,6 +403,21 @@ class Ledger:
             (self.study_id, names),
         )
         return bool(rows[0][0])
+
+    def _count_failures(self) -> int:
+        """Return how often tasks have failed: what the slots of one do side by side counts once.
+
+        They share a node, and a node where nothing works is no proof against the command.
+        """
+        rows = self.db.execute(
+            "SELECT COALESCE(SUM(most), 0) FROM (SELECT MAX(failed) AS most FROM ("
+            "SELECT job, array_index, slot, COUNT(*) AS failed FROM sweep_attempt a "
+            "WHERE a.trial_id = ANY(%s::int[]) AND a.number = (SELECT MAX(number) FROM "
+            "sweep_attempt b WHERE b.trial_id = a.trial_id) GROUP BY job, array_index, slot"
+            ") AS by_slot GROUP BY job, array_index) AS by_task",
+            (self.open_failures(),),
+        )
+        return int(rows[0][0])
 
     def open_failures(self) -> list[int]:
         """Return the ids of trials whose last attempt failed by itself and which stay open."""
@@ -497,7 +522,7 @@ class Ledger:
         rows = self.db.execute(
             "SELECT a.trial_id, t.number, a.number, a.token, a.job, a.array_index, a.host, "
             "a.process_group, a.claimed, a.seen, a.ended, a.first_step, a.outcome, a.reason, "
-            "a.exit_code, a.checkpoint, a.resumed_from FROM sweep_attempt a JOIN trials t "
+            "a.exit_code, a.checkpoint, a.resumed_from, a.slot FROM sweep_attempt a JOIN trials t "
             f"USING (trial_id) WHERE t.study_id = %s AND {condition} "
             "ORDER BY t.number, a.number",
             (self.study_id, *values),

@@ -16,6 +16,7 @@ from typing import Any
 from sweep import trial as words
 from sweep.storage.connection import Database
 from sweep.storage.ledger import USER_FAILURES
+from sweep.storage.series import LINEAGE_SQL
 from sweep.storage.trial_rows import read_number
 from sweep.study import Study
 from sweep.trial import Attempt, TrialRecord, trial_seed
@@ -205,15 +206,11 @@ def _converted(
 def _read_metrics(
     db: Database, chosen: Mapping[str, Any]
 ) -> dict[int, dict[str, list[tuple[int, float]]]]:
+    order = "ORDER BY m.step, m.attempt"
     rows = db.execute(
-        "SELECT m.trial_id, m.name, array_agg(m.step ORDER BY m.step, m.attempt), "
-        "array_agg(m.value ORDER BY m.step, m.attempt) FROM sweep_metric m JOIN "
-        "(SELECT a.trial_id, a.number, MIN(a.first_step) OVER (PARTITION BY a.trial_id "
-        "ORDER BY a.number ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS cut "
-        f"FROM sweep_attempt a JOIN trials t USING (trial_id) WHERE {_CHOSEN}) c "
-        "ON c.trial_id = m.trial_id AND c.number = m.attempt "
-        "WHERE c.cut IS NULL OR m.step < c.cut GROUP BY m.trial_id, m.name ORDER BY m.name",
-        chosen,
+        f"SELECT m.trial_id, m.name, array_agg(m.step {order}), array_agg(m.value {order}) "
+        f"FROM {LINEAGE_SQL} GROUP BY m.trial_id, m.name ORDER BY m.name",
+        {**chosen, "names": None},
     )
     found: dict[int, dict[str, list[tuple[int, float]]]] = {}
     for trial_id, name, steps, values in rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from sweep.trial import End
 
 SAME_SEED = "rerun"
 OTHER_SEED = "seed"
+CONFIRM = "confirm"  # a seed that no trial has, the same for all trials that are compared
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Rerun:
 
     Attributes:
         k: Its number in the study, from 1; its folder is ``reruns/<k>``.
-        kind: "rerun" (the trial's own seed) or "seed" (another one).
+        kind: "rerun" (the trial's own seed), "seed" (another one) or "confirm".
         outcome: None while it is requested or runs.
         result: {"values": […], "steps": n, "provenance": {…}, …} once it has ended.
     """
@@ -59,6 +60,16 @@ def insert(db: Database, study_id: int, trial_id: int, kind: str, seed: int) -> 
         (study_id, trial_id, kind, seed, study_id),
     )
     return int(rows[0][0])
+
+
+def insert_all(
+    db: Database, study_id: int, plan: Sequence[tuple[int, str, int]]
+) -> list[int]:
+    """Request re-runs of (trial id, kind, seed), inside a transaction; return their numbers.
+
+    The study's row is held to its end, so they follow one another.
+    """
+    return [insert(db, study_id, *each) for each in plan]
 
 
 def remove(db: Database, study_id: int, k: int) -> None:

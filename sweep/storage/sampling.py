@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sweep.space import Parameter, Space
 from sweep.storage.design import FIXED, fixed_design, random_point, stored_point
 from sweep.storage.samplers import build_pruner, build_sampler, sampler_name
-from sweep.study import Study
+from sweep.study import Choice, Study
 from sweep.trial import trial_seed
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "build_pruner",
     "build_sampler",
+    "first_rows",
     "fixed_design",
     "internal",
     "propose",
@@ -31,8 +32,8 @@ __all__ = [
     "stored_point",
 ]
 
-# Distributions of the space last seen: made once for 10,000 rows.
-_last: list[tuple[Space, dict[str, tuple[Any, str]]]] = []
+# Distributions of the space last seen, as text: made once for 10,000 rows.
+_last: list[tuple[Space, dict[str, str]]] = []
 
 
 def internal(study: Study, params: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
@@ -45,20 +46,13 @@ def internal(study: Study, params: Mapping[str, Any]) -> dict[str, tuple[float, 
         ValueError: A value is none of its parameter's.
         KeyError: The space has no such parameter.
     """
-    known = _distributions(study.space)
-    return {
-        name: (float(known[name][0].to_internal_repr(value)), known[name][1])
-        for name, value in params.items()
-    }
-
-
-def _distributions(space: Space) -> dict[str, tuple[Any, str]]:
-    from optuna.distributions import distribution_to_json
-
+    space = study.space
     if not _last or _last[0][0] is not space:
-        made = {parameter.name: parameter.distribution() for parameter in space}
-        _last[:] = [(space, {n: (d, distribution_to_json(d)) for n, d in made.items()})]
-    return _last[0][1]
+        _last[:] = [(space, {p.name: p.distribution_json() for p in space})]
+    known = _last[0][1]
+    return {
+        name: (space.get(name).to_internal(value), known[name]) for name, value in params.items()
+    }
 
 
 def propose(
@@ -172,3 +166,20 @@ def _one_thread(study: Study) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Return the waiting trials ``start`` to ``start + count - 1`` as ``bulk`` takes them.
+
+    Where the design is fixed all get their parameters here; where the sampler is adaptive the first
+    K do (there is no history to learn from yet), and the rest when they are pulled.
+    """
+    whole = fixed_design(dataclasses.replace(study, trials=start + count))
+    if whole is None:
+        early = min(max(study.parallel, len(study.points)), start + count)
+        by_chance = dataclasses.replace(study, sampler=Choice("random"), trials=early)
+        whole = fixed_design(by_chance) or []
+    return [
+        {"params": internal(study, whole[number])} if number < len(whole) else {}
+        for number in range(start, start + count)
+    ]

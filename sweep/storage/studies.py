@@ -55,6 +55,7 @@ class Wave:
         executor: "local" or "slurm".
         attempts: Attempts that the study had when it was submitted.
         over: Whether it has ended.
+        slots: Trials that each element serves side by side.
     """
 
     token: str
@@ -65,6 +66,7 @@ class Wave:
     attempts: int = 0
     job: str | None = None
     over: bool = False
+    slots: int = 1
 
 
 def find_study(db: Database, name: str) -> int | None:

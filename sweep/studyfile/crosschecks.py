@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.errors import closest
-from sweep.placeholders import RESERVED, SPREAD, Placeholder, parse
+from sweep.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
 from sweep.space import Space, same_value
 from sweep.study import Choice
 from sweep.studyfile.conditions import describe_values
@@ -26,6 +26,8 @@ def check_together(values: dict[str, Any], root: Node, reader: Reader) -> None:
     _check_trials(values, root, reader)
     _check_pruner(values["pruner"], root, reader)
     _check_resources(values, root, reader)
+    _check_slots(values, root, reader)
+    _check_ranks(values, root, reader)
     _check_environment(values["environment"], root, reader)
 
 
@@ -44,18 +46,26 @@ def _check_names(root: Node, reader: Reader) -> None:
 
 
 def _check_command(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
-    command = values["command"]
-    if command is INVALID:
-        return
-    node = root.entries["command"]
+    if values["command"] is not INVALID:
+        _check_words(values["command"], "command", RESERVED, root.entries["command"], root, reader)
+    commands = values["commands"]
+    for name, words in commands.items() if commands is not INVALID else ():
+        node = root.entries["commands"].entries[name]
+        _check_words(words, f"commands.{name}", (*RESERVED, CHECKPOINT), node, root, reader)
+
+
+def _check_words(
+    command: Sequence[str], path: str, reserved: Sequence[str], node: Node, root: Node,
+    reader: Reader,
+) -> None:  # fmt: skip
     parameters = _names(root, "space")
-    known = [*RESERVED, *parameters, *_names(root, "fixed")]
+    known = [*reserved, *parameters, *_names(root, "fixed")]
     for word in command:
         try:
             pieces = parse(word)
         except ValueError:
             reader.report(
-                node, "command", "has a brace without its partner", "Write {{ and }} for braces.",
+                node, path, "has a brace without its partner", "Write {{ and }} for braces.",
                 f'"{word}"',
             )  # fmt: skip
             continue
@@ -66,15 +76,15 @@ def _check_command(values: Mapping[str, Any], root: Node, reader: Reader) -> Non
             if name not in known:
                 near = closest(name, known)
                 advice = f"Did you mean {{{near}}}?" if near else "Write {{ and }} for braces."
-                reader.report(node, "command", f"unknown placeholder {{{name}}}", advice, "")
-            elif name in RESERVED and name in known[len(RESERVED) :]:
+                reader.report(node, path, f"unknown placeholder {{{name}}}", advice, "")
+            elif name in reserved and name in known[len(reserved) :]:
                 reader.report(
-                    node, "command", f"{{{name}}} is a placeholder and a parameter as well",
+                    node, path, f"{{{name}}} is a placeholder and a parameter as well",
                     "Rename the parameter.", "",
                 )  # fmt: skip
             elif name in SPREAD and len(pieces) > 1:
                 reader.report(
-                    node, "command", f"{{{name}}} must be an argument of its own, for it becomes "
+                    node, path, f"{{{name}}} must be an argument of its own, for it becomes "
                     "several", "Put spaces around it.", f'"{word}"',
                 )  # fmt: skip
 
@@ -242,6 +252,48 @@ def _check_resources(values: Mapping[str, Any], root: Node, reader: Reader) -> N
         if key == "time":
             rule = f"must be longer than grace, {grace_s} s"
         reader.report(node, path, rule, "Give the task more time, or write a shorter grace.")
+
+
+def _check_slots(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
+    slurm, resources = values["slurm"], values["resources"]
+    if slurm is INVALID or slurm.slots == 1 or resources is INVALID:
+        return
+    node = root.entries["slurm"].entries["slots"]
+    for other, is_so, why in (
+        ("resources.nodes", resources.nodes > 1, "The trials of a task share one node"),
+        ("resources.shard", resources.shard, "Tasks that share a GPU need no slots"),
+        ("resources.mps", resources.mps, "Tasks that share a GPU need no slots"),
+    ):
+        if is_so:
+            reader.report(
+                node, "slurm.slots", f"cannot go with {other}", f"{why}: keep one of the two."
+            )
+
+
+def _check_ranks(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
+    """Check the number of processes against GPUs, CPUs and slots."""
+    resources, ddp, slurm = values["resources"], values["ddp"], values["slurm"]
+    if resources is INVALID or ddp is INVALID:
+        return
+    ranks = ddp.ranks_per_node
+    if ranks is not None and resources.gpu_count not in (0, ranks):
+        reader.report(
+            root.entries["ddp"].entries["ranks_per_node"], "ddp.ranks_per_node",
+            f"must be the number of GPUs of a node, {resources.gpu_count}: each process has one",
+            "Remove it.",
+        )  # fmt: skip
+    several = ranks or resources.gpu_count or 1
+    starts = values["launcher"] not in (INVALID, "python")
+    if starts and resources.cpus is not None and several > 1 and resources.cpus < several:
+        reader.report(
+            root.entries["resources"].entries["cpus"], "resources.cpus",
+            f"must not be below the number of processes of a node, {several}", "Raise it.",
+        )  # fmt: skip
+    if values["launcher"] == "srun" and slurm is not INVALID and slurm.slots > 1:
+        reader.report(
+            root.entries["launcher"], "launcher", "must not be srun where a task has several slots",
+            "Use torchrun, or auto: each slot is a step of srun's already.",
+        )  # fmt: skip
 
 
 def _check_environment(environment: Any, root: Node, reader: Reader) -> None:

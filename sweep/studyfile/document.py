@@ -26,7 +26,9 @@ _KINDS: dict[type, str] = {
     rules.TextList: "texts: one or a list",
     rules.Flag: "true or false",
     kinds.Command: "text or a list",
+    kinds.Commands: "names with commands",
     kinds.Gpus: "whole number, or type:number",
+    kinds.PortRange: "list of two ports",
     kinds.OneOrMore: "keys, or a list of them",
     kinds.Variables: "names with texts",
     space_keys.SpaceRule: "names with parameters",
@@ -105,6 +107,7 @@ def _sections() -> Iterator[tuple[str, str, tuple[Key, ...]]]:
     yield "retry", "", RETRY.keys
     yield "resources", "", site_keys.RESOURCES.keys
     yield "environment", "", site_keys.ENVIRONMENT.keys
+    yield "ddp", "", site_keys.DDP.keys
     yield "slurm", "", site_keys.SLURM.keys
     yield "slurm.service", "", site_keys.SERVICE.keys
     yield "storage", "A URL, or these keys.", address.STORAGE.section.keys

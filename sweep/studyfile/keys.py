@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweep.study import Choice, Environment, Objective, Resources, Retry, Slurm, Storage
+from sweep.study import Choice, Ddp, Environment, Objective, Resources, Retry, Slurm, Storage
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
-from sweep.studyfile.kinds import Command, OneOrMore
+from sweep.studyfile.kinds import Command, Commands, OneOrMore
 from sweep.studyfile.rules import Text, TextList, Whole, Word
 from sweep.studyfile.search_keys import PRUNER, SAMPLER
 from sweep.studyfile.sections import REQUIRED, Key, Section
-from sweep.studyfile.site_keys import ENVIRONMENT, RESOURCES, SLURM
+from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SLURM
 from sweep.studyfile.space_keys import Configurations, SpaceRule, Values
 
 NAME = Text(
@@ -145,8 +145,8 @@ STUDY = Section(
             "60s", "grace_s", ("grace_time", "grace_period")),
         Key("tasks", Whole(1, 100_000, {"auto": None}), "Array tasks to submit; auto: one for each "
             "trial.", None, "auto"),
-        Key("trials_per_task", Whole(1, 100_000), "Trials that a task runs at most. Absent: as "
-            "many as its time allows.", None, 1),
+        Key("trials_per_task", Whole(1, 100_000), "Trials that a task (each of its slots) runs at "
+            "most. Absent: as many as its time allows.", None, 1),
         Key("keep", Whole(0, 100_000), "Checkpoints of so many best trials are kept.", 5, 5,
             aliases=("keep_checkpoints", "checkpoints")),
         Key("retry", RETRY, "How often a trial is tried again.", Retry(), {"max_attempts": 3},
@@ -157,7 +157,10 @@ STUDY = Section(
         Key("executor", Word(("auto", "slurm", "local")), "Where tasks run; auto: Slurm where "
             "a cluster is configured.", "auto", "auto", aliases=("backend", "cluster")),
         Key("launcher", Word(("auto", "python", "torchrun", "srun"), {"ddp": "torchrun"}),
-            "What starts the processes of one trial.", "auto", "torchrun"),
+            "What starts the processes of one trial. auto: python for one process, torchrun for "
+            "several on one node, srun on several nodes.", "auto", "torchrun"),
+        Key("ddp", DDP, "How the processes of a trial find each other, and how many there are.",
+            Ddp(), {"ranks_per_node": 2}, aliases=("distributed", "nccl", "gloo")),
         Key("slurm", SLURM, "What only Slurm understands.", Slurm(),
             {"partition": "gpu", "account": "proj1"}, aliases=("sbatch",)),
         Key("environment", ENVIRONMENT, "Where the training's software comes from.", Environment(),
@@ -170,6 +173,10 @@ STUDY = Section(
             aliases=("cwd", "chdir", "working_dir")),
         Key("data", TextList(Text(rule="must be a path")), "Files or folders whose content is "
             "recorded with the study.", (), ["data/mnist"], aliases=("datasets", "dataset")),
+        Key("commands", Commands(), "Further commands, which `sweep run NAME` runs on the best "
+            "trial's checkpoint. Placeholders as in command, and {checkpoint}; {trial_dir} is the "
+            "run's own folder.", {}, {"evaluate": "python evaluate.py {checkpoint}"},
+            aliases=("scripts", "tasks_after")),
     ),
     None,
     {"time": "resources.time", "gpus": "resources.gpus", "gpu": "resources.gpus",

@@ -85,6 +85,29 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Commands:
+    """Commands by name."""
+
+    def read(self, node: Node, path: str, reader: Reader) -> Any:
+        if node.kind != "map":
+            return reader.report(
+                node, path, "must be a mapping of names to commands",
+                "For example commands: {evaluate: python evaluate.py {checkpoint}}.",
+            )  # fmt: skip
+        values: dict[str, Any] = {}
+        for name, child in node.entries.items():
+            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", name):
+                rule = "must be named by up to 40 letters, digits, _ and -"
+                values[name] = reader.report(child, join(path, name), rule, "Rename it.", "")
+            else:
+                values[name] = Command().read(child, join(path, name), reader)
+        return INVALID if INVALID in values.values() else values
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": Command().schema()}
+
+
+@dataclass(frozen=True)
 class Gpus:
     """A number of GPUs, or "type:number"; a type alone is one of it."""
 
@@ -106,6 +129,25 @@ class Gpus:
     def schema(self) -> dict[str, Any]:
         kind = {"type": "string", "pattern": r"^[A-Za-z][\w.-]*(:[1-9]\d{0,3})?$"}
         return either([{"type": "integer", "minimum": 0, "maximum": 10_000}, kind])
+
+
+@dataclass(frozen=True)
+class PortRange:
+    """Two ports, the first and the last: [20000, 29999]. Read as a tuple."""
+
+    def read(self, node: Node, path: str, reader: Reader) -> Any:
+        values = tuple(item.value for item in node.items) if node.kind == "list" else ()
+        whole = all(isinstance(v, int) and not isinstance(v, bool) for v in values)
+        if len(values) == 2 and whole and 1024 <= values[0] <= values[1] <= 65535:
+            return values
+        return reader.report(
+            node, path, "must be two ports from 1024 to 65535, the lower one first",
+            "For example [20000, 29999].", None if node.kind == "scalar" else str(list(values)),
+        )  # fmt: skip
+
+    def schema(self) -> dict[str, Any]:
+        port = {"type": "integer", "minimum": 1024, "maximum": 65535}
+        return {"type": "array", "items": port, "minItems": 2, "maxItems": 2}
 
 
 @dataclass(frozen=True)

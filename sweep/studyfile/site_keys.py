@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sweep.study import Environment, Resources, Service, Slurm
+from sweep.study import Ddp, Environment, Resources, Service, Slurm
 from sweep.studyfile.amounts import Duration, Memory
-from sweep.studyfile.kinds import Gpus, Variables
+from sweep.studyfile.kinds import Gpus, PortRange, Variables
 from sweep.studyfile.rules import Flag, Text, TextList, Whole, Word
 from sweep.studyfile.sections import Key, Section
 
@@ -79,8 +79,8 @@ SLURM = Section(
             aliases=("options", "sbatch", "args"),
         ),
         Key(
-            "slots", Whole(1, 1000), "Trials that one task runs side by side, each with the whole "
-            "of resources.", 1, 4,
+            "slots", Whole(1, 1000), "Trials that one task serves side by side, on one node; it "
+            "asks for so many times resources. No more than max_parallel are used.", 1, 4,
         ),
         Key(
             "service", SERVICE, "The small jobs that hold the embedded database and finish the "
@@ -91,6 +91,39 @@ SLURM = Section(
     {"time": "resources.time", "gpus": "resources.gpus", "gres": "resources.gpus",
      "cpus": "resources.cpus", "cpus_per_task": "resources.cpus", "nodes": "resources.nodes",
      "mem": "resources.memory", "memory": "resources.memory"},
+)  # fmt: skip
+
+DDP = Section(
+    "ddp",
+    (
+        Key(
+            "ranks_per_node", Whole(1, 10_000), "Processes of a trial on each node. Absent: one a "
+            "GPU, or one.", None, 2, aliases=("nproc_per_node", "ranks", "processes", "nproc"),
+        ),
+        Key(
+            "port_range", PortRange(), "First and last port at which ranks may meet; each trial "
+            "gets one of its own.", (20000, 29999), [20000, 29999], aliases=("ports", "port"),
+        ),
+        Key(
+            "interface", Text(pattern=r"[A-Za-z0-9_.:@-]+(,[A-Za-z0-9_.:@-]+)*",
+                              rule="must be the name of a network interface"),
+            "Network interface by which ranks talk. Absent: gloo and NCCL choose.", None, "ib0",
+            aliases=("ifname", "network", "nic"),
+        ),
+        Key(
+            "ib", Word(("off", "on")), "Whether NCCL uses InfiniBand. Absent: where it finds some.",
+            None, "off", aliases=("infiniband",),
+        ),
+        Key(
+            "debug", Word(("off", "info", "detail")), "What NCCL and torch.distributed print.",
+            "off", "info",
+        ),
+        Key(
+            "timeout_s", Whole(5, 86_400), "Seconds of silence of a rank after which the others "
+            "give up. Absent: the training's own limit.", None, 50, aliases=("timeout",),
+        ),
+    ),
+    Ddp,
 )  # fmt: skip
 
 RUNTIMES = ("none", "venv", "conda", "modules", "apptainer", "singularity", "enroot", "pyxis")

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 from sweep import access
+from sweep.context import default_context
 from sweep.paths import StudyFolder
 from sweep.storage import studies
 from sweep.storage.ledger import Ledger, Place
 from sweep.study import Study
-from sweep.worker import Worker, default_context
+from sweep.worker import Worker
 
 
 def main(path: str) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from sweep.launch import first_rows
 from sweep.paths import StudyFolder
 from sweep.reconcile import reconcile
 from sweep.scheduler import RUNNING, Task, TaskState
@@ -20,6 +19,7 @@ from sweep.space import Parameter, Space
 from sweep.storage import bulk, schema, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.storage.sampling import first_rows
 from sweep.study import Choice, Objective, Retry, Study
 from tests.chaos.scene import SEED
 from tests.postgres_fixture import running_server

@@ -17,6 +17,7 @@ import signal
 import socket
 import stat
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -431,21 +432,35 @@ class Cluster:
         return re.sub(r"[^a-z]+$", "", state.strip()) if "*" not in state else "unknown"
 
     def _await_idle(self, resume: bool = False) -> None:
-        """Wait until every node is idle; with ``resume``, taking those back that are down."""
+        """Wait until every node is idle; with ``resume``, taking those back that are down.
+
+        A node whose slurmd lost the message of a job's end completes for minutes: with
+        ``resume`` one that does so for 20 s is set down and taken back, which ends it. One whose
+        last job ended in the second of a scheduler's look stays "mix" until it is changed.
+        """
+        began = time.monotonic()
+
+        states: dict[str, str] = {}
 
         def are_idle() -> bool:
-            states = {node: self._node_state(node) for node in self.nodes}
+            states.update((node, self._node_state(node)) for node in self.nodes)
             for node, state in states.items():
-                if resume and state in ("down", "drain", "drng", "fail"):
+                update = ["scontrol", "update", f"NodeName={node}"]
+                waited_s = time.monotonic() - began
+                if resume and state == "comp" and waited_s > 20:
+                    self.run([*update, "State=DOWN", "Reason=stuck"])
+                if resume and state in ("mix", "alloc") and waited_s > 2:
+                    self.run([*update, f"Comment={waited_s:.0f}"])
+                if resume and state in ("down", "drain", "drng", "fail", "comp"):
                     # Refused where the node came back by itself in the meantime.
-                    self.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
+                    self.run([*update, "State=RESUME"])
             return set(states.values()) == {"idle"}
 
         try:
             processes.wait_for(are_idle, 150, "all nodes to be idle")
         except TimeoutError as error:
             nodes = self.run(["sinfo", "-N", "-l"]).stdout + self.run(["squeue"]).stdout
-            raise TimeoutError(f"{error}\n{nodes}\n{self._tail('slurmctld')}") from None
+            raise TimeoutError(f"{error} {states}\n{nodes}\n{self._tail('slurmctld')}") from None
 
     def _tail(self, name: str) -> str:
         """Return the last lines of a daemon's log."""

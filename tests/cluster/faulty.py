@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,8 @@ done = 0
 if reporter.resume:
     with open(reporter.resume) as stream:
         done = int(stream.read())
+    if "hasten" in sys.argv:  # the fault has happened: nothing to wait for any more
+        pause_s = 0.1
 for step in range(done + 1, steps + 1):
     time.sleep(pause_s)
     reporter.log(step=step, value=step / 10)
@@ -74,24 +76,32 @@ class Faulty:
         self.cluster = user.cluster
         self.name = name
         self.url = url
+        self.env = {"SWEEP_STORAGE": url}
         self.steps = 0
         user.write("train.py", TRAINING)
 
     def launch(
         self, steps: int = 8, pause_s: float = 1.0, every: int = 1, options: str = "",
-        command: list[str] | None = None, **settings: Any,
+        command: list[str] | None = None, env: Mapping[str, str] | None = None,
+        **settings: Any,
     ) -> None:
         """Launch a study whose trials train so many steps, each so long."""
         self.steps = steps
+        self.env |= env or {}
         python = str(self.user.bin / "python")
         plain = [python, str(self.user.folder / "train.py"), str(steps), str(pause_s), str(every)]
         given = {"command": command or [*plain, *options.split()], "keep": 1000, **settings}
         self.path = self.user.study(self.name, given.pop("command"), **given)
         self.again()
 
+    def log_of(self, attempt: Seen) -> str:
+        """Return what the task of an attempt has logged."""
+        folder = self.user.runs / self.name / "logs"
+        return (folder / f"{attempt.job}_{attempt.index}.log").read_text()
+
     def again(self) -> str:
         """Launch it (again); return what launch prints."""
-        return self.user.sweep("launch", self.path, env={"SWEEP_STORAGE": self.url}).stdout
+        return self.user.sweep("launch", self.path, env=self.env).stdout
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         connection = psycopg2.connect(self.url)

@@ -76,8 +76,15 @@ def find_leftovers(root: Path, uid: int | None) -> list[int]:
 
 
 def find_job_processes(root: Path) -> list[int]:
-    """Return the live processes of jobs of the cluster in ``root``, orphans included."""
-    return _find(lambda entry: _is_in_job(entry, root))
+    """Return the live processes of jobs of the cluster in ``root``, orphans included.
+
+    Their slurmstepd's are spared: without it slurmd hears of a step's end minutes later.
+    """
+    return _find(
+        lambda entry: (
+            _is_in_job(entry, root) and not (entry / "comm").read_text().startswith("slurmstepd")
+        )
+    )
 
 
 def kill_all(find: Callable[[], list[int]], patience_s: float = 10.0) -> list[int]:

@@ -51,13 +51,16 @@ def no_elements(user: User) -> Callable[[], bool]:
     return lambda: not any("_" in row[0] or "-end" in row[1] for row in user.queue())
 
 
-def run_to_its_end(user: User, path: Path, name: str, trials: int, parallel: int) -> set[str]:
+def run_to_its_end(
+    user: User, path: Path, name: str, trials: int, parallel: int,
+    env: dict[str, str] | None = None,
+) -> set[str]:  # fmt: skip
     """Launch, leave nothing on the login node, and end with exactly N, never more than K at once.
 
     Returns:
         The arrays that it took.
     """
-    done = user.sweep("launch", path)
+    done = user.sweep("launch", path, env=env)
     assert f"%{parallel}, slurm)" in done.stdout
     assert user.processes() == []
     most, arrays = watch(user, no_elements(user), 600)
@@ -94,28 +97,6 @@ def test_from_launch_to_the_winner_run_again(user: User) -> None:
     assert user.processes() == []
     assert user.status("first")["counts"]["complete"] == 40
     assert user.processes() == []  # the server that status started was brief
-
-
-@pytest.mark.long
-def test_mnist_200_trials_20_at_once(user: User) -> None:
-    """The seed exercise: 200 trials of the reference trainer, K of 20."""
-    from sweep.studyfile import load
-
-    study = load(Path(__file__).parents[2] / "studies/mnist.yaml")
-    space = {
-        "lr": {"type": "float", "low": 1e-3, "high": 0.3, "log": True},
-        "hidden": {"type": "categorical", "choices": [16, 32]},
-    }
-    command = [str(user.bin / "python"), "-m", "trainer.train", "--data", "digits"]
-    command += ["--config", "{config}"]
-    path = user.study(
-        "mnist", command, space=space, trials=200, max_parallel=20, fixed={"epochs": 2},
-        objective={"metric": study.objective.metric, "direction": study.objective.direction},
-        resources={"time": "00:30:00", "cpus": 1, "memory": "300M"},
-    )  # fmt: skip
-    run_to_its_end(user, path, "mnist", 200, 20)
-    verdict = json.loads(user.sweep("rerun-best", "--wait", "--json", timeout_s=600).stdout)
-    assert verdict["verdict"] in ("reproduced", "explained")
 
 
 def test_two_launches_at_once(user: User, url: dict[str, str]) -> None:
@@ -345,6 +326,26 @@ def test_the_job_of_the_database_dies(user: User, how: str) -> None:
     status = user.wait_state("dbdies", "finished")
     assert status["counts"]["complete"] == 24
     assert sorted(trial["attempts"] for trial in user.trials("dbdies")) == [1] * 24
+
+
+@pytest.mark.long
+def test_the_job_of_the_database_waits(user: User) -> None:
+    """It was put back into the queue and does not start: one of the tasks serves meanwhile."""
+    path = user.study("dbwaits", train(4.0), objective=FROM_OUTPUT, trials=12, max_parallel=3)
+    user.sweep("launch", path)
+    wait_for(lambda: sum(r[2] == "RUNNING" for r in user.queue()) >= 4, 60, "tasks to run")
+    time.sleep(2)
+    job = next(row[0] for row in user.queue() if row[1].startswith("sweep-db-"))
+    user.cluster.run(["scontrol", "requeuehold", job], check=True)
+    wait_for(lambda: "serves the database meanwhile" in user.logs("dbwaits"), 150, "a host")
+    # The finaliser finds no server either, and serves for itself after more than a minute.
+    watch(user, no_elements(user), 400)
+    assert [row[0] for row in user.queue()] == [job]
+    user.cluster.run(["scontrol", "release", job], check=True)
+    wait_for(lambda: user.queue()[0][2] == "RUNNING", 60, "the job to run")
+    status = user.wait_state("dbwaits", "finished")
+    assert status["counts"]["complete"] == 12
+    assert sorted(trial["attempts"] for trial in user.trials("dbwaits")) == [1] * 12
 
 
 @pytest.mark.parametrize("drain", [False, True])

@@ -14,7 +14,7 @@ from tests.cluster.processes import wait_for
 from tests.cluster.test_launch import FROM_OUTPUT, no_elements, train, watch, wrap_sbatch
 from tests.cluster.user import User
 
-pytestmark = [pytest.mark.slurm, pytest.mark.long]
+pytestmark = pytest.mark.slurm
 
 
 @pytest.fixture
@@ -106,6 +106,7 @@ def test_nodes_that_may_not_submit_are_found_out(user: User, url: dict[str, str]
     assert user.queue() == []
 
 
+@pytest.mark.long
 def test_alloc_nodes_of_a_partition(user: User, url: dict[str, str]) -> None:
     """Where the partition says that nodes may not submit, the chain is queued at once."""
     update = ["scontrol", "update", "PartitionName=gpu"]

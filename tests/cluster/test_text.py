@@ -81,15 +81,13 @@ def test_array_from_submission_to_accounting(clean_slurm: Cluster) -> None:
     assert all(task.phase == "running" for task in look(slurm, jobs=[job], ended=False).values())
     done = slurm.run(text.cancel_argv(job, name="wave-1"), user=slurm.user)
     text.check_update("scancel", done.stdout, done.stderr, done.returncode)
-    processes.wait_for(
-        lambda: all(run.phase == "ended" for run in account(slurm, job).values()),
-        60,
-        "sacct to know of the end",
-    )
-    runs = account(slurm, job)
     uid = os.stat(slurm.home).st_uid
-    assert {run.state for run in runs.values()} == {"CANCELLED"}
-    assert {run.cancelled_by for run in runs.values()} == {uid}
+
+    def ends() -> set[tuple[str, int | None]]:
+        return {(run.state, run.cancelled_by) for run in account(slurm, job).values()}
+
+    # An element's end is known before who cancelled it.
+    processes.wait_for(lambda: ends() == {("CANCELLED", uid)}, 60, "sacct to know of the end")
     log = (slurm.home / f"wave-1-{job}_0.log").read_text()
     assert "CUDA_VISIBLE_DEVICES=" in log
     assert "canary-4711" not in log

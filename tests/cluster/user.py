@@ -229,6 +229,8 @@ def _install(cluster: Cluster) -> Path:
         )
     if not (venv / "bin/sweep").exists():
         _make_venv(cluster, venv, checkout)
+    # The user cannot write there: else each process would compile the modules that it imports.
+    cluster.run([str(venv / "bin/python"), "-m", "compileall", "-q", str(checkout)])
     stamp.write_text(str(os.getpid()))
     return venv / "bin"
 

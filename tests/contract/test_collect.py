@@ -5,16 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from sweep import collect
-from sweep.storage import records
+import sweep
+from sweep import access, collect, results
+from sweep.columns import long_columns
+from sweep.errors import InputError
+from sweep.paths import Runs
+from sweep.storage import records, series
 from sweep.storage.ledger import Ledger
-from sweep.study import Objective
+from sweep.study import Objective, Resources
 from sweep.trial import STATES, trial_seed
 from tests.postgres_fixture import database_url, postgres_server, shared_database  # noqa: F401
 from tests.study_rows import HOSTILE_SPACE, NOON, Row, Tried, fill, make_study
@@ -44,7 +49,8 @@ def hostile(database_url: str) -> Ledger:  # noqa: F811
     rows = [Row(values=[value], params=params)
             for value, params in zip((THIRD, -1e-300, TINY), PARAMS[:3], strict=True)]  # fmt: skip
     pruned = Row("PRUNED", [0.25], PARAMS[3], end={"state": "pruned", "reason": "pruned"})
-    return fill(database_url, make_study(), [*rows, pruned])
+    study = make_study(resources=Resources(gpus="a100:2"))
+    return fill(database_url, study, [*rows, pruned])
 
 
 STATE_CASES: list[tuple[Row, str, str]] = [
@@ -180,7 +186,7 @@ def test_json_reads_back_equal(hostile):
 
 # How a reader turns the cells of a CSV, Markdown or LaTeX column back into values. What the choices
 # do not tell apart as text is JSON.
-FLOATS = ("value", "duration_s", "lr", "momentum")
+FLOATS = ("value", "duration_s", "gpu_hours", "lr", "momentum")
 INTS = ("rank", "trial", "seed", "attempts", "layers", "size")
 JSON_TEXT = ("model.hidden", "clip")
 
@@ -299,13 +305,13 @@ def test_latex_is_one_booktabs_table(hostile):
     lines = collect.export(rows, "latex", hostile.study, digits=3).splitlines()
     assert lines == [
         r"% \usepackage[T1]{fontenc} \usepackage{booktabs}",
-        r"\begin{tabular}{rrlrrrlrlllrlrrr}",
+        r"\begin{tabular}{rrlrrrlrlllrlrrrr}",
         r"\toprule",
         r"rank & trial & state & value & lr & layers & optimizer & momentum & model.hidden & clip "
-        r"& amp & size & tag & seed & attempts & duration\_s \\",
+        r"& amp & size & tag & seed & attempts & duration\_s & gpu\_hours \\",
         r"\midrule",
         r"1 & 0 & complete & 0.333 & 0.3 & 3 & sgd & 0.9 & {[}512, 256{]} & null & true & 32 &  "
-        rf"& {trial_seed(0, 0)} & 1 & 60 \\",
+        rf"& {trial_seed(0, 0)} & 1 & 60 & 0.0333 \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -315,7 +321,7 @@ def test_frame_reads_equal(hostile):
     """The data frame holds Python values, with a gap for a parameter that a trial has not."""
     pandas = pytest.importorskip("pandas")
     rows = expected_rows(hostile)
-    found = collect.frame(rows, hostile.study)
+    found = results.frame(rows, hostile.study)
     assert found["params.clip"].tolist() == [None, "auto", 0.5, True]
     assert found["params.model.hidden"].tolist() == [[512, 256], [1024, 512], [], [1024, 512]]
     assert found["value"].tolist() == [THIRD, TINY, -1e-300, 0.25]
@@ -356,3 +362,53 @@ def test_an_empty_study_exports_headings(database_url):  # noqa: F811
     assert lengths == {"csv": 1, "table": 1, "markdown": 2, "latex": 7}
     table = parquet.read_table(io.BytesIO(collect.export(rows, "parquet", study)))
     assert (table.num_rows, "params.lr" in table.column_names) == (0, True)
+
+
+def test_long_form_reads_back_equal(database_url, tmp_path, monkeypatch):  # noqa: F811
+    """Each reported value of the lineage is a row: of the frame, of CSV and of Parquet."""
+    pytest.importorskip("pyarrow")
+    import pandas
+
+    first = Tried("lost", reports=[(0, "acc", 0.1), (1, "acc", THIRD), (2, "acc", 0.3)])
+    second = Tried(reports=[(2, "acc", TINY), (2, "null", -1e300), (3, "acc", 0.25)])
+    study = make_study(resources=Resources(gpus=1))
+    ledger = fill(database_url, study, [Row(values=[0.5], attempts=(first, second)), Row("FAIL")])
+    runs = Runs(tmp_path)
+    folder = runs.study(study.name)
+    folder.root.mkdir()
+    folder.study.write_text(study.to_json())
+    access.remember(folder, database_url, runs)
+    with sweep.load("digits", tmp_path) as opened:
+        long, wide, some = opened.metrics(), opened.trials(), opened.metrics("null", trials=[0])
+        with pytest.raises(InputError, match="No trial has reported ac"):
+            opened.metrics("ac")
+    expected = [(0, 1, 0, "acc", 0.1), (0, 1, 1, "acc", THIRD), (0, 2, 2, "acc", TINY),
+                (0, 2, 3, "acc", 0.25), (0, 2, 2, "null", -1e300)]  # fmt: skip
+    named = ["trial", "attempt", "step", "metric", "value"]
+    assert list(long[named].itertuples(index=False, name=None)) == expected
+    assert list(some[named].itertuples(index=False, name=None)) == expected[-1:]
+    shown = ["metrics.acc", "metrics.acc:min", "metrics.acc:max", "gpu_hours", "attempts"]
+    assert wide.loc[wide.trial == 0, shown].values.tolist() == [[0.25, TINY, THIRD, 120 / 3600, 2]]
+    assert wide["state"].tolist() == ["complete", "failed"]
+    rows = series.as_rows(series.read_series(ledger.db, ledger.study_id))
+    csv_text = collect.export(rows, "csv", study, shape=long_columns)
+    lines = list(csv.DictReader(io.StringIO(csv_text)))
+    assert [(int(line["step"]), json.loads(line["metric"]), float(line["value"]))
+            for line in lines] == [(s, m, v) for _, _, s, m, v in expected]  # fmt: skip
+    parquet = collect.export(rows, "parquet", study, shape=long_columns)
+    again = pandas.read_parquet(io.BytesIO(parquet))
+    assert list(again[named].itertuples(index=False, name=None)) == expected
+
+
+def test_metrics_are_chosen_by_name_and_kind(database_url):  # noqa: F811
+    """``loss:min`` and ``acc:best`` give those columns; best needs a direction."""
+    reports = [(0, "acc", 0.5), (0, "loss", 2.0), (1, "acc", 0.25), (1, "loss", math.nan)]
+    row = Row(values=[0.5], attempts=(Tried(reports=reports),))
+    ledger = fill(database_url, make_study(), [row])
+    wanted = [collect.parse_wanted(text, ledger.study) for text in ("loss:min", "acc:best", "acc")]
+    (row,) = collect.rows(read(ledger, metrics=True), ledger.study, wanted=wanted)
+    assert row["metrics"] == {"loss:min": 2.0, "acc:max": 0.5, "acc": 0.25}
+    with pytest.raises(InputError, match="loss is no objective"):
+        collect.parse_wanted("loss:best", ledger.study)
+    with pytest.raises(InputError, match="No trial has reported los"):
+        collect.rows(read(ledger, metrics=True), ledger.study, wanted=[collect.Wanted("los")])

@@ -13,11 +13,11 @@ import psycopg2
 import pytest
 
 from sweep.errors import DatabaseUnavailable, StaleAttempt
-from sweep.launch import first_rows
 from sweep.space import Parameter, Space
 from sweep.storage import bulk, records, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger, Place, Report
+from sweep.storage.sampling import first_rows
 from sweep.storage.studies import StudyState
 from sweep.study import Choice, Objective, Retry, Study
 from sweep.trial import End
@@ -442,6 +442,18 @@ class TestHold:
         assert found == expected
         assert claim(ledger, "more") is None
         assert len(ledger.open_failures()) == len(expected)
+
+    def test_what_fails_in_all_slots_of_a_task_counts_once(self, db: Database) -> None:
+        """Two tasks of four slots: a node where nothing works does not hold the study alone."""
+        ledger = make(db, replace(STUDY, trials=14, max_parallel=8))
+        found = []
+        for number in range(9):
+            task, slot = divmod(number, 4)
+            place = Place("7", task % 2, "node", slot=slot)
+            do(ledger, lambda n=number, p=place: ledger.claim(f"t{n}", p))
+            found.append(self.fail(ledger, f"t{number}"))
+        # Each task once, and then one of them for the second time.
+        assert found == ["running"] * 8 + ["held"]
 
     def test_failures_beyond_it_are_given_back(self, ledger: Ledger) -> None:
         """What failed beside those that hold the study counts as not tried."""

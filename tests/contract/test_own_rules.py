@@ -41,7 +41,8 @@ def commit(folder: Path) -> None:
 
 
 def start(folder: Path, *arguments: str, require: str = "") -> subprocess.Popen[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "SWEEP_TEST_REQUIRE": require}
+    outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    env = {**outer, "PYTHONPATH": str(ROOT), "SWEEP_TEST_REQUIRE": require}
     argv = [sys.executable, "-m", "pytest", "--basetemp", str(folder / "base"), *arguments]
     return subprocess.Popen(
         argv, cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

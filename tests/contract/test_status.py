@@ -90,6 +90,7 @@ def test_json_is_the_contract(database_url, tmp_path):  # noqa: F811
         "tasks": {"pending": 1, "running": 1},
         "trials": 6,
         "max_parallel": 2,
+        "slots": 1,
         "started": "2026-03-01T12:00:00+00:00",
         "failures": [{"reason": "exit code 1", "count": 1, "trial": 3, "log": str(log)}],
         "notes": ["a note"],

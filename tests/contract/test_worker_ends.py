@@ -203,7 +203,7 @@ def test_stop_and_go_on(scene: Scene) -> None:
 
 def test_drain(scene: Scene) -> None:
     """``stop --drain`` lets running trials end and starts no further one."""
-    scene.trials, scene.parallel, scene.steps = 4, 2, 15
+    scene.trials, scene.parallel, scene.steps = 4, 2, 60
     scene.write().launch()
     scene.wait_for(lambda: len(scene.trainings()) == 2)
     assert scene.sweep("stop", scene.name, "--drain", env=scene.env).code == 0

@@ -380,11 +380,15 @@ def test_a_venv_comes_first(tmp_path: Path) -> None:
             {"environment": Environment(runtime="aptainer")},
             "environment.runtime: unknown (got 'aptainer').\nDid you mean apptainer?",
         ),
-        ({"launcher": "srun"}, "launcher: srun comes with a later release.\nNow: auto, python."),
         (
-            {"resources": Resources(gpus="a100:2")},
-            "launcher: one process on each of 2 GPUs comes with a later release.\n"
-            "With `launcher: python` one process gets all GPUs of one node.",
+            {"launcher": "srun", "executor": "local"},
+            "launcher: srun needs Slurm, and this study runs locally.\n"
+            "Use launcher: torchrun (or auto).",
+        ),
+        (
+            {"resources": Resources(nodes=2), "executor": "local"},
+            "resources.nodes: 2 nodes need a cluster, and this study runs locally.\n"
+            "Use executor: slurm, or nodes: 1.",
         ),
         (
             {"environment": Environment(binds=("/data",))},

@@ -311,3 +311,43 @@ def test_the_callers_own_group_is_never_ended(token: str) -> None:
     """Asked to end its own group under its own start time, a process leaves it alone."""
     leader = os.getpgrp()
     assert end_group(leader, token, grace_s=0, leader_start=start_time(leader))
+
+
+ADOPTER = """
+import signal, sys, time
+from pathlib import Path
+from sweep import process
+
+process.adopt_orphans()
+folder, token = Path(sys.argv[1]), sys.argv[2]
+env = {"PATH": "/usr/bin:/bin", process.TOKEN_VARIABLE: token}
+
+def train(script):
+    child = process.spawn(["sh", "-c", script], cwd=folder, env=env, stdout=folder / "log")
+    assert child.wait() == 0
+    return child
+
+train("true")
+print("left nothing:", process.reap_orphans())
+child = train("(setsid sh -c 'echo ready > started; exec sleep 60' > /dev/null &) ; "
+              "while [ ! -e started ]; do sleep 0.01; done")
+print("left a daemon:", process.reap_orphans())
+print("ended:", process.end_group(child.pid, token, grace_s=0.0))
+print("left nothing:", process.reap_orphans())
+train("(setsid true &)")
+time.sleep(0.2)
+print("left a zombie:", process.reap_orphans())
+"""
+
+
+def test_descendants_that_outlive_their_training_are_known(tmp_path: Path, token: str) -> None:
+    """A process that adopts orphans needs no look at /proc to know that none is left."""
+    done = subprocess.run(
+        [sys.executable, "-c", ADOPTER, str(tmp_path), token],
+        capture_output=True, text=True, cwd=PROJECT,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "left nothing: False", "left a daemon: True", "ended: True", "left nothing: False",
+        "left a zombie: False",
+    ], done.stderr  # fmt: skip
+    assert processes_of(token) == []

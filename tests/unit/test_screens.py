@@ -304,6 +304,14 @@ def test_lines_are_not_more_often_than_they_may_be():
     assert out.getvalue().splitlines() == [lines[0], "trial 5 was dead", lines[2]]
 
 
+def test_slots_in_use():
+    """Where tasks serve several trials at once, how many of their slots are in use is said."""
+    one = make_status(tasks={"running": 2, "pending": 3}, counts=counts(running=7, waiting=3))
+    assert "2 running, 3 pending; " in drawn(screens.status_panel(one), width=120)
+    several = drawn(screens.status_panel(dataclasses.replace(one, slots=4)), width=120)
+    assert "2 running (7 of their 8 slots in use), 3 pending; " in several
+
+
 def test_progress_on_a_terminal():
     """The bar shows its name, its share, the counts, the best and the time left."""
     text = drawn(screens.progress_lines(make_status()), width=60)

@@ -129,7 +129,6 @@ def test_sbatch_argv_of_a_wave() -> None:
         "--qos=normal",
         "--constraint=ib&a100",
         "--reservation=class",
-        "--exclude=n3",
         "--nodelist=n1,n2",
         "--nodes=2",
         "--ntasks=8",
@@ -141,6 +140,7 @@ def test_sbatch_argv_of_a_wave() -> None:
         "--nice=5",
         "--mail-type",
         "END",
+        "--exclude=n3",
         "/r/digits/task.sh",
     ]
 
@@ -1132,3 +1132,20 @@ def test_argv_of_questions_about_limits() -> None:
     ]  # fmt: skip
     assert text.qos_argv(["a", "b"])[4:6] == ["where", "name=a,b"]
     assert text.sinfo_argv() == ["sinfo", "-h", "-o", "%P|%a|%l|%D|%t|%N|%G|%c|%m"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "nodes"),
+    [
+        ((), ()),
+        (("--exclude=n[1-2],n4",), ("n1", "n2", "n4")),
+        (("--nice=5", "--exclude n3"), ("n3",)),
+        (("-x", "n1"), ("n1",)),
+        (("-xn1,n2",), ("n1", "n2")),
+        (("--exclud=n7",), ("n7",)),
+        (("--exclusive",), ()),
+    ],
+)
+def test_nodes_that_the_user_excludes(extra: tuple[str, ...], nodes: tuple[str, ...]) -> None:
+    """What slurm.extra excludes is known, however it is written."""
+    assert text.excluded_by(extra) == nodes

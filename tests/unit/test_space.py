@@ -83,6 +83,40 @@ def test_through_optuna() -> None:
         assert OPT.from_optuna(distribution.to_external_repr(index)) == choice
 
 
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        FLOAT, TENTHS, INT, OPT, Parameter("lr", "float", low=1e-5, high=1, log=True),
+        Parameter("q", "float", low=0, high=1, step=0.3), Parameter("n", "int", low=1, high=8),
+        Parameter("u", "int", low=0, high=10, step=3),
+        Parameter("w", "int", low=1, high=9, log=True),
+        Parameter("c", "categorical", choices=(True, 2, 0.5, "é", {"a": [1]}, None)),
+    ],
+    ids=lambda parameter: parameter.name,
+)  # fmt: skip
+def test_the_same_in_optunas_tables_without_optuna(parameter: Parameter) -> None:
+    """Text of the distribution and numbers of values are what Optuna itself writes."""
+    import warnings
+
+    from optuna.distributions import distribution_to_json
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a range does not end at a step
+        made = parameter.distribution()
+    assert parameter.distribution_json() == distribution_to_json(made)
+    for value in parameter.choices or (parameter.low, parameter.high):
+        stored = to_optuna(value)
+        assert parameter.to_internal(stored) == made.to_internal_repr(stored)
+
+
+def test_no_number_for_what_is_no_value() -> None:
+    for parameter, value in ((OPT, "SGD"), (FLOAT, float("nan"))):
+        with pytest.raises(ValueError, match="is no"):
+            parameter.to_internal(value)
+    both = Parameter("b", "categorical", choices=(1, True, "1"))
+    assert [both.to_internal(value) for value in both.choices] == [0.0, 1.0, 2.0]
+
+
 def test_distributions() -> None:
     """Ranges become Optuna's own with the same ends."""
     from optuna.distributions import FloatDistribution, IntDistribution

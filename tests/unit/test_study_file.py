@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sweep.errors import StudyFileError
 from sweep.space import Parameter
 from sweep.study import (
     Choice,
@@ -268,10 +269,10 @@ def test_the_rest_of_the_keys() -> None:
     """Every key that the contract's example leaves out is read into its field."""
     study = read(
         "points: [{x: 0.5}, {}]\ntrial_time: 2h\nstall_time: 20min\ngrace: 2min\ntasks: auto\n"
-        "trials_per_task: 1\nkeep: 0\nlauncher: srun\ndata: /data/mnist\nworkdir: /w\n"
+        "trials_per_task: 1\nkeep: 0\nlauncher: torchrun\ndata: /data/mnist\nworkdir: /w\n"
         "retry: {max_attempts: 5, max_user_failures: 1}\n"
         "resources: {shard: 4, time: 1h}\n"
-        "slurm: {qos: q, constraint: 'a100|h100', reservation: r, exclusive: true, slots: 4,\n"
+        "slurm: {qos: q, constraint: 'a100|h100', reservation: r, exclusive: true, slots: 1,\n"
         "  setup: [module load cuda, 'export X=1'], service: {partition: cpu, time: 7-00:00:00}}\n"
         "environment: {env: {OMP_NUM_THREADS: 4, WANDB_API_KEY: , TOKENIZERS_PARALLELISM: 'false'}}"
         "\nstorage: {embedded: here}\n"
@@ -279,10 +280,10 @@ def test_the_rest_of_the_keys() -> None:
     assert study.points == ({"x": 0.5}, {})
     assert (study.trial_time_s, study.stall_time_s, study.grace_s) == (7200, 1200, 120)
     assert (study.tasks, study.trials_per_task, study.keep) == (None, 1, 0)
-    assert (study.launcher, study.data, study.workdir) == ("srun", ("/data/mnist",), "/w")
+    assert (study.launcher, study.data, study.workdir) == ("torchrun", ("/data/mnist",), "/w")
     assert study.retry == Retry(5, 1)
     assert study.resources == Resources(time_limit_s=3600, shard=4)
-    assert (study.slurm.qos, study.slurm.constraint, study.slurm.slots) == ("q", "a100|h100", 4)
+    assert (study.slurm.qos, study.slurm.constraint, study.slurm.slots) == ("q", "a100|h100", 1)
     assert study.slurm.setup == ("module load cuda", "export X=1")
     assert study.slurm.service.time_limit_s == 604800
     assert study.environment.env == {
@@ -290,6 +291,25 @@ def test_the_rest_of_the_keys() -> None:
     }  # fmt: skip
     assert study.storage == Storage(embedded="here")
     assert Study.from_json(study.to_json()) == study
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("resources: {nodes: 2}", "resources.nodes"),
+        ("resources: {shard: 4}", "resources.shard"),
+        ("resources: {mps: 50}", "resources.mps"),
+        ("resources: {gpus: a100, cpus: 2}", None),
+    ],
+)
+def test_slots_and_what_cannot_go_with_them(text: str, other: str | None) -> None:
+    """The trials of a task with slots share one node, and no GPU."""
+    text += "\nslurm: {slots: 4}\n"
+    if other is None:
+        assert read(text).slurm.slots == 4
+        return
+    with pytest.raises(StudyFileError, match=f"slurm.slots: cannot go with {other}"):
+        read(text)
 
 
 SAMPLERS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,18 @@ def parse(*argv: str, **environ: str) -> Options:
 def test_no_flags_give_the_defaults() -> None:
     """An empty command line is a complete run."""
     assert parse() == Options()
+
+
+def test_mnist_has_a_recipe_that_whatever_is_given_beats(tmp_path: Path) -> None:
+    """Its network's alone; other data sets and networks have the general defaults."""
+    recipe = Options(data="mnist", layers=3, width=32, dropout=0.2, augment="crop", epochs=12)
+    assert parse("--data", "mnist") == recipe
+    assert parse("--data", "mnist", "--model", "cnn", "--epochs", "2") == dataclasses.replace(
+        recipe, model="cnn", epochs=2)
+    assert parse("--data", "mnist", "--model", "mlp") == Options(data="mnist", model="mlp")
+    file = tmp_path / "config.yaml"
+    file.write_text("data: mnist\nlayers: 2\n")
+    assert parse("--config", str(file)) == dataclasses.replace(recipe, layers=2)
 
 
 def test_flags_accept_dashes_underscores_and_equals_signs() -> None:

@@ -109,7 +109,8 @@ def test_a_set_smaller_than_a_batch_makes_one_batch() -> None:
 
 def idx(shape: tuple[int, ...], values: bytes) -> bytes:
     head = b"\0\0\x08" + bytes([len(shape)])
-    return gzip.compress(head + b"".join(n.to_bytes(4, "big") for n in shape) + values)
+    content = head + b"".join(n.to_bytes(4, "big") for n in shape) + values
+    return gzip.compress(content, mtime=0)
 
 
 def test_idx_files_are_read_in_their_shape(tmp_path: Path) -> None:
@@ -123,9 +124,9 @@ def test_idx_files_are_read_in_their_shape(tmp_path: Path) -> None:
     [
         (b"<html>not found</html>", "cannot be unpacked"),
         (idx((2, 3), bytes(6))[:-9], "cannot be unpacked"),
-        (gzip.compress(b"\0\0\x08\x01\0\0\0\x05abc"), "not an IDX file of bytes"),
-        (gzip.compress(b"\0\0\x0d\x01\0\0\0\x03abc"), "not an IDX file of bytes"),
-        (gzip.compress(b""), "not an IDX file of bytes"),
+        (gzip.compress(b"\0\0\x08\x01\0\0\0\x05abc", mtime=0), "not an IDX file of bytes"),
+        (gzip.compress(b"\0\0\x0d\x01\0\0\0\x03abc", mtime=0), "not an IDX file of bytes"),
+        (gzip.compress(b"", mtime=0), "not an IDX file of bytes"),
         (None, "no such file"),
     ],
 )

@@ -51,8 +51,39 @@ def test_chains(
 )
 def test_throttle(parallel: int, slots: int, size: int, expected: int) -> None:
     """K counts trials: tasks of several slots are fewer, and at least one."""
-    study = make_study(trials=200, max_parallel=parallel, slurm=Slurm(slots=slots))
-    assert throttle_of(study, size) == expected
+    assert throttle_of(make_study(trials=200, max_parallel=parallel), size, slots) == expected
+
+
+@pytest.mark.parametrize(
+    ("slots", "parallel", "executor", "expected"),
+    [(4, 9, "slurm", 4), (4, 3, "slurm", 3), (4, None, "slurm", 4), (4, 9, "local", 1)],
+)
+def test_slots(slots: int, parallel: int | None, executor: str, expected: int) -> None:
+    """A task never serves more trials than K, nor several where tasks are this machine's."""
+    study = make_study(
+        trials=200, max_parallel=parallel, slurm=Slurm(slots=slots), executor=executor
+    )
+    assert study.slots == expected
+    assert study.slots * throttle_of(study, 100, study.slots) <= study.parallel
+
+
+@pytest.mark.parametrize(
+    ("settings", "left", "expected"),
+    [
+        ({}, 18, [5, 2]),
+        ({"trials_per_task": 2}, 18, [3, 2]),
+        ({"tasks": 3}, 18, [3, 2]),
+    ],
+)
+def test_arrays_of_tasks_with_slots(
+    settings: dict[str, int], left: int, expected: list[int]
+) -> None:
+    """A task stands for as many trials as it serves at once, also in a chain."""
+    study = make_study(
+        trials=200, max_parallel=9, slurm=Slurm(slots=4), executor="slurm", **settings
+    )
+    assert array_size(study, left, Limits()) == expected[0]
+    assert plan_waves(study, left, Limits(), chain=True) == expected
 
 
 @pytest.mark.parametrize("name", ["digits", "a b;c", "größe", "数", "x" * 200])

@@ -1,4 +1,4 @@
-"""What a trial starts: argv = container(launcher(the user's command)), and its environment.
+"""The command with a trial's values in it, and what of it can be checked beforehand.
 
 No value of a parameter meets a shell: each is an argument of its own, or part of one. How values
 become text:
@@ -18,19 +18,17 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweep.errors import InputError, closest
 from sweep.hydra_text import write_override
-from sweep.placeholders import EDIT, RESERVED, SPREAD, Placeholder, parse
-from sweep.study import Study
-from sweep.training_env import TrialValues, environment
+from sweep.placeholders import CHECKPOINT, EDIT, RESERVED, SPREAD, Placeholder, parse
+from sweep.training_env import TrialValues
 from sweep.yaml_text import write_mapping
 
 PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
-Built = tuple[list[str], dict[str, str]]
 
 
 def write_config(params: Mapping[str, Any]) -> str:
@@ -59,6 +57,7 @@ def fill(command: Sequence[str], values: TrialValues, optional: Sequence[str] = 
         InputError: A placeholder that names nothing, or a value that cannot be written.
     """
     known: dict[str, str | None] = {
+        CHECKPOINT: str(values.resume) if values.resume else None,
         **{name: write_text(value) for name, value in values.params.items()},
         "config": str(values.config),
         "trial_dir": str(values.trial_dir),
@@ -113,98 +112,6 @@ def _spread(kind: str, params: Mapping[str, Any]) -> list[str]:
         return [write_override(name, value) for name, value in params.items()]
     except (TypeError, ValueError) as error:
         raise InputError(f"command: {{overrides}}: {error}.", "Use {config} instead.") from None
-
-
-def _run_plain(study: Study, argv: list[str], env: dict[str, str]) -> Built:
-    given = study.environment
-    for name in ("image", "binds", "workdir", "options", "setup", "remap_root", "name"):
-        if getattr(given, name):
-            raise InputError(
-                f"environment.{name}: has no meaning with runtime {given.runtime}.",
-                "Name the runtime that it is for, or leave it out.",
-            )
-    return argv, env
-
-
-def _run_venv(study: Study, argv: list[str], env: dict[str, str]) -> Built:
-    given = study.environment
-    for name in ("binds", "workdir", "options", "setup", "remap_root", "name"):
-        if getattr(given, name):
-            raise InputError(f"environment.{name}: has no meaning with runtime venv.")
-    folder = Path(study.workdir, Path(given.image or ".venv").expanduser())
-    if not (folder / "bin" / "python").exists():
-        raise InputError(
-            f"environment.image: no virtual environment at {folder} (bin/python is missing).",
-            "Give the folder that `python -m venv` made.",
-        )
-    env = env | {
-        "VIRTUAL_ENV": str(folder),
-        "PATH": os.pathsep.join([str(folder / "bin"), env["PATH"]]),
-    }
-    env.pop("PYTHONHOME", None)
-    return argv, env
-
-
-# How each runtime wraps a command: (study, argv, environment) -> both as they are to be started.
-RUNTIMES: dict[str, Callable[[Study, list[str], dict[str, str]], Built]] = {
-    "none": _run_plain,
-    "venv": _run_venv,
-}
-LATER_RUNTIMES = ("conda", "modules", "apptainer", "singularity", "enroot", "pyxis")
-
-
-def _launch_alone(study: Study, argv: list[str]) -> list[str]:
-    return argv
-
-
-def _launch_auto(study: Study, argv: list[str]) -> list[str]:
-    needs = study.resources
-    if needs.nodes > 1 or needs.gpu_count > 1:
-        raise InputError(
-            f"launcher: one process on each of {needs.nodes * needs.gpu_count} GPUs comes with a "
-            "later release.",
-            "With `launcher: python` one process gets all GPUs of one node.",
-        )
-    return argv
-
-
-# How each launcher wraps a command.
-LAUNCHERS: dict[str, Callable[[Study, list[str]], list[str]]] = {
-    "auto": _launch_auto,
-    "python": _launch_alone,
-}
-LATER_LAUNCHERS = ("torchrun", "srun")
-
-
-def _choose(kind: str, name: str, table: Mapping[str, Any], later: Sequence[str]) -> Any:
-    if name in table:
-        return table[name]
-    if name in later:
-        raise InputError(f"{kind}: {name} comes with a later release.", f"Now: {', '.join(table)}.")
-    near = closest(name, [*table, *later])
-    raise InputError(
-        f"{kind}: unknown (got {name!r}).",
-        f"Did you mean {near}?" if near else f"One of {', '.join([*table, *later])}.",
-    )
-
-
-def build(
-    study: Study, values: TrialValues, base_env: Mapping[str, str], python_path: Path
-) -> Built:
-    """Return the argv and the environment of one attempt, to be started in ``study.workdir``.
-
-    Raises:
-        InputError: The command, the launcher or the environment cannot be used.
-    """
-    launch = _choose("launcher", study.launcher, LAUNCHERS, LATER_LAUNCHERS)
-    contain = _choose(
-        "environment.runtime", study.environment.runtime, RUNTIMES, LATER_RUNTIMES
-    )
-    names = [*study.space.names(), *study.fixed]
-    argv = launch(study, fill(study.command, values, names))
-    if not argv:
-        raise InputError("command: nothing is left of it once the values are in.")
-    return contain(study, argv, environment(study, values, base_env, python_path))
 
 
 def explain_missing(argv: Sequence[str], env: Mapping[str, str], workdir: Path) -> str | None:

@@ -1,0 +1,21 @@
+"""``make bench``: the benchmarks that this machine can run; each also runs alone.
+
+    python -m benchmarks.orchestration    what sweep costs beside the training
+    python -m benchmarks.trainer_gpu      training speed on GPUs
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import orchestration
+
+
+def main() -> int:
+    """Run what needs no GPU; say how to run the other."""
+    print("On a machine with GPUs also: python -m benchmarks.trainer_gpu --gpus 1", file=sys.stderr)
+    return orchestration.main([])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""Commands that look at what a study brought: run, scaling."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweep.cli.common import (
+    get_runs,
+    json_option,
+    open_study,
+    runs_option,
+    scheduler_for,
+    study_argument,
+)
+from sweep.errors import EXIT_FAILED, EXIT_INTERRUPTED, InputError
+
+if TYPE_CHECKING:
+    from sweep.launch import Opened
+    from sweep.paths import Runs
+    from sweep.scheduler import Scheduler
+    from sweep.study import Study
+    from sweep.trial_command import Outcome
+
+
+@click.command(
+    short_help="Run another command of the study on the best trial's checkpoint.",
+    epilog="\b\nExamples:\n"
+    "  sweep run evaluate --wait\n"
+    "  sweep run export digits --trial 7\n"
+    "  sweep run evaluate --report --json",
+)
+@click.argument("name", metavar="NAME")
+@study_argument
+@click.option("--trial", type=int, help="Use this trial's checkpoint instead of the best's.")
+@click.option("--wait", is_flag=True, help="Wait for the result; else a later call reports it.")
+@click.option("--report", is_flag=True, help="Start nothing: report the newest run again.")
+@json_option
+@runs_option
+def run(
+    name: str,
+    study: str | None,
+    trial: int | None,
+    wait: bool,
+    report: bool,
+    as_json: bool,
+    runs: Path | None,
+) -> None:
+    """Run one of the study's `commands` (evaluate, export, …) on the best trial's checkpoint.
+
+    With the study's software, executor and resources, as a single process. What it reports and
+    writes is kept beside the study's trials, in a folder of its own.
+    """
+    from sweep import rerun, trial_command
+
+    opened = open_study(get_runs(runs), study)
+    command = trial_command.as_study(opened.study, name)
+    schedule = scheduler_for(command)(opened.folder)
+    number, trial_id, _ = rerun.choose_trial(opened, trial)
+    rerun.refresh(opened, schedule)
+    k = trial_command.newest(opened, name, number, untold=not report)
+    if k is None and report:
+        raise InputError(
+            f"{name} has not been run on trial {number} yet.", f"Without --report it is: {name}."
+        )
+    if k is None:
+        k = trial_command.request(
+            opened, lambda one: scheduler_for(one)(opened.folder), os.environ, name, number,
+            trial_id,
+        )  # fmt: skip
+        if not as_json:
+            click.echo(f"{name} of trial {number} runs in {opened.folder.rerun(k).root}", err=True)
+    if wait:
+        _wait(opened, schedule, k, name)
+    found = trial_command.read(opened, k)
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        _show(found)
+    if found.state == "failed":
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _wait(opened: Opened, schedule: Scheduler, k: int, name: str) -> None:
+    from rich.console import Console
+
+    from sweep import rerun
+
+    try:
+        with Console(stderr=True).status(f"{name} runs"):
+            rerun.wait(opened, schedule, [k])
+    except KeyboardInterrupt:
+        click.echo(
+            f"\nYou left; it goes on. `sweep run {name}` reports once it has ended.", err=True
+        )
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+
+
+def _show(found: Outcome) -> None:
+    if found.state is None:
+        click.echo(f"it runs; `sweep run {found.command}` reports once it has ended (or: --wait)")
+        return
+    reason = f": {found.reason}" if found.reason else ""
+    click.echo(f"{found.command} of trial {found.trial} of {found.study} {found.state}{reason}")
+    rows: list[tuple[str, Any]] = [(n, f"{value:.6g}") for n, value in found.metrics.items()]
+    rows += [("file", path) for path in found.files]
+    rows += [("checkpoint", found.checkpoint)] if found.checkpoint else []
+    rows += [("log", f"{found.folder}/log.txt")]
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        click.echo(f"  {label:<{width}}  {value}")
+
+
+@click.command(
+    short_help="Measure how the training speeds up with more GPUs.",
+    epilog="\b\nExamples:\n"
+    "  sweep scaling study.yaml --gpus 1,2,4\n"
+    "  sweep scaling study.yaml --gpus 1,2 --mode weak --param batch_size=256 --param epochs=3\n"
+    "  sweep scaling study.yaml --ranks 1,2 --executor local\n"
+    "  sweep scaling digits --gpus 4,8,16 --per-node 4",
+)
+@study_argument
+@click.option("--gpus", metavar="N,N,…", help="Numbers of GPUs, one process on each.")
+@click.option("--ranks", metavar="N,N,…", help="Numbers of processes on CPUs instead.")
+@click.option(
+    "--mode", type=click.Choice(["strong", "weak"]), default="strong", show_default=True,
+    help="strong: the same global batch for all; weak: the same batch for each process.",
+)  # fmt: skip
+@click.option(
+    "--param", "params", multiple=True, metavar="NAME=VALUE",
+    help="A value for the training. Others: of the best trial (or --trial) of a study that has "
+    "run; else of the first of `points`.",
+)  # fmt: skip
+@click.option(
+    "--batch", default="batch_size", show_default=True, metavar="NAME",
+    help="The parameter that is the batch of all processes together.",
+)  # fmt: skip
+@click.option("--trial", type=int, help="Take the values of this trial.")
+@click.option("--per-node", type=click.IntRange(1), help="Most processes on one node.")
+@click.option(
+    "--executor", type=click.Choice(["auto", "local", "slurm"]), help="Where the trainings run."
+)
+@json_option
+@runs_option
+def scaling(
+    study: str | None,
+    gpus: str | None,
+    ranks: str | None,
+    mode: str,
+    params: tuple[str, ...],
+    batch: str,
+    trial: int | None,
+    per_node: int | None,
+    executor: str | None,
+    as_json: bool,
+    runs: Path | None,
+) -> None:
+    """Measure how the study's training speeds up with more GPUs, and what holds it back.
+
+    Runs the training once for each number, one after another, and compares what it reports with
+    SWEEP_PROFILE=1 set: examples a second, shares of compute, communication and data, memory.
+    A table, results/scaling-MODE.json and .png, and a sentence on the bottleneck.
+    """
+    import json
+
+    from sweep import scaling as measured
+    from sweep import scaling_figures as figures
+    from sweep.executors import scheduler_of
+    from sweep.paths import StudyFolder, make_private, write_atomic
+
+    if bool(gpus) == bool(ranks):
+        raise InputError("Give --gpus or --ranks.", "For example --gpus 1,2,4.")
+    where = get_runs(runs)
+    found, values = _subject(where, study, trial, executor)
+    values = {**values, **dict(_parse_param(each) for each in params)}
+    cases = measured.plan(
+        found, _parse_counts(gpus or ranks or ""), values, on_gpus=bool(gpus), mode=mode,
+        batch=batch, per_node=per_node,
+    )  # fmt: skip
+    folder = where.study(found.name)
+    rows: list[dict[str, Any]] = []
+    unit = "GPU" if gpus else "process"
+    for case in cases:
+        click.echo(f"… {case.ranks} of {cases[-1].ranks}", err=True)
+        own = StudyFolder(folder.root / "scaling" / f"{mode}-{case.ranks}")
+        make_private(own.root.parent)
+        rows.append(measured.run(case, own, scheduler_of, os.environ))
+    rows = figures.compare(rows)
+    sentence = figures.bottleneck(rows, unit)
+    make_private(folder.results)
+    path = folder.results / f"scaling-{mode}.json"
+    report = {"study": found.name, "mode": mode, "unit": unit, "params": values, "rows": rows,
+              "bottleneck": sentence}  # fmt: skip
+    write_atomic(path, json.dumps(report, indent=1) + "\n")
+    picture = path.with_suffix(".png")
+    try:
+        drawn = figures.draw(rows, f"{found.name}: {mode} scaling", unit, picture)
+        note = f"plot: {picture}" if drawn else ""
+    except ImportError:
+        note = "No plot: it needs matplotlib (pip install 'sweep[report]')."
+    if as_json:
+        click.echo(json.dumps(report, indent=1))
+    else:
+        click.echo(figures.table(rows))
+        for row in rows:
+            if row["failed"]:
+                click.echo(f"{row['ranks']}: {row['failed']} (log: {row['folder']}/log.txt)")
+        click.echo(sentence)
+    click.echo(f"written: {path}", err=True)
+    if note:
+        click.echo(note, err=True)
+    if any(row["failed"] for row in rows):
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _subject(
+    where: Runs, name: str | None, trial: int | None, executor: str | None
+) -> tuple[Study, dict[str, Any]]:
+    """Return the study that is meant and the values to train with."""
+    from sweep import rerun
+    from sweep.executors import resolve
+    from sweep.scaling import default_params
+    from sweep.storage.ledger import read_params
+    from sweep.studyfile import load
+
+    if name and name.endswith((".yaml", ".yml")) and trial is None:
+        study = resolve(load(Path(name), (f"executor={executor}",) if executor else ()))
+        return study, default_params(study)
+    opened = open_study(where, name)
+    study = opened.study
+    if executor:
+        study = resolve(dataclasses.replace(study, executor=executor))
+    _, trial_id, _ = rerun.choose_trial(opened, trial)
+    stored = opened.ledger.db.retry(lambda db: read_params(db, [trial_id]), patience_s=60.0)
+    return study, {**study.space.from_optuna(stored.get(trial_id, {})), **study.fixed}
+
+
+def _parse_counts(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"{text!r} must be numbers above 0 with commas.", "For example 1,2,4.")
+    return [int(part) for part in parts]
+
+
+def _parse_param(text: str) -> tuple[str, Any]:
+    from sweep.studyfile.tree import YamlError, parse
+
+    name, equals, value = text.partition("=")
+    try:
+        node, problems = parse(value, f"--param {text}", first_line=0)
+    except YamlError as error:
+        raise InputError(f"--param {text}: {error.problem.rule}.") from None
+    if not equals or not name or problems:
+        raise InputError(f"--param needs NAME=VALUE (got {text!r}).", "For example epochs=3.")
+    return name, None if node is None else node.plain()

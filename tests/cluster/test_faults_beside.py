@@ -1,0 +1,130 @@
+"""Faults that leave other studies alone: each has a study of its own, all of them at once.
+
+They wait most of the time, for Slurm's shortest time limit or for a node to be given up; side by
+side they take as long as the slowest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.faulty import Faulty, parent, studying
+from tests.cluster.processes import wait_for
+from tests.postgres_fixture import Server
+
+pytestmark = pytest.mark.slurm
+
+A_NODE = {"time": "20min", "cpus": 8, "memory": "200M"}
+A_MINUTE = {"time": "1min", "cpus": 1, "memory": "200M"}
+# Slow until the fault has happened, quick afterwards.
+SLOW = {"steps": 150, "options": "hasten"}
+
+
+@pytest.fixture(scope="module")
+def scenes(
+    slurm: Cluster, postgres_server: Server, template_database: str
+) -> Iterator[dict[str, Faulty]]:
+    """Every study, launched, and its fault under way."""
+    name = f"t{secrets.token_hex(6)}"
+    postgres_server.sql(f"CREATE DATABASE {name} TEMPLATE {template_database}")
+    url = postgres_server.url(name)
+    with contextlib.ExitStack() as stack:
+        stack.callback(slurm.heal)
+        names = ("twice", "requeued", "preempted", "stepd", "whole", "grace", "deaf")
+        found = {name: stack.enter_context(studying(slurm, url)) for name in names}
+        # The first three have a node each; the others share the last.
+        found["twice"].launch(**SLOW, trials=1, grace="10s", resources=A_NODE)
+        for mode, partition in (("requeued", "preempt"), ("preempted", "preemptc")):
+            found[mode].launch(**SLOW, trials=1, grace="10s", resources=A_NODE,
+                               slurm={"partition": partition})  # fmt: skip
+        found["deaf"].launch(steps=150, options="hasten deaf", every=5, trials=1, grace="1s",
+                             resources=A_MINUTE)  # fmt: skip
+        # Slurm looks every 30 s whether a signal is due, so it comes 12 to 42 s after the start.
+        found["grace"].launch(**SLOW, trials=1, grace="48s", resources=A_MINUTE)
+        found["stepd"].launch(steps=25, trials=1, grace="10s")
+        found["whole"].launch(steps=20, options="hasten", trials=6, max_parallel=3, grace="10s")
+        slurm.kill_slurmd(found["twice"].wait_steps(2, 1)[0].host)
+        for mode in ("requeued", "preempted"):
+            host = found[mode].wait_steps(2, 1)[0].host
+            slurm.submit("sleep 2", "-p", "high", "-c8", "-w", host, "-o", "/dev/null")
+        live = found["stepd"].wait_steps(2, 1)[0]
+        found["stepd"].kill(parent(found["stepd"].worker_of(live)))
+        live = found["whole"].wait_steps(2, 3)[0]
+        slurm.run(["scancel", live.job], slurm.user, check=True)
+        yield found
+        for study in found.values():
+            slurm.run(["scancel", *{attempt.job for attempt in study.attempts()}], slurm.user)
+
+
+def test_whole_array_is_cancelled(scenes: dict[str, Faulty]) -> None:
+    """After scancel of the array nothing is queued, the study is stopped; launch does the rest."""
+    study = scenes["whole"]
+    job = study.attempts()[0].job
+    wait_for(lambda: not any(row[0].startswith(job) for row in study.user.queue()), 60, "its end")
+    status = study.wait_end(60, "stopped")
+    assert status["reason"] == f"its array {job} was cancelled by hand (scancel)"
+    assert status["counts"]["cancelled"] == 0
+    study.again()
+    study.wait_end(150)
+    study.check_whole(6)
+
+
+@pytest.mark.parametrize("mode", ["requeued", "preempted"])
+def test_preemption(scenes: dict[str, Faulty], mode: str) -> None:
+    """A preempted trial goes on from its checkpoint, whether Slurm requeues or cancels its task."""
+    study = scenes[mode]
+    study.wait_end(150)
+    study.check_whole(1)
+    first = study.of(0)[0]
+    assert (first.outcome, first.reason) == ("interrupted", "its task was preempted")
+
+
+def test_slurmstepd_dies(scenes: dict[str, Faulty]) -> None:
+    """Slurm's own process above a task is killed: the trial ends, and its task pulls no other."""
+    study = scenes["stepd"]
+    study.wait_end(60)
+    study.check_whole(1)
+    said = "Slurm's process above this task is gone; it pulls no further trial"
+    wait_for(lambda: said in study.log_of(study.of(0)[0]), 20, "the task to end")
+
+
+def test_same_task_runs_twice(scenes: dict[str, Faulty]) -> None:
+    """A node is cut off and its task runs elsewhere: what the first run still writes is refused."""
+    study = scenes["twice"]
+    wait_for(lambda: len(study.attempts()) > 1, 150, "the second run of the task")
+    first = study.of(0)[0]
+    assert (first.outcome, first.reason) == ("node failed", "its node failed")
+    wait_for(lambda: not Path(f"/proc/{first.group}").exists(), 30, "its training to be ended")
+    first = study.of(0)[0]
+    study.wait_end(60)
+    assert study.of(0)[0] == first, "a stale write was accepted"
+    assert "no longer owns its trial; nothing was written" in study.log_of(first)
+    first, second = study.of(0)
+    assert second.host != first.host and second.outcome == "finished"
+    # One step at most lies between: reported when the first run was stale, its checkpoint taken.
+    assert second.steps == tuple(range(second.steps[0], study.steps + 1))
+    assert 1 <= second.steps[0] - first.steps[-1] <= 2, study.tell()
+
+
+def test_time_limit_with_grace(scenes: dict[str, Faulty]) -> None:
+    """A trial longer than its task's limit is asked to save and leave, and loses nothing."""
+    study = scenes["grace"]
+    study.wait_end(180)
+    study.check_whole(1)
+    ends = Counter(attempt.outcome for attempt in study.attempts())
+    assert ends["interrupted"] >= 1 and ends["finished"] == 1, study.tell()
+
+
+def test_time_limit_without_grace(scenes: dict[str, Faulty]) -> None:
+    """A training that heeds nothing is ended at the limit, and goes on from its checkpoint."""
+    study = scenes["deaf"]
+    study.wait_end(240)
+    study.check_whole(1, interval=5)
+    assert len(study.attempts()) == 2, study.tell()

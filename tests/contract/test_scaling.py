@@ -1,0 +1,74 @@
+"""``sweep scaling`` with real processes: gloo on two ranks, and a training that is not ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Sweep
+
+# Any training can take part: it looks for SWEEP_PROFILE and reports a few names.
+OTHER = """
+import os, sys
+from sweep.report import Reporter
+
+assert os.environ["SWEEP_PROFILE"] == "1"
+if sys.argv[1] == "13":
+    raise ValueError("unlucky")
+for step in range(2):
+    Reporter().log(step=step, samples_per_s=float(sys.argv[1]) * (1 + step))
+"""
+STUDY: dict[str, Any] = {
+    "name": "scales", "objective": {"metric": "val_accuracy", "direction": "maximize"},
+    "space": {"lr": {"type": "float", "low": 0.01, "high": 0.02}}, "trials": 3,
+    "sampler": "random", "executor": "local",
+}  # fmt: skip
+
+
+def write(folder: Path, **more: Any) -> Path:
+    path = folder / "study.yaml"
+    path.write_text(json.dumps({**STUDY, **more}))
+    return path
+
+
+def test_two_gloo_ranks(tmp_path: Path, sweep: Sweep, runs: Path) -> None:
+    """The reference trainer on one and two processes: every figure, a table, JSON, a picture."""
+    pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
+    pytest.importorskip("matplotlib", reason="plots need matplotlib (extra: report)")
+    command = "python -m trainer.train --data digits --config {config}"
+    path = write(tmp_path, command=command, fixed={"batch_size": 32, "width": 64})
+    code, out, err = sweep("scaling", path, "--ranks", "1,2", "--mode", "weak",
+                           "--param", "epochs=3", "--json")  # fmt: skip
+    assert code == 0, out + err
+    report = json.loads(out)
+    one, two = report["rows"]
+    assert (one["ranks"], one["batch"], two["ranks"], two["batch"]) == (1, 32, 2, 64)
+    for row in (one, two):
+        shares = [row[f"share_{n}"] for n in ("compute", "communication", "data", "other")]
+        assert sum(shares) == pytest.approx(1) and row["share_compute"] > 0
+        assert row["samples_per_s"] > 0 and row["epoch_s"] > 0 and row["memory_gb"] > 0.05
+    assert one["share_communication"] == 0 < two["share_communication"]
+    assert one["efficiency"] == 1
+    assert two["efficiency"] == pytest.approx(two["samples_per_s"] / one["samples_per_s"] / 2)
+    assert report["bottleneck"].startswith("2 processes give")
+    assert json.loads((runs / "scales/results/scaling-weak.json").read_text()) == report
+    assert (runs / "scales/results/scaling-weak.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_training_of_ones_own(tmp_path: Path, sweep: Sweep) -> None:
+    """A rate is enough; a failure is shown with its reason, and one that is silent too."""
+    (tmp_path / "other.py").write_text(OTHER)
+    path = write(tmp_path, command="python other.py {speed}", fixed={"speed": 50})
+    code, out, err = sweep("scaling", path, "--ranks", "1")
+    assert code == 0, out + err
+    assert "100" in out.splitlines()[2] and "reports no shares" in out
+    code, out, err = sweep("scaling", path, "--ranks", "1", "--param", "speed=13")
+    assert code == 1 and "1: exit code 1: ValueError: unlucky (log: " in out
+    (tmp_path / "other.py").write_text("")
+    code, out, err = sweep("scaling", path, "--ranks", "1")
+    assert code == 1 and "the training reported no samples_per_s" in out
+    assert sweep("scaling", path).code == 2
+    assert sweep("scaling", path, "--gpus", "1,x").code == 2

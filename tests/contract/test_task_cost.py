@@ -1,0 +1,111 @@
+"""What a task may cost: statements and transactions a trial, and what it imports on its way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.launch import launch
+from sweep.local import LocalScheduler
+from sweep.paths import Runs, StudyFolder
+from sweep.scheduler import ArrayJob
+from sweep.studyfile import load
+from tests.test_architecture import HEAVY, ROOT
+from tests.toys import TRAINING
+
+# Runs one task to its end in its own process, counting what it asks of the database.
+TASK = """
+import json, sys
+from sweep import task
+from sweep.storage.connection import Database
+
+asked, run = [], Database._run
+
+def count(self, connection, sql, *rest, **more):
+    asked.append(" ".join(sql.split())[:60])
+    return run(self, connection, sql, *rest, **more)
+
+Database._run = count
+code = task.main([sys.argv[1]])
+tops = sorted({name.partition(".")[0] for name in sys.modules})
+print(json.dumps({"code": code, "asked": asked, "modules": tops}))
+"""
+
+
+class Unstarted(LocalScheduler):
+    """Takes an array and runs none of it: the test is its only task."""
+
+    def submit(self, job: ArrayJob) -> str:
+        return job.token
+
+    def find(self, token: str) -> list[str]:
+        return [token]
+
+
+def run_task(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Any:
+    """Launch a study and run all its trials in one task."""
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAINING)
+    spec = {
+        "name": f"cost-{folder.name}",
+        "workdir": str(folder),
+        "command": [sys.executable, "train.py", "--x", "{x}", "--steps", "1"],
+        "objective": {"metric": "score", "direction": "maximize"},
+        "space": {"x": {"type": "float", "low": 0.0, "high": 1.0}},
+        "sampler": "random",
+        "executor": "local",
+        "max_parallel": 1,
+    }
+    (folder / "study.yaml").write_text(json.dumps(spec | changes))
+    study = load(folder / "study.yaml")
+    runs = Runs(folder / "runs")
+    monkeypatch.setenv("SWEEP_STORAGE", url)
+    launch(study, runs, lambda found: Unstarted(found.local), os.environ)
+    home: StudyFolder = runs.study(study.name)
+    done = subprocess.run(
+        [sys.executable, "-c", TASK, str(home.root)], cwd=ROOT, capture_output=True, text=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["code"] == 0, done.stdout + done.stderr
+    assert f"{study.trials} attempts made" in done.stdout
+    return found
+
+
+def test_statements_a_trial(
+    tmp_path: Path, fresh_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most 25 statements a trial that reports once, in at most 3 transactions of several."""
+    few = run_task(tmp_path / "few", fresh_url, monkeypatch, trials=2)["asked"]
+    many = run_task(tmp_path / "many", fresh_url, monkeypatch, trials=8)["asked"]
+    assert (len(many) - len(few)) / 6 <= 25, many
+    assert (many.count("BEGIN") - few.count("BEGIN")) / 6 <= 3
+    assert sum(sql.startswith("SET timezone") for sql in many) == 1  # one connection
+
+
+def test_a_fixed_design_imports_nothing_heavy(
+    tmp_path: Path, fresh_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first pull to the last, with conditions and points of the user's."""
+    space = {
+        "x": {"type": "float", "low": 0.0, "high": 1.0},
+        "kind": {"type": "categorical", "choices": ["a", "b"]},
+        "m": {"type": "int", "low": 1, "high": 3, "when": {"kind": "a"}},
+    }
+    found = run_task(
+        tmp_path / "light", fresh_url, monkeypatch, trials=3, space=space, points=[{"x": 0.5}]
+    )
+    assert sorted(set(found["modules"]) & set(HEAVY)) == []
+
+
+def test_an_adaptive_sampler_needs_optuna_and_no_more(
+    tmp_path: Path, fresh_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Optuna and NumPy, and nothing of the command line's or of Optuna's own storage."""
+    found = run_task(tmp_path / "tpe", fresh_url, monkeypatch, trials=3, sampler="tpe")
+    assert sorted(set(found["modules"]) & set(HEAVY)) == ["numpy", "optuna"]

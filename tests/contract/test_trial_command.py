@@ -1,0 +1,84 @@
+"""``sweep run``: the study's further commands on the best trial's checkpoint, for real."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Sweep
+from tests.toys import write_toy
+
+ROOT = Path(__file__).parents[2]
+MEASURE = """\
+import pathlib, sys
+from sweep.report import Reporter
+
+step = int(pathlib.Path(sys.argv[1]).read_text())
+Reporter().log(step=step, test_score=step * 10.0)
+pathlib.Path(sys.argv[2]).write_text("seen")
+if len(sys.argv) > 3:
+    raise ValueError("no such split")
+"""
+CALL = "python measure.py '{checkpoint}' '{trial_dir}/out.txt'"
+COMMANDS = json.dumps({"measure": CALL, "break": f"{CALL} x"})
+
+
+def test_a_command_on_the_best_trial(tmp_path: Path, sweep: Sweep, runs: Path) -> None:
+    """It gets the best's newest checkpoint; what it reports and writes is kept apart."""
+    (tmp_path / "measure.py").write_text(MEASURE)
+    write_toy(tmp_path, commands=COMMANDS, keep="1")
+    code, out, err = sweep("launch", "study.yaml", "--wait")
+    assert code == 0, out + err
+    best = json.loads(sweep("collect", "--top", "1", "--format", "json").out)[0]
+    code, out, err = sweep("run", "measure", "--wait", "--json")
+    assert code == 0, out + err
+    found = json.loads(out)
+    folder = runs / "toy/reruns/1"
+    assert (found["state"], found["trial"], found["metrics"], found["files"]) == (
+        "finished", best["trial"], {"test_score": 20.0}, [str(folder / "out.txt")])  # fmt: skip
+    assert found["checkpoint"] == best["checkpoint"]
+    shown = sweep("run", "measure", "--report").out
+    assert "test_score  20" in shown and "out.txt" in shown
+    # A second call runs it again; its rows are no trials of the study, and no re-runs.
+    assert json.loads(sweep("run", "measure", "--wait", "--json").out)["k"] == 2
+    assert json.loads(sweep("status", "--json").out)["counts"]["complete"] == 4
+    assert sweep("rerun-best", "--report").code == 2
+    code, out, err = sweep("run", "break", "--wait")
+    assert code == 1
+    assert "failed: exit code 1: ValueError: no such split" in out
+    code, _, err = sweep("run", "mesure")
+    assert code == 2 and "Did you mean measure?\nIt has: measure, break." in err
+    other = next(n for n in range(4) if n != best["trial"])
+    code, _, err = sweep("run", "measure", "--trial", str(other))
+    assert code == 2 and f"Trial {other} has no checkpoint." in err
+
+
+@pytest.mark.parametrize("study", ["digits", pytest.param("mnist", marks=pytest.mark.long)])
+def test_the_studies_evaluate_and_export(
+    tmp_path: Path, sweep: Sweep, study: str
+) -> None:
+    """As the study files have it: the test set's accuracy, a picture, the exported network."""
+    pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
+    for name in ("studies", "trainer"):
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    given = ["--set", "trials=1", "--executor", "local"]
+    given += ["--set", "fixed.train_fraction=0.05", "--set", "pruner=none"] * (study == "mnist")
+    code, out, err = sweep("launch", f"studies/{study}.yaml", "--wait", *given, timeout_s=600)
+    assert code == 0, out + err
+    code, out, err = sweep("run", "evaluate", "--wait", "--json", timeout_s=300)
+    assert code == 0, out + err
+    found = json.loads(out)
+    assert 0.1 < found["metrics"]["test_accuracy"] <= 1
+    names = [Path(path).name for path in found["files"]]
+    assert names == ["confusion.png", "metrics.json"]
+    accuracy = json.loads(Path(found["files"][1]).read_text())["accuracy"]
+    assert accuracy == found["metrics"]["test_accuracy"]
+    code, out, err = sweep("run", "export", "--wait", "--json", timeout_s=300)
+    assert code == 0, out + err
+    exported = [Path(path).name for path in json.loads(out)["files"]]
+    assert exported == ["model.onnx", "model.pt", "model.pt2"][study == "digits":]
