@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import secrets
@@ -50,18 +51,38 @@ def plan_waves(
 
 def array_job(study: Study, folder: StudyFolder, wave: Wave) -> ArrayJob:
     """Return the array of a wave, as the scheduler takes it."""
+    job = task_job(
+        study, folder, wave.token, "{job}_{index}", size=wave.size, throttle=wave.throttle
+    )
+    after = task_argv(folder, "--finalise", wave.token)
+    return dataclasses.replace(job, after=after, slots=wave.slots)
+
+
+def task_job(
+    study: Study,
+    folder: StudyFolder,
+    token: str,
+    log: str,
+    *options: str,
+    size: int = 1,
+    throttle: int = 1,
+) -> ArrayJob:
+    """Return an array whose elements run ``sweep.task`` with what a trial of the study needs.
+
+    Args:
+        log: Name of an element's log, without its suffix; may hold {job} and {index}.
+        options: Of ``sweep.task``.
+    """
     return ArrayJob(
-        token=wave.token,
-        size=wave.size,
-        throttle=wave.throttle,
-        argv=task_argv(folder),
+        token=token,
+        size=size,
+        throttle=throttle,
+        argv=task_argv(folder, *options),
         cwd=folder.root,
-        log_pattern=f"{escape(str(folder.logs))}/{{job}}_{{index}}.log",
+        log_pattern=f"{escape(str(folder.logs))}/{log}.log",
         time_limit_s=study.resources.time_limit_s,
         grace_s=study.grace_s,
-        after=task_argv(folder, "--finalise", wave.token),
         gpus=study.resources.gpu_count,
-        slots=wave.slots,
     )
 
 

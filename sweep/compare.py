@@ -15,6 +15,7 @@ from sweep.errors import InputError
 from sweep.journal import Journal
 from sweep.launch import Opened
 from sweep.paths import read_json
+from sweep.side_run import ask
 from sweep.storage import records, reruns
 from sweep.storage.reruns import Rerun
 from sweep.study import Study
@@ -83,9 +84,7 @@ def _trial_side(opened: Opened, number: int) -> Side:
 
 def _rerun_side(opened: Opened, k: int) -> Side:
     ledger, study = opened.ledger, opened.study
-    run = ledger.db.retry(
-        lambda db: reruns.read(db, ledger.study_id, k), patience_s=PATIENCE_S
-    )
+    run = ask(ledger, reruns.read, k)
     if run is None:
         raise InputError(
             f"{study.name} has no re-run {k}.", "`sweep rerun-best` and `sweep confirm` make them."

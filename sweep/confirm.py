@@ -16,6 +16,7 @@ from sweep.confidence import LEVEL, Estimate, Judgement, estimate, judge
 from sweep.errors import InputError
 from sweep.launch import Opened
 from sweep.scheduler import Scheduler
+from sweep.side_run import ask
 from sweep.storage import reruns
 from sweep.storage.reruns import CONFIRM, Rerun
 from sweep.study import Study
@@ -73,10 +74,7 @@ def fresh_seeds(study: Study, count: int) -> list[int]:
 
 def read(opened: Opened, chosen: Sequence[Candidate], seeds: Sequence[int]) -> list[Rerun]:
     """Return the runs that count: for each trial and seed the newest that runs or tells."""
-    ledger = opened.ledger
-    found = ledger.db.retry(
-        lambda db: reruns.read_all(db, ledger.study_id), patience_s=PATIENCE_S
-    )
+    found = ask(opened.ledger, reruns.read_all)
     trials = {candidate.trial for candidate in chosen}
     kept = {
         (r.trial, r.seed): r

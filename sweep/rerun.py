@@ -7,45 +7,40 @@ checkpoint and must report as many steps as the original.
 from __future__ import annotations
 
 import math
-import secrets
 import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from sweep import arrays, command, process, provenance, scheduler
 from sweep import trial as words
-from sweep.context import Context, config_of
-from sweep.ending import expected, read_end
+from sweep.context import Context
+from sweep.ending import expected
 from sweep.errors import InputError, SweepError
-from sweep.journal import Journal, write_exit
+from sweep.journal import Journal
 from sweep.launch import Opened, check_command
-from sweep.paths import make_private, read_json, write_atomic
-from sweep.scheduler import ArrayJob, Scheduler
+from sweep.paths import make_private, read_json
+from sweep.scheduler import Scheduler
+from sweep.side_run import (
+    AWAY_PATIENCE_S,
+    END_PATIENCE_S,
+    PATIENCE_S,
+    ask,
+    claim,
+    params_of,
+    train_claimed,
+    write_values,
+)
 from sweep.storage import reruns
-from sweep.storage.ledger import Ledger, Report, read_params
+from sweep.storage.ledger import Report
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
 from sweep.study import Study
-from sweep.supervise import Channel, Leave, Supervisor
 from sweep.trial import End, summarise, trial_seed
 from sweep.verdict import DEFAULT_TOLERANCE, DIFFERS, EXPLAINED, FAILED, REPRODUCED, Verdict
 from sweep.verdict import parse_tolerance as parse_tolerance
 from sweep.verdict import relative_difference as relative_difference
 from sweep.verdict import to_json as to_json
-
-T = TypeVar("T")
-
-PATIENCE_S = 60.0
-
-
-def _ask(
-    ledger: Ledger, ask: Callable[..., T], *arguments: Any, patience_s: float = PATIENCE_S
-) -> T:
-    """Ask something of the table of re-runs."""
-    return ledger.db.retry(
-        lambda db: ask(db, ledger.study_id, *arguments), patience_s=patience_s
-    )
 
 
 def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
@@ -123,29 +118,20 @@ def submit(
     """
     study, ledger, folder = opened.study, opened.ledger, opened.folder
     check_command(study, environ)
-    made = ledger.db.retry(
-        lambda db: reruns.insert_all(db, ledger.study_id, plan), patience_s=PATIENCE_S
-    )
+    made = ask(ledger, reruns.insert_all, plan)
     make_private(folder.logs)
-    job = ArrayJob(
-        token=arrays.name_token(f"{study.name}-rerun"),
-        size=len(made),
-        throttle=min(study.parallel, len(made)),
-        argv=arrays.task_argv(folder, "--rerun", str(made[0])),
-        cwd=folder.root,
-        log_pattern=f"{arrays.escape(str(folder.logs))}/rerun-{made[0]}_{{index}}.log",
-        time_limit_s=study.resources.time_limit_s,
-        grace_s=study.grace_s,
-        gpus=study.resources.gpu_count,
-    )
+    job = arrays.task_job(
+        study, folder, arrays.name_token(f"{study.name}-rerun"), f"rerun-{made[0]}_{{index}}",
+        "--rerun", str(made[0]), size=len(made), throttle=min(study.parallel, len(made)),
+    )  # fmt: skip
     try:
         job_id = schedule.submit(job)
     except SweepError:
         for k in made:
-            _ask(ledger, reruns.remove, k)
+            ask(ledger, reruns.remove, k)
         raise
     for k in made:
-        _ask(ledger, reruns.set_job, k, job_id)
+        ask(ledger, reruns.set_job, k, job_id)
     return made
 
 
@@ -156,65 +142,19 @@ def run_rerun(context: Context, k: int) -> None:
         SweepError: It is not there, or somebody else runs it.
     """
     ledger, study = context.ledger, context.study
-    token = secrets.token_hex(16)
-    rerun = _ask(ledger, reruns.claim, k, token, socket.gethostname(), patience_s=600.0)
-    if rerun is None:
-        raise SweepError(f"Re-run {k} is not to be run: it has ended, or somebody runs it.")
-    folder = context.folder.rerun(k)
-    if folder.root.exists():
-        shutil.rmtree(folder.root)  # of a re-run with this number in a database that is gone
-    make_private(folder.checkpoints)
-    stored = ledger.db.retry(
-        lambda db: read_params(db, [rerun.trial_id]), patience_s=600.0
-    ).get(rerun.trial_id, {})
-    values = command.TrialValues(
-        number=rerun.trial,
-        attempt=1,
-        seed=rerun.seed,
-        params={**study.space.from_optuna(stored), **study.fixed},
-        config=folder.root / "config.yaml",
-        trial_dir=folder.root,
-        checkpoint_dir=folder.checkpoints,
-        resume=None,
-        metrics=folder.metrics,
-        control=folder.control,
-        token=token,
+    rerun, token, folder = claim(context, k, "Re-run")
+    params = params_of(ledger, rerun.trial_id, AWAY_PATIENCE_S)
+    values = write_values(
+        study, folder, token, number=rerun.trial, seed=rerun.seed, params=params
     )
-    write_atomic(values.config, command.write_config(config_of(study, values)))
     journal = Journal(folder, study.objectives, read=command.reader(study))
-    reports: list[Report] = []
-    meeting: command.Rendezvous | None = None
-    try:
-        place = context.place
-        meeting = command.meet(study, context.environ, place.job, place.index, place.slot)
-        argv, environ = command.build(
-            study, values, context.environ, context.folder.python_path, meeting
-        )
-        child = process.spawn(argv, cwd=study.workdir, env=environ, stdout=folder.log)
-    except SweepError as error:
-        end = End(words.NOT_STARTED, error.message)
-    else:
-
-        def touch() -> bool:
-            ledger.db.retry(lambda db: reruns.touch(db, token, child.pid), patience_s=0.0)
-            return False
-
-        leave = Leave(context.term_wait_s, float(study.grace_s))
-        supervisor = Supervisor(
-            child, token, folder, study, journal, Channel(reports.extend, touch), leave
-        )
-        ended = supervisor.run()
-        reports.extend(supervisor.unsent)
-        if meeting is not None:
-            meeting.close()
-        end = read_end(study, folder, ended.exit_code, ended.signal, ended.told)
-        write_exit(folder, end.exit_code, end.signal, ended.told)
+    reports, end = train_claimed(context, study, values, folder, journal)
     result = summarise_reports(study, reports)
     if end.outcome == words.FINISHED and None in result["values"]:
         end = End(words.NO_METRIC, "never reported " + expected(study.objective.metric, study))
     result["provenance"] = provenance.capture_study(study)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
-    _ask(ledger, reruns.end, k, end, result, patience_s=3600.0)
+    ask(ledger, reruns.end, k, end, result, patience_s=END_PATIENCE_S)
     context.say(f"re-run {k} of trial {rerun.trial}: {end.outcome} {end.reason}")
 
 
@@ -233,7 +173,7 @@ def summarise_reports(study: Study, reports: Sequence[Report]) -> dict[str, Any]
 def refresh(opened: Opened, schedule: Scheduler) -> None:
     """End re-runs whose task is gone."""
     ledger = opened.ledger
-    known = _ask(ledger, reruns.read_all)
+    known = ask(ledger, reruns.read_all)
     live = [rerun for rerun in known if rerun.outcome is None]
     first = {rerun.job: rerun.k for rerun in reversed(known)}  # of each array
     jobs = sorted({rerun.job for rerun in live if rerun.job})
@@ -247,13 +187,13 @@ def refresh(opened: Opened, schedule: Scheduler) -> None:
             task = states.get((rerun.job, rerun.k - first[rerun.job]))
             if task is not None and task.state != scheduler.ENDED:
                 continue
-        latest = _ask(ledger, reruns.read, rerun.k)
+        latest = ask(ledger, reruns.read, rerun.k)
         if latest is None or latest.outcome is not None:
             continue
         if rerun.process_group and rerun.token and rerun.host == socket.gethostname():
             process.end_group(rerun.process_group, rerun.token, grace_s=0.0)
         lost = End(words.LOST, "its task ended without a result")
-        _ask(ledger, reruns.end, rerun.k, lost, {"values": [None], "steps": 0})
+        ask(ledger, reruns.end, rerun.k, lost, {"values": [None], "steps": 0})
 
 
 def wait(
@@ -272,7 +212,7 @@ def wait(
     while True:
         live = [
             rerun
-            for rerun in _ask(ledger, reruns.read_all, patience_s=600.0)
+            for rerun in ask(ledger, reruns.read_all, patience_s=AWAY_PATIENCE_S)
             if rerun.k in numbers and rerun.outcome is None
         ]
         tick(len(live))
@@ -291,7 +231,7 @@ def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdi
         InputError: There is no such re-run, or it still runs.
     """
     ledger, study = opened.ledger, opened.study
-    all_reruns = _ask(ledger, reruns.read_all)
+    all_reruns = ask(ledger, reruns.read_all)
     found = next((rerun for rerun in all_reruns if rerun.k == k), None)
     if found is None or found.outcome is None:
         raise InputError(f"Re-run {k} has not ended.", "Wait for it: sweep rerun-best --wait.")
@@ -320,7 +260,7 @@ def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdi
         for rerun in all_reruns
         if rerun.kind == OTHER_SEED and rerun.trial == found.trial and rerun.outcome is not None
     ]
-    _ask(ledger, reruns.mark_shown, k)
+    ask(ledger, reruns.mark_shown, k)
     return Verdict(
         study=study.name,
         trial=found.trial,
@@ -346,7 +286,7 @@ def newest(opened: Opened, trial: int, *, untold: bool) -> Rerun | None:
     """
     found = [
         rerun
-        for rerun in _ask(opened.ledger, reruns.read_all, trial)
+        for rerun in ask(opened.ledger, reruns.read_all, trial)
         if rerun.kind == SAME_SEED and not (untold and rerun.result.get("shown"))
     ]
     return found[-1] if found else None

@@ -18,20 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep import arrays, command, process, training_env
+from sweep import arrays, command, training_env
 from sweep import scaling_figures as figures_of
-from sweep.context import config_of, place_from, training_environ
-from sweep.ending import read_end
-from sweep.errors import CouldNotAsk, InputError, SweepError
+from sweep.context import place_from, training_environ
+from sweep.errors import CouldNotAsk, InputError
 from sweep.executors import SLURM
-from sweep.journal import Journal, write_exit
+from sweep.journal import Journal
 from sweep.launch import check_command
 from sweep.paths import StudyFolder, make_private, read_json, write_atomic
-from sweep.scheduler import ENDED, ArrayJob, Scheduler
+from sweep.scheduler import ENDED, Scheduler
+from sweep.side_run import train, write_values
 from sweep.slurm_text import is_secret
-from sweep.storage.ledger import Report
 from sweep.study import Choice, Study
-from sweep.supervise import Channel, Leave, Supervisor
+from sweep.supervise import Leave
 from sweep.trial import FINISHED, trial_seed
 
 PROFILE_VARIABLE = "SWEEP_PROFILE"
@@ -113,11 +112,7 @@ def plan(
 def resized(study: Study, nodes: int, on_node: int, on_gpus: bool) -> Study:
     """Return a study of one trial with so many ranks, each with as many CPUs as before."""
     needs = study.resources
-    gpus: int | str = 0
-    if on_gpus:
-        gpus = on_node
-        if isinstance(needs.gpus, str):
-            gpus = f"{needs.gpus.rsplit(':', 1)[0]}:{on_node}"
+    gpus = needs.so_many_gpus(on_node) if on_gpus else 0
     cpus = needs.cpus and max(1, needs.cpus // study.ranks_per_node) * on_node
     return dataclasses.replace(
         study,
@@ -164,15 +159,8 @@ def run(
         kept = training_env.without_database(hidden, environ)
         write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
     schedule = schedule_for(folder, study)
-    job_id = schedule.submit(
-        ArrayJob(
-            token=arrays.name_token(f"{study.name}-scaling"), size=1, throttle=1,
-            argv=arrays.task_argv(folder, "--measure"), cwd=folder.root,
-            log_pattern=f"{arrays.escape(str(folder.logs))}/{{job}}.log",
-            time_limit_s=study.resources.time_limit_s, grace_s=study.grace_s,
-            gpus=study.resources.gpu_count,
-        )
-    )  # fmt: skip
+    token = arrays.name_token(f"{study.name}-scaling")
+    job_id = schedule.submit(arrays.task_job(study, folder, token, "{job}", "--measure"))
     try:
         result = _wait(folder, schedule, job_id)
     except BaseException:
@@ -216,36 +204,16 @@ def measure(folder: StudyFolder) -> None:
     request = read_json(_request(folder))
     attempt, token = folder.attempt(0, 1), secrets.token_hex(16)
     make_private(attempt.checkpoints)
-    values = command.TrialValues(
-        number=0, attempt=1, seed=request["seed"], params=request["params"],
-        config=folder.config(0), trial_dir=attempt.root, checkpoint_dir=attempt.checkpoints,
-        resume=None, metrics=attempt.metrics, control=attempt.control, token=token,
+    values = write_values(
+        study, attempt, token, number=0, seed=request["seed"], params=request["params"],
+        config=folder.config(0),
     )  # fmt: skip
-    write_atomic(values.config, command.write_config(config_of(study, values)))
-    reports: list[Report] = []
-    environ, place = training_environ(folder, os.environ), place_from(os.environ)
-    meeting: command.Rendezvous | None = None
-    failed = ""
-    try:
-        meeting = command.meet(study, environ, place.job, place.index, place.slot)
-        argv, env = command.build(study, values, environ, folder.python_path, meeting)
-        env[PROFILE_VARIABLE] = "1"
-        child = process.spawn(argv, cwd=study.workdir, env=env, stdout=attempt.log)
-    except SweepError as error:
-        failed = error.message
-    else:
-        channel = Channel(reports.extend, lambda: False)
-        supervisor = Supervisor(
-            child, token, attempt, study, Journal(attempt, read=command.reader(study)), channel,
-            Leave(4.0, float(study.grace_s)),
-        )  # fmt: skip
-        ended = supervisor.run()
-        reports.extend(supervisor.unsent)
-        end = read_end(study, attempt, ended.exit_code, ended.signal, ended.told)
-        write_exit(attempt, end.exit_code, end.signal, ended.told)
-        failed = "" if end.outcome == FINISHED else end.reason or end.outcome
-    if meeting is not None:
-        meeting.close()
+    reports, end = train(
+        study, values, attempt, Journal(attempt, read=command.reader(study)),
+        training_environ(folder, os.environ), place_from(os.environ), folder.python_path,
+        Leave(4.0, float(study.grace_s)), more_environ={PROFILE_VARIABLE: "1"},
+    )  # fmt: skip
+    failed = "" if end.outcome == FINISHED else end.reason or end.outcome
     shutil.rmtree(attempt.checkpoints, ignore_errors=True)
     steps = sorted({report.step for report in reports})
     merged = [{name: value for report in reports if report.step == step

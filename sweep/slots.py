@@ -15,18 +15,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweep import process, slurm_text
 from sweep import trial as words
-from sweep.context import SLOT_VARIABLE
+from sweep.context import SLOT_VARIABLE, Context
 from sweep.errors import EXIT_FAULT, EXIT_INPUT, CouldNotAsk, DatabaseUnavailable, SchedulerError
-from sweep.paths import StudyFolder
 from sweep.reconcile import succeed
-from sweep.scheduler import Scheduler
-from sweep.storage.ledger import Ledger, Place
 from sweep.trial import End
 
 START_PATIENCE_S = 3600.0  # for a database that is away when the task begins
@@ -68,31 +65,19 @@ class Slots:
     """Serves one task's slots until the last has ended.
 
     Args:
-        place: The task's.
+        context: The task's.
         count: Slots.
-        environ: The task's environment, as Slurm made it.
-        end_time_s: When the task is ended, on the wall clock, or None.
-        say: Prints a line into the task's log.
+        environ: The task's environment, as Slurm made it: without the secrets of training.
     """
 
-    def __init__(
-        self,
-        folder: StudyFolder,
-        ledger: Ledger,
-        schedule: Scheduler,
-        place: Place,
-        count: int,
-        environ: Mapping[str, str],
-        end_time_s: float | None,
-        say: Callable[[str], None],
-    ) -> None:
-        self.folder = folder
-        self.ledger = ledger
-        self.schedule = schedule
-        self.place = place
+    def __init__(self, context: Context, count: int, environ: Mapping[str, str]) -> None:
+        self.folder = context.folder
+        self.ledger = context.ledger
+        self.schedule = context.schedule
+        self.place = context.place
+        self.end_time_s = context.end_time_s
+        self.say = context.say
         self.environ = environ
-        self.end_time_s = end_time_s
-        self.say = say
         self.slots = [Slot(number) for number in range(count)]
         self.signals: list[int] = []  # to be passed on
         self._told: set[tuple[int, int, int]] = set()

@@ -268,7 +268,7 @@ class SlurmScheduler:
             qos=options.qos,
             nodes=resources.nodes,
             tasks_per_node=job.slots,
-            gpus=slurm_text.multiply_gpus(resources.gpus, job.slots) or None,
+            gpus=resources.so_many_gpus(resources.gpu_count * job.slots) or None,
             shard=resources.shard,
             mps=resources.mps,
             # Where a site gives one CPU by default, each process has one all the same.

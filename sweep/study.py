@@ -88,6 +88,12 @@ class Resources:
             return self.gpus
         return int(self.gpus.rsplit(":", 1)[1])
 
+    def so_many_gpus(self, count: int) -> int | str:
+        """Return a request for another number of GPUs per node, of the same type."""
+        if isinstance(self.gpus, int):
+            return count
+        return f"{self.gpus.rsplit(':', 1)[0]}:{count}"
+
 
 @dataclass(frozen=True)
 class Service:

@@ -89,11 +89,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     if count > 1:
         from sweep.slots import Slots
 
-        slots = Slots(
-            folder, ledger, schedule, context.place, count, os.environ, context.end_time_s,
-            context.say,
-        )  # fmt: skip
-        return slots.run()
+        return Slots(context, count, os.environ).run()
     from sweep.worker import Worker
 
     done = Worker(context).run()

@@ -8,33 +8,34 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import secrets
-import shutil
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep import arrays, command, process
+from sweep import arrays
 from sweep import trial as words
-from sweep.context import Context, config_of
-from sweep.ending import read_end
+from sweep.context import Context
 from sweep.errors import InputError, SweepError, closest
-from sweep.journal import Journal, checkpoints, write_exit
+from sweep.journal import Journal, checkpoints
 from sweep.launch import Opened, check_command
-from sweep.paths import AttemptFolder, StudyFolder, make_private, write_atomic
-from sweep.scheduler import ArrayJob, Scheduler
+from sweep.paths import StudyFolder, make_private
+from sweep.scheduler import Scheduler
+from sweep.side_run import (
+    AWAY_PATIENCE_S,
+    END_PATIENCE_S,
+    ask,
+    claim,
+    params_of,
+    train_claimed,
+    write_values,
+)
 from sweep.storage import reruns
-from sweep.storage.ledger import Ledger, Report, read_params
-from sweep.storage.reruns import Rerun
+from sweep.storage.ledger import Report
 from sweep.study import Choice, Study
-from sweep.supervise import Channel, Leave, Supervisor
 from sweep.trial import End, trial_seed
 
 KIND = "command:"  # begins the kind of these rows
-AWAY_PATIENCE_S = 600.0
-END_PATIENCE_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,7 @@ def as_study(study: Study, name: str) -> Study:
             "{evaluate: python evaluate.py {checkpoint}}.",
         )  # fmt: skip
     needs = study.resources
-    gpus: int | str = needs.gpus
-    if needs.gpu_count > 1:
-        gpus = 1 if isinstance(gpus, int) else f"{gpus.rsplit(':', 1)[0]}:1"
+    gpus = needs.so_many_gpus(min(needs.gpu_count, 1))
     return dataclasses.replace(
         study, command=study.commands[name], launcher="python", pruner=Choice("none"),
         resources=dataclasses.replace(needs, nodes=1, gpus=gpus),
@@ -126,25 +125,16 @@ def request(
     find_checkpoint(folder, trial)
     check_command(study, environ)
     seed = trial_seed(study.seed, trial)
-    k = _ask(opened.ledger, reruns.insert, trial_id, KIND + name, seed)
+    k = ask(opened.ledger, reruns.insert, trial_id, KIND + name, seed)
     make_private(folder.logs)
-    job = ArrayJob(
-        token=arrays.name_token(f"{study.name}-{name}"),
-        size=1,
-        throttle=1,
-        argv=arrays.task_argv(folder, "--command", str(k)),
-        cwd=folder.root,
-        log_pattern=f"{arrays.escape(str(folder.logs))}/{name}-{k}.log",
-        time_limit_s=study.resources.time_limit_s,
-        grace_s=study.grace_s,
-        gpus=study.resources.gpu_count,
-    )
+    token = arrays.name_token(f"{study.name}-{name}")
+    job = arrays.task_job(study, folder, token, f"{name}-{k}", "--command", str(k))
     try:
         job_id = schedule_for(study).submit(job)
     except SweepError:
-        _ask(opened.ledger, reruns.remove, k)
+        ask(opened.ledger, reruns.remove, k)
         raise
-    _ask(opened.ledger, reruns.set_job, k, job_id)
+    ask(opened.ledger, reruns.set_job, k, job_id)
     return k
 
 
@@ -155,69 +145,27 @@ def run(context: Context, k: int) -> None:
         SweepError: It is not there, or somebody else runs it.
     """
     ledger = context.ledger
-    token = secrets.token_hex(16)
-    row = _ask(ledger, reruns.claim, k, token, socket.gethostname(), patience_s=AWAY_PATIENCE_S)
-    if row is None:
-        raise SweepError(f"Run {k} is not to be done: it has ended, or somebody does it.")
+    row, token, folder = claim(context, k, "Run")
     name = row.kind.removeprefix(KIND)
-    folder = context.folder.rerun(k)
-    if folder.root.exists():
-        shutil.rmtree(folder.root)  # of a run with this number in a database that is gone
-    make_private(folder.checkpoints)
     reports: list[Report] = []
     result: dict[str, Any] = {}
     try:
         study = as_study(context.study, name)
         checkpoint = find_checkpoint(context.folder, row.trial)
         result["checkpoint"] = str(checkpoint)
-        values = _values(context, study, row, token, folder, checkpoint)
-        argv, environ = command.build(
-            study, values, context.environ, context.folder.python_path
+        params = params_of(ledger, row.trial_id, AWAY_PATIENCE_S)
+        values = write_values(
+            study, folder, token, number=row.trial, seed=row.seed, params=params, resume=checkpoint
         )
-        child = process.spawn(argv, cwd=study.workdir, env=environ, stdout=folder.log)
     except SweepError as error:
         end = End(words.NOT_STARTED, error.message)
     else:
-
-        def touch() -> bool:
-            ledger.db.retry(lambda db: reruns.touch(db, token, child.pid), patience_s=0.0)
-            return False
-
-        leave = Leave(context.term_wait_s, float(study.grace_s))
-        channel = Channel(reports.extend, touch)
-        supervisor = Supervisor(child, token, folder, study, Journal(folder), channel, leave)
-        ended = supervisor.run()
-        reports.extend(supervisor.unsent)
-        end = read_end(study, folder, ended.exit_code, ended.signal, ended.told)
-        write_exit(folder, end.exit_code, end.signal, ended.told)
+        reports, end = train_claimed(context, study, values, folder, Journal(folder))
     result["metrics"] = {n: v for report in reports for n, v in report.metrics.items()}
     if folder.checkpoints.is_dir() and not any(folder.checkpoints.iterdir()):
         folder.checkpoints.rmdir()
-    _ask(ledger, reruns.end, k, end, result, patience_s=END_PATIENCE_S)
+    ask(ledger, reruns.end, k, end, result, patience_s=END_PATIENCE_S)
     context.say(f"{name} of trial {row.trial}: {end.outcome} {end.reason}")
-
-
-def _values(
-    context: Context, study: Study, row: Rerun, token: str, folder: AttemptFolder, checkpoint: Path
-) -> command.TrialValues:
-    stored = context.ledger.db.retry(
-        lambda db: read_params(db, [row.trial_id]), patience_s=AWAY_PATIENCE_S
-    ).get(row.trial_id, {})
-    values = command.TrialValues(
-        number=row.trial,
-        attempt=1,
-        seed=row.seed,
-        params={**study.space.from_optuna(stored), **study.fixed},
-        config=folder.root / "config.yaml",
-        trial_dir=folder.root,
-        checkpoint_dir=folder.checkpoints,
-        resume=checkpoint,
-        metrics=folder.metrics,
-        control=folder.control,
-        token=token,
-    )
-    write_atomic(values.config, command.write_config(config_of(study, values)))
-    return values
 
 
 def newest(opened: Opened, name: str, trial: int, *, untold: bool) -> int | None:
@@ -227,7 +175,7 @@ def newest(opened: Opened, name: str, trial: int, *, untold: bool) -> int | None
         untold: Only one whose outcome nobody has been told yet.
     """
     found = [
-        row.k for row in _ask(opened.ledger, reruns.read_all, trial)
+        row.k for row in ask(opened.ledger, reruns.read_all, trial)
         if row.kind == KIND + name and not (untold and row.result.get("shown"))
     ]  # fmt: skip
     return found[-1] if found else None
@@ -235,7 +183,7 @@ def newest(opened: Opened, name: str, trial: int, *, untold: bool) -> int | None
 
 def read(opened: Opened, k: int) -> Outcome:
     """Return what became of a run, and note that it was told once it has ended."""
-    row = _ask(opened.ledger, reruns.read, k)
+    row = ask(opened.ledger, reruns.read, k)
     assert row is not None
     folder = opened.folder.rerun(k)
     own = {folder.metrics, folder.control, folder.exit, folder.log, folder.root / "config.yaml"}
@@ -243,13 +191,9 @@ def read(opened: Opened, k: int) -> Outcome:
     state = None
     if row.outcome is not None:
         state = "finished" if row.outcome == words.FINISHED else "failed"
-        _ask(opened.ledger, reruns.mark_shown, k)
+        ask(opened.ledger, reruns.mark_shown, k)
     return Outcome(
         opened.study.name, row.kind.removeprefix(KIND), row.trial, k, state, row.reason,
         row.result.get("metrics") or {}, row.result.get("checkpoint") or "", str(folder.root),
         files,
     )  # fmt: skip
-
-
-def _ask(ledger: Ledger, ask: Callable[..., Any], *arguments: Any, patience_s: float = 60.0) -> Any:
-    return ledger.db.retry(lambda db: ask(db, ledger.study_id, *arguments), patience_s=patience_s)

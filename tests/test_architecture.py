@@ -37,8 +37,8 @@ LEVELS: list[list[str]] = [
     # 2: verbs.
     [
         "ending", "supervise", "diagnosis", "reconcile", "nodes", "arrays", "waves",
-        "finaliser", "launch", "context", "slots", "worker", "rerun", "trial_command", "confirm",
-        "compare", "scaling_figures", "scaling",
+        "finaliser", "launch", "context", "slots", "worker",
+        "side_run", "rerun", "trial_command", "confirm", "compare", "scaling_figures", "scaling",
         "columns", "exports", "collect", "results", "plots", "status", "screens", "live",
         "draft", "convert_wandb", "convert_hydra", "convert", "starter",
     ],

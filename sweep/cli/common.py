@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sweep.errors import CouldNotAsk
+from sweep.errors import EXIT_INTERRUPTED, CouldNotAsk
 from sweep.paths import Runs, StudyFolder, runs_folder
 from sweep.scheduler import ENDED, Scheduler
 from sweep.study import Study
@@ -140,3 +140,27 @@ def look_after(
     if found:  # it was our turn to look
         with contextlib.suppress(CouldNotAsk):
             restore(opened.ledger, opened.folder, schedule, lambda text: click.echo(text, err=True))
+
+
+def wait_side_runs(
+    opened: Opened, schedule: Scheduler, numbers: Sequence[int], what: str, again: str
+) -> None:
+    """Wait for re-runs and their like, showing how many are left; Ctrl-C leaves them running.
+
+    Args:
+        what: What is shown.
+        again: A sentence on how the result is had after Ctrl-C.
+    """
+    from rich.console import Console
+
+    from sweep import rerun
+
+    def show(live: int) -> None:
+        shown.update(what if len(numbers) == 1 else f"{what}: {live} of {len(numbers)} left")
+
+    try:
+        with Console(stderr=True).status(what) as shown:
+            rerun.wait(opened, schedule, numbers, show)
+    except KeyboardInterrupt:
+        click.echo(f"\nYou left; it goes on. {again}", err=True)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None

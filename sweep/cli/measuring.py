@@ -16,13 +16,12 @@ from sweep.cli.common import (
     runs_option,
     scheduler_for,
     study_argument,
+    wait_side_runs,
 )
-from sweep.errors import EXIT_FAILED, EXIT_INTERRUPTED, InputError
+from sweep.errors import EXIT_FAILED, InputError
 
 if TYPE_CHECKING:
-    from sweep.launch import Opened
     from sweep.paths import Runs
-    from sweep.scheduler import Scheduler
     from sweep.study import Study
     from sweep.trial_command import Outcome
 
@@ -75,7 +74,8 @@ def run(
         if not as_json:
             click.echo(f"{name} of trial {number} runs in {opened.folder.rerun(k).root}", err=True)
     if wait:
-        _wait(opened, schedule, k, name)
+        again = f"`sweep run {name}` reports once it has ended."
+        wait_side_runs(opened, schedule, [k], f"{name} runs", again)
     found = trial_command.read(opened, k)
     if as_json:
         click.echo(found.to_json())
@@ -83,21 +83,6 @@ def run(
         _show(found)
     if found.state == "failed":
         raise click.exceptions.Exit(EXIT_FAILED)
-
-
-def _wait(opened: Opened, schedule: Scheduler, k: int, name: str) -> None:
-    from rich.console import Console
-
-    from sweep import rerun
-
-    try:
-        with Console(stderr=True).status(f"{name} runs"):
-            rerun.wait(opened, schedule, [k])
-    except KeyboardInterrupt:
-        click.echo(
-            f"\nYou left; it goes on. `sweep run {name}` reports once it has ended.", err=True
-        )
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
 def _show(found: Outcome) -> None:
@@ -224,7 +209,7 @@ def _subject(
     from sweep import rerun
     from sweep.executors import resolve
     from sweep.scaling import default_params
-    from sweep.storage.ledger import read_params
+    from sweep.side_run import params_of
     from sweep.studyfile import load
 
     if name and name.endswith((".yaml", ".yml")) and trial is None:
@@ -235,8 +220,7 @@ def _subject(
     if executor:
         study = resolve(dataclasses.replace(study, executor=executor))
     _, trial_id, _ = rerun.choose_trial(opened, trial)
-    stored = opened.ledger.db.retry(lambda db: read_params(db, [trial_id]), patience_s=60.0)
-    return study, {**study.space.from_optuna(stored.get(trial_id, {})), **study.fixed}
+    return study, params_of(opened.ledger, trial_id)
 
 
 def _parse_counts(text: str) -> list[int]:

@@ -18,6 +18,7 @@ from sweep.cli.common import (
     runs_option,
     scheduler_for,
     study_argument,
+    wait_side_runs,
 )
 from sweep.errors import EXIT_DIFFERS, EXIT_FAILED, EXIT_INTERRUPTED, InputError
 
@@ -335,7 +336,9 @@ def rerun_best(
                 err=True,
             )
     if wait:
-        _wait_reruns(opened, schedule, numbers)
+        again = "`sweep rerun-best` reports once it has ended."
+        what = f"running {len(numbers)} trainings again"
+        wait_side_runs(opened, schedule, numbers, what, again)
     elif known is None or known.outcome is None:
         if as_json:
             click.echo(f'{{"trial": {number}, "k": {k}, "verdict": null}}')
@@ -351,27 +354,6 @@ def rerun_best(
         raise click.exceptions.Exit(EXIT_DIFFERS)
     if verdict.verdict == rerun.FAILED:
         raise click.exceptions.Exit(EXIT_FAILED)
-
-
-def _wait_reruns(opened: Opened, schedule: Scheduler, numbers: list[int]) -> None:
-    from rich.console import Console
-
-    from sweep import rerun
-
-    console = Console(stderr=True)
-    try:
-        with console.status(f"running {len(numbers)} trainings again") as shown:
-            rerun.wait(
-                opened,
-                schedule,
-                numbers,
-                lambda live: shown.update(f"running again: {live} of {len(numbers)} left"),
-            )
-    except KeyboardInterrupt:
-        click.echo(
-            "\nYou left; it goes on. `sweep rerun-best` reports once it has ended.", err=True
-        )
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
 def _show_verdict(verdict: Any) -> None:

@@ -16,8 +16,9 @@ from sweep.cli.common import (
     runs_option,
     scheduler_for,
     study_argument,
+    wait_side_runs,
 )
-from sweep.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from sweep.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
     from sweep.compare import Comparison
@@ -68,11 +69,8 @@ def confirm(
             click.echo(f"{len(live)} still run; the same command reports later (or: --wait)")
         return
     if live:
-        try:
-            rerun.wait(opened, schedule, live)
-        except KeyboardInterrupt:
-            click.echo("\nYou left; it goes on. The same command reports later.", err=True)
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+        again = "The same command reports later."
+        wait_side_runs(opened, schedule, live, f"running {len(live)} trainings", again)
     found = verb.report(opened, chosen, fresh)
     click.echo(json.dumps(found.to_data(), indent=1) if as_json else say(found))
     if found.judgement is None:

@@ -60,7 +60,6 @@ from sweep.slurm_text.reasons import Explanation, explain_reason
 from sweep.slurm_text.states import STATES, classify_state, split_state
 from sweep.slurm_text.steps import (
     held_argv,
-    multiply_gpus,
     names_memory,
     parse_held,
     step_argv,
@@ -112,7 +111,6 @@ __all__ = [
     "format_time",
     "held_argv",
     "is_secret",
-    "multiply_gpus",
     "names_memory",
     "parse_associations",
     "parse_config",

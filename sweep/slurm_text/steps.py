@@ -61,14 +61,6 @@ def step_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not _TASK_WIDE.fullmatch(name)}
 
 
-def multiply_gpus(gpus: int | str, slots: int) -> int | str:
-    """Return so many times a GPU request, a count or ``type:count``."""
-    if isinstance(gpus, int):
-        return gpus * slots
-    kind, _, count = gpus.rpartition(":")
-    return f"{kind}:{int(count) * slots}"
-
-
 def held_argv(job: str, scontrol: str = "scontrol") -> list[str]:
     """Return the command line that prints what a running task holds, for ``parse_held``."""
     return [scontrol, "-o", "show", "job", job]

@@ -14,10 +14,11 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_for
 from tests.cluster.user import User
+from tests.curves import read_curve
 
 pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 
-from sweep.report import Reporter, decode
+from sweep.report import Reporter
 from trainer import config, loop
 
 pytestmark = pytest.mark.slurm
@@ -80,15 +81,6 @@ def processes(folder: Path) -> list[tuple[int, list[str]]]:
     return found
 
 
-def curve(path: Path) -> dict[int, dict[str, float]]:
-    found = {}
-    for line in path.read_text().splitlines():
-        step, _, metrics = decode(line)
-        metrics.pop("epoch_s")
-        found[step] = metrics
-    return found
-
-
 @pytest.mark.parametrize("launcher", ["auto", pytest.param("torchrun", marks=pytest.mark.long)])
 def test_the_curve_of_one_process(
     user: User, fresh_url: str, tmp_path: Path, launcher: str
@@ -103,8 +95,8 @@ def test_the_curve_of_one_process(
     alone = Reporter({"SWEEP_METRICS": str(tmp_path / "metrics.jsonl")})
     argv = [f"--{name.replace('_', '-')}={value}" for name, value in FIXED.items()]
     loop.train(config.parse([*argv, f"--seed={trial['seed']}"], {}), alone, lambda line: None)
-    expected = curve(tmp_path / "metrics.jsonl")
-    got = curve(attempt(user, "wide") / "metrics.jsonl")
+    expected = read_curve(tmp_path / "metrics.jsonl")
+    got = read_curve(attempt(user, "wide") / "metrics.jsonl")
     assert got.keys() == expected.keys() == set(range(1, 9))
     for step, metrics in expected.items():
         assert got[step] == pytest.approx(metrics, rel=TOLERANCE), step

@@ -17,8 +17,9 @@ import pytest
 pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 
 from sweep import process
-from sweep.report import Reporter, decode
+from sweep.report import Reporter
 from tests.conftest import Sweep
+from tests.curves import read_curve
 from trainer import config, loop
 
 # Sums over a batch are taken in another order, which changes the last bit of a float32 (6e-8) in
@@ -68,15 +69,6 @@ def attempt(runs: Path, trial: int, number: int) -> Path:
     return runs / "ranks/trials" / f"{trial:05d}" / "attempts" / str(number)
 
 
-def curve(path: Path) -> dict[int, dict[str, float]]:
-    found = {}
-    for line in path.read_text().splitlines():
-        step, _, metrics = decode(line)
-        metrics.pop("epoch_s")
-        found[step] = metrics
-    return found
-
-
 def wait_for(has_come: Callable[[], bool], what: str, timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not has_come():
@@ -101,12 +93,12 @@ def test_a_killed_rank_and_the_curve_of_one_process(
     assert "sweep: rank 1 of 2 on localhost failed first: killed by SIGKILL" in log
     assert not (first / "ranks").exists()
     assert "resumed from" in (attempt(runs, 0, 2) / "log.txt").read_text()
-    got = curve(first / "metrics.jsonl") | curve(attempt(runs, 0, 2) / "metrics.jsonl")
+    got = read_curve(first / "metrics.jsonl") | read_curve(attempt(runs, 0, 2) / "metrics.jsonl")
     (tmp_path / "one").mkdir()
     alone = Reporter({"SWEEP_METRICS": str(tmp_path / "one/metrics.jsonl")})
     argv = [f"--{name.replace('_', '-')}={value}" for name, value in FIXED.items()]
     loop.train(config.parse([*argv, f"--seed={trial['seed']}"], {}), alone, lambda line: None)
-    expected = curve(tmp_path / "one/metrics.jsonl")
+    expected = read_curve(tmp_path / "one/metrics.jsonl")
     assert got.keys() == expected.keys() == set(range(1, 41))
     for step, metrics in expected.items():
         assert got[step] == pytest.approx(metrics, rel=TOLERANCE), step

@@ -9,7 +9,8 @@ import pytest
 from sweep import slurm_text
 from sweep.context import place_from
 from sweep.slots import threads_per_core
-from sweep.slurm_text import multiply_gpus, parse_held, step_argv, step_environment
+from sweep.slurm_text import parse_held, step_argv, step_environment
+from sweep.study import Resources
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,8 @@ def test_the_step_is_not_told_of_the_task_by_its_environment() -> None:
     ("gpus", "expected"), [(0, 0), (1, 4), ("a100:2", "a100:8"), ("1g.5gb:1", "1g.5gb:4")]
 )
 def test_multiply_gpus(gpus: int | str, expected: int | str) -> None:
-    assert multiply_gpus(gpus, 4) == expected
+    needs = Resources(gpus=gpus)
+    assert needs.so_many_gpus(4 * needs.gpu_count) == expected
 
 
 @pytest.mark.parametrize(
