@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -39,7 +40,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def build_options(case: str, batch: int, size: int, epochs: int, device: str) -> Any:
+def build_options(
+    case: str, batch: int, size: int, epochs: int, device: str, seed: int = 0
+) -> Any:
     """Return the trainer's options of a case.
 
     Args:
@@ -48,6 +51,7 @@ def build_options(case: str, batch: int, size: int, epochs: int, device: str) ->
         size: Training examples.
         epochs: How many are trained; the first one is not timed.
         device: ``cuda`` or ``cpu``.
+        seed: Of the weights and the order; the data stay the same.
     """
     from trainer.config import Options
 
@@ -56,7 +60,7 @@ def build_options(case: str, batch: int, size: int, epochs: int, device: str) ->
         values |= {"cuda_graphs": False, "compile": False, "width": 8, "layers": 1}
     return Options(
         data="synthetic", synthetic_size=size, batch_size=batch, epochs=epochs, device=device,
-        deterministic=False, **values,
+        deterministic=False, seed=seed, **values,
     )
 
 
@@ -158,7 +162,9 @@ def _memory_gb(torch: Any, device: Any) -> float | None:
     return torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
 
 
-def start_ranks(case: str, gpus: int, given: argparse.Namespace) -> dict[str, Any]:
+def start_ranks(
+    case: str, gpus: int, given: argparse.Namespace, seed: int = 0
+) -> dict[str, Any]:
     """Run ``time_trainer`` in as many processes and return rank 0's numbers.
 
     Raises:
@@ -168,7 +174,7 @@ def start_ranks(case: str, gpus: int, given: argparse.Namespace) -> dict[str, An
                str(gpus)] if gpus > 1 else [sys.executable]
     part = ["-m", "benchmarks.trainer_gpu", "--one", case, "--batch", str(given.batch * gpus),
             "--size", str(given.size * gpus), "--epochs", str(given.epochs),
-            "--device", given.device]
+            "--device", given.device, "--seed", str(seed)]
     clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
     # Compiling takes longer than ranks usually wait for each other.
     clean.setdefault("SWEEP_DDP_TIMEOUT_S", "300")
@@ -185,6 +191,14 @@ def describe_machine() -> dict[str, Any]:
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
     return {"card": card or platform.machine(), "torch": str(torch.__version__),
             "cuda": torch.version.cuda, "cpus": os.cpu_count()}
+
+
+def show_mean(values: list[float]) -> str:
+    """Return the mean, with its standard error where there are several values."""
+    mean = f"{statistics.mean(values):.4f}"
+    if len(values) < 2:
+        return mean
+    return f"{mean} ± {statistics.stdev(values) / len(values) ** 0.5:.4f}"
 
 
 def table(results: dict[str, Any]) -> str:
@@ -206,10 +220,11 @@ def table(results: dict[str, Any]) -> str:
                 f"| {case} | {each['gpus']} | {each['samples_per_s']:,.0f} "
                 f"| {f'{ratio:.1f} x' if each['gpus'] == 1 else ''} "
                 f"| {f'{efficiency:.3f}' if efficiency else ''} "
-                f"| {each['accuracy']:.4f} ({plain['accuracy']:.4f}) |"
+                f"| {show_mean(each.get('accuracies') or [each['accuracy']])} "
+                f"({show_mean(plain['accuracies'])}) |"
             )
         lines.append(f"| {case}, plain loop | 1 | {plain['samples_per_s']:,.0f} | | | "
-                     f"{plain['accuracy']:.4f} |")
+                     f"{show_mean(plain['accuracies'])} |")
     return "\n".join(lines)
 
 
@@ -225,12 +240,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=4, help="of the plain loop's DataLoader")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--output", type=Path, help="write the JSON there as well")
+    parser.add_argument("--seeds", type=int, default=1,
+                        help="runs of each on one GPU, whose accuracies are averaged (default: 1)")
     parser.add_argument("--one", help=argparse.SUPPRESS)  # one case, in this process
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.epochs < 2:
         parser.error("--epochs: at least 2, the first is not timed")
     if given.one:
-        options = build_options(given.one, given.batch, given.size, given.epochs, given.device)
+        options = build_options(given.one, given.batch, given.size, given.epochs, given.device,
+                                given.seed)
         found = time_trainer(options)
         if found.pop("rank") == 0:
             print(json.dumps(found), flush=True)
@@ -238,13 +257,24 @@ def main(argv: list[str] | None = None) -> int:
     results: dict[str, Any] = {"machine": describe_machine(), "batch": given.batch,
                                "size": given.size, "epochs": given.epochs, "cases": {}}
     for case in given.cases.split(","):
-        options = build_options(case, given.batch, given.size, given.epochs, given.device)
         runs = [start_ranks(case, int(count), given) for count in given.gpus.split(",")]
+        plain = [
+            time_plain(build_options(case, given.batch, given.size, given.epochs, given.device,
+                                     seed), given.workers)
+            for seed in range(given.seeds)
+        ]
+        for each in runs:
+            if each["gpus"] == 1:
+                others = [start_ranks(case, 1, given, seed) for seed in range(1, given.seeds)]
+                each["accuracies"] = [one["accuracy"] for one in (each, *others)]
         alone = next((each["samples_per_s"] for each in runs if each["gpus"] == 1), None)
         for each in runs:
             if alone and each["gpus"] > 1:
                 each["efficiency"] = each["samples_per_s"] / (each["gpus"] * alone)
-        results["cases"][case] = {"trainer": runs, "plain": time_plain(options, given.workers)}
+        results["cases"][case] = {"trainer": runs, "plain": {
+            "samples_per_s": statistics.median(one["samples_per_s"] for one in plain),
+            "accuracies": [one["accuracy"] for one in plain],
+        }}
     text = json.dumps(results)
     print(text)
     print(table(results))

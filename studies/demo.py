@@ -26,7 +26,8 @@ def main() -> int:
     """Run the demo; return its exit code."""
     began = time.monotonic()
     environ = {k: v for k, v in os.environ.items() if not k.startswith("SWEEP_")}
-    environ |= {"SWEEP_RUNS": str(RUNS)}
+    # The same on every machine: no defaults of a site or a user beneath the study.
+    environ |= {"SWEEP_RUNS": str(RUNS), "SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": ""}
     if RUNS.exists():
         call(environ, "db", "stop", quiet=True)
         shutil.rmtree(RUNS)

@@ -1,7 +1,8 @@
 """Hyperparameter search on Slurm job arrays.
 
-From Python: ``sweep.load("digits").trials()`` gives a study's results as a pandas frame. Nothing is
-imported before that: inside training this package is the reporter and nothing else.
+From Python: ``sweep.load("digits").trials()`` gives a study's results as a pandas frame, and
+``sweep.storage.PostgresStorage(url)`` is an Optuna storage. Nothing is imported before that: inside
+training this package is the reporter and nothing else.
 """
 
 from __future__ import annotations
@@ -27,3 +28,11 @@ def load(name: str | None = None, runs: str | os.PathLike[str] | None = None) ->
     from sweep.results import load as load_results
 
     return load_results(name, runs)
+
+
+def __getattr__(name: str) -> object:
+    if name == "storage":
+        import sweep.storage as storage
+
+        return storage
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

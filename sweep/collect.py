@@ -6,7 +6,7 @@ Imports nothing heavy: JSON, CSV and tables are made without pandas.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from operator import attrgetter
@@ -16,7 +16,7 @@ from sweep import journal
 from sweep import trial as words
 from sweep.errors import InputError, closest
 from sweep.exports import export, format_of, write
-from sweep.pareto import fronts
+from sweep.feasibility import constrained_fronts
 from sweep.paths import StudyFolder
 from sweep.storage.series import Summary, summarised
 from sweep.study import Objective, Resources, Study
@@ -46,8 +46,18 @@ def rank(
     Raises:
         InputError: No trial reported that metric.
     """
-    places = ranks(records := list(records), study, by)
-    values = _values(records, study, by)
+    records = list(records)
+    return _ranked(records, study, by, ranks(records, study, by))
+
+
+def _ranked(
+    records: Sequence[TrialRecord],
+    study: Study,
+    by: Objective | None,
+    places: Mapping[int, int | None],
+) -> list[TrialRecord]:
+    fronts_only = by is None and study.is_multi_objective
+    values = _values(records, study, by) if fronts_only else {}
     sign = -1.0 if (by or study.objective).direction == "maximize" else 1.0
 
     def key(record: TrialRecord) -> tuple[float, ...]:
@@ -56,7 +66,7 @@ def rank(
         place = places[record.number]
         if place is None:
             return (0, math.inf, record.number)
-        if by is None and study.is_multi_objective:
+        if fronts_only:
             return (0, place, sign * values[record.number][0], record.number)
         return (0, place, record.number)
 
@@ -68,17 +78,23 @@ def ranks(
 ) -> dict[int, int | None]:
     """Return each trial's rank by its number: 1 is best; None unless complete with finite values.
 
-    With several objectives it is the number of the Pareto front.
+    With several objectives it is the number of the Pareto front. Trials that break the study's
+    constraints come after those that keep to them, the least broken first.
     """
     records = list(records)
     values = _values(records, study, by)
+    amounts = {r.number: r.violation or 0.0 for r in records} if by is None else {}
     found: dict[int, int | None] = dict.fromkeys((record.number for record in records), None)
     if by is None and study.is_multi_objective:
         numbers = list(values)
-        placed = fronts([values[number] for number in numbers], study.directions)
+        broken = [amounts.get(number) or 0.0 for number in numbers]
+        points = [values[number] for number in numbers]
+        placed = constrained_fronts(points, study.directions, broken)
         return found | dict(zip(numbers, placed, strict=True))
     sign = -1.0 if (by or study.objective).direction == "maximize" else 1.0
-    order = sorted(values, key=lambda number: (sign * values[number][0], number))
+    order = sorted(
+        values, key=lambda number: (amounts.get(number, 0.0), sign * values[number][0], number)
+    )
     return found | {number: place for place, number in enumerate(order, 1)}
 
 
@@ -155,13 +171,17 @@ def all_wanted(summaries: Mapping[int, Mapping[str, Summary]]) -> list[Wanted]:
     return [Wanted(name, which) for name in names for which in ("last", "min", "max")]
 
 
-def _shown(
-    summaries: Mapping[str, Summary], wanted: Sequence[Wanted] | None
-) -> dict[str, float | None]:
+def _shower(
+    wanted: Sequence[Wanted] | None,
+) -> Callable[[Mapping[str, Summary]], dict[str, float | None]]:
+    """Return what picks the metrics to show from a trial's."""
     if wanted is None:
-        return {name: summary.last for name, summary in summaries.items()}
+        return lambda summaries: {name: summary.last for name, summary in summaries.items()}
     read = {"last": attrgetter("last"), "min": attrgetter("least"), "max": attrgetter("greatest")}
-    return {w.label: read[w.which](summaries[w.name]) for w in wanted if w.name in summaries}
+    chosen = [(w.label, w.name, read[w.which]) for w in wanted]
+    return lambda summaries: {
+        label: pick(summaries[name]) for label, name, pick in chosen if name in summaries
+    }
 
 
 def gpu_hours(duration_s: float | None, resources: Resources) -> float | None:
@@ -207,18 +227,20 @@ def rows(
         InputError: No trial has reported a metric that is asked for.
     """
     places = ranks(records := list(records), study, by)
-    chosen = [r for r in rank(records, study, by) if r.state in (states or RESULTS)]
+    wanted_states = frozenset(states or RESULTS)
+    chosen = [r for r in _ranked(records, study, by, places) if r.state in wanted_states]
     if states is None and top is not None:
         chosen = [record for record in chosen if places[record.number] is not None]
     if summaries is None:
         summaries = {r.number: summarised(r.metrics) for r in records if r.metrics}
     reported = {name for summary in summaries.values() for name in summary}
     check_metrics([metric.name for metric in wanted or ()], reported)
+    show = _shower(wanted)
     found = []
     for record in chosen[:top]:
         row = _row(record, study, places[record.number])
         if summaries:
-            row["metrics"] = _shown(summaries.get(record.number, {}), wanted)
+            row["metrics"] = show(summaries.get(record.number, {}))
         checkpoint = _checkpoint(record, folder) if keeps(places[record.number], study) else None
         if checkpoint is not None:
             row["checkpoint"] = checkpoint
@@ -233,6 +255,8 @@ def _row(record: TrialRecord, study: Study, place: int | None) -> dict[str, Any]
         row |= {"value": None, "values": dict(zip(names, record.values, strict=False))}
     else:
         row["value"] = record.values[0] if record.values else None
+    if study.constraints:
+        row["feasible"] = None if record.violation is None else not record.violation
     return row | {
         "params": dict(record.params),
         "seed": record.seed,

@@ -44,6 +44,8 @@ def columns(rows: Sequence[Row], study: Study, *, text_only: bool = False) -> li
         found += [_inner("values", o.metric, "float") for o in study.objectives]
     else:
         found.append(_key("value", "float"))
+    if study.constraints:
+        found.append(_key("feasible", "bool"))
     found += [
         _inner("params", name, _kind(name, rows, study, text_only))
         for name in _names("params", rows, study.space.names())

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep import provenance
+from sweep import manifest, provenance
 from sweep import trial as words
 from sweep.errors import InputError
 from sweep.journal import Journal
-from sweep.launch import Opened
-from sweep.paths import read_json
+from sweep.opened import Opened
 from sweep.side_run import ask
 from sweep.storage import records, reruns
 from sweep.storage.reruns import Rerun
@@ -78,7 +77,7 @@ def _trial_side(opened: Opened, number: int) -> Side:
         "hosts": sorted({attempt.host for attempt in record.attempts}),
     }
     curves = {name: dict(series) for name, series in record.metrics.items()}
-    made = read_json(opened.folder.provenance) or {}
+    made = manifest.of_trial(opened.folder, number)
     return Side(f"trial {number} of {study.name}", study, values, made, curves)
 
 
@@ -126,7 +125,7 @@ def _study_side(opened: Opened) -> Side:
             side = _trial_side(opened, best[0])
             values |= {f"best {name}": side.values[name] for name in side.values}
             values["best trial"] = best[0]
-    return Side(study.name, study, values, read_json(opened.folder.provenance) or {})
+    return Side(study.name, study, values, manifest.of_run(manifest.read(opened.folder), None))
 
 
 def _values(

@@ -14,7 +14,7 @@ from sweep import rerun
 from sweep import trial as words
 from sweep.confidence import LEVEL, Estimate, Judgement, estimate, judge
 from sweep.errors import InputError
-from sweep.launch import Opened
+from sweep.opened import Opened
 from sweep.scheduler import Scheduler
 from sweep.side_run import ask
 from sweep.storage import reruns
@@ -104,7 +104,8 @@ def request(
         if (candidate.trial, seed) not in there
     ]
     if plan:
-        rerun.submit(opened, schedule, environ, plan)
+        trials = [candidate.trial for candidate in chosen]
+        rerun.submit(opened, schedule, environ, plan, trials)
     return len(plan)
 
 

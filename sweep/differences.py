@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 SHOWN_PACKAGES = 8
@@ -14,16 +14,19 @@ EXECUTION = {
     "gpus_per_node": "the number of GPUs per node",
     "cpu": "the CPU model",
     "cpus": "the number of CPUs",
-    "gpus": "the list of GPUs",
-    "driver": "the GPU driver",
+    "sweep": "sweep",
 }
 ENVIRONMENT = {
     "runtime": "the runtime",
     "image": "the image's name",
     "image_sha256": "the image's content",
     "python": "Python",
-    "sweep": "sweep",
+    "gpus": "the list of GPUs",
+    "driver": "the GPU driver",
+    "cuda": "CUDA",
+    "modules": "the list of loaded modules",
 }
+AXES = ("code", "environment", "data", "execution")
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
@@ -32,17 +35,23 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     Each sentence begins with its axis: "code: …", "environment: …", "data: …" or "execution: …".
     What only one of the records knows is no difference.
     """
-    axes = [
+    axes: list[tuple[str, Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]]] = [
         ("code", _compare_code),
         ("environment", _compare_environment),
         ("data", _compare_data),
-        ("execution", lambda x, y: _compare_values(x, y, EXECUTION)),
+        ("execution", _compare_execution),
     ]
     return [
         f"{axis}: {sentence}."
         for axis, compare in axes
         for sentence in compare(a.get(axis) or {}, b.get(axis) or {})
     ]
+
+
+def axes_of(sentences: Sequence[str]) -> list[str]:
+    """Return the axes that sentences of ``differences`` name, each once, in their order."""
+    named = {sentence.partition(":")[0] for sentence in sentences}
+    return [axis for axis in AXES if axis in named]
 
 
 def _compare_values(
@@ -63,7 +72,11 @@ def _show(value: Any) -> str:
 
 
 def _compare_code(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    found = []
+    found = [f"{path} was changed in the frozen code" for path in b.get("modified", ())]
+    if a.get("snapshot") and a.get("snapshot") == b.get("snapshot"):
+        return found
+    if a.get("snapshot") and b and not b.get("snapshot"):
+        found.append("the frozen code that it ran is gone; the live code ran")
     if a.get("commit") and b.get("commit"):
         if a["commit"] != b["commit"]:
             found.append(f"the commit was {a['commit'][:10]} and is {b['commit'][:10]}")
@@ -86,11 +99,42 @@ def _compare_code(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
             found.append(f"{path} is new")
         elif before[path] != after[path]:
             found.append(f"{path} has changed")
+    modules = {**a.get("submodules", {}), **b.get("submodules", {})}
+    found += [
+        f"the submodule {path} has another commit"
+        for path in sorted(modules)
+        if a.get("submodules", {}).get(path) != b.get("submodules", {}).get(path)
+    ]
+    if not found and a.get("snapshot") and b.get("snapshot"):
+        found.append("other files than the command's own have changed")
+    return found
+
+
+def _compare_execution(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    found = _compare_values(a, b, EXECUTION)
+    if a.get("attempts", 1) > 1 and b.get("attempts", 1) == 1:
+        found.append(f"it went on from checkpoints, in {a['attempts']} attempts; in one now")
+    if a.get("snapshots", 1) > 1:
+        found.append("its attempts ran different code")
+    return found
+
+
+def _compare_variables(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    found = []
+    for name in sorted(a.keys() | b.keys()):
+        if name not in b:
+            found.append(f"the variable {name} was {a[name]} and is not set")
+        elif name not in a:
+            found.append(f"the variable {name} is {b[name]} and was not set")
+        elif a[name] != b[name]:
+            found.append(f"the variable {name} was {a[name]} and is {b[name]}")
     return found
 
 
 def _compare_environment(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     found = _compare_values(a, b, ENVIRONMENT)
+    if "variables" in a and "variables" in b:
+        found += _compare_variables(a["variables"], b["variables"])
     before, after = a.get("packages"), b.get("packages")
     if before is None or after is None:
         return found
@@ -116,14 +160,30 @@ def _compare_data(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
             if before != after:
                 found.append(f"{path} {'is missing now' if after.get('missing') else 'is new'}")
             continue
-        # Times change by copying; where both contents were hashed, they alone count.
-        key = "content_sha256"
-        if key not in before or key not in after:
-            key = "manifest_sha256"
-        if before.get(key) != after.get(key):
-            what = "content" if key == "content_sha256" else "files' names, sizes or times"
+        what = _differing(before, after)
+        if what:
             found.append(
                 f"{path} has other {what} ({before['files']} files of {before['bytes']} bytes, "
                 f"now {after['files']} of {after['bytes']})"
             )
     return found
+
+
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return in which way data differ; "" where they do not, as far as they were read.
+
+    Times change by copying: where both contents were hashed whole, they alone count.
+    """
+    for key, what in (
+        ("content_sha256", "content"),
+        ("manifest_file_sha256", "content, by its list of checksums"),
+        ("listing_sha256", "files, or sizes of them"),
+        ("sample_sha256", "content, by samples"),
+        ("manifest_sha256", "files' times"),
+    ):
+        if key in before and key in after:
+            if before[key] != after[key]:
+                return what
+            if key == "content_sha256":
+                return ""
+    return ""

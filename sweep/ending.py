@@ -15,14 +15,17 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweep import command
+from sweep import command, feasibility
 from sweep import trial as words
-from sweep.command import first_failure
+from sweep.command import first_failure, runtime_failure
 from sweep.errors import closest
 from sweep.journal import Journal, checkpoints, digest
 from sweep.paths import AttemptFolder, StudyFolder, read_tail
-from sweep.storage import studies
-from sweep.storage.ledger import PAUSED, USER_FAILURES, Ledger
+from sweep.storage import adoption, studies
+from sweep.storage.budgets import CUT, cut_by
+from sweep.storage.closing import close_trials, prune_trials
+from sweep.storage.ledger import HALTED, PAUSED, USER_FAILURES, Ledger
+from sweep.storage.records import END
 from sweep.study import Retry, Study
 from sweep.trial import Attempt, End, summarise
 
@@ -42,15 +45,17 @@ def classify(
         signal: What ended it, or None. An exit code of 128 + n means signal n: a shell or a
             container between the process and us reports it so.
         told: What it had been told: "", "pruned", "checkpoint" (leave, to be resumed), or one of
-            trial's outcomes for which it was ended (stalled, too long, paused).
+            the outcomes for which it was ended (stalled, too long, halted, paused).
         log: The last lines of its output.
     """
     if signal is None and exit_code is not None and 128 < exit_code <= 128 + 64:
         signal = exit_code - 128
     if told == "checkpoint":
         return End(words.INTERRUPTED, "asked to leave", exit_code, signal)
+    if told == HALTED:
+        return End(HALTED, "the study was stopped", exit_code, signal)
     if told == PAUSED:
-        return End(PAUSED, "the study was stopped", exit_code, signal)
+        return End(PAUSED, "waits at its rung", exit_code, signal)
     if told == words.STALLED:
         return End(words.STALLED, "no report and no output for too long", exit_code, signal)
     if told in ("pruned", words.TOO_LONG):
@@ -80,6 +85,8 @@ def read_end(
         exit_code, signal, told: As for ``classify``; of the launcher, where there is one.
     """
     shutil.rmtree(folder.root / command.RANKS_FOLDER, ignore_errors=True)  # all is in the log
+    if not told and (why := _not_started(study, folder, exit_code)):
+        return End(words.NOT_STARTED, why, exit_code)
     plain = classify(exit_code, signal, told, last_lines(folder))
     if command.choose(study) == command.PYTHON or exit_code == 0 or told:
         return plain
@@ -98,6 +105,13 @@ def read_end(
         stream.writelines(f"  {line}\n" for line in found.lines or ["(it printed nothing)"])
     outcome = words.PORT_CLASH if found.clash else end.outcome
     return dataclasses.replace(end, outcome=outcome, reason=f"{place}: {end.reason}")
+
+
+def _not_started(study: Study, folder: AttemptFolder, exit_code: int | None) -> str | None:
+    """Return why the environment did not start the command, or None where it did."""
+    if study.environment.runtime in ("none", "venv"):
+        return None
+    return runtime_failure.explain(study.environment.runtime, exit_code, last_lines(folder, 40))
 
 
 def _cause(log: Sequence[str]) -> str:
@@ -158,8 +172,15 @@ def settle(
     if end.outcome == words.TERMINATED:
         ledger.leave(token, end, checkpoint)  # what follows depends on who sent the signal
         return words.RUNNING
-    if end.outcome == words.INTERRUPTED and _is_stopped(ledger):
-        end = dataclasses.replace(end, outcome=PAUSED, reason="the study was stopped")
+    # Whoever ends the study has either seen this attempt's end, or we see his.
+    studies.lock_study(ledger.db, ledger.study_id)
+    state = studies.read_state(ledger.db, ledger.study_id)
+    if state.word == studies.ENDED:
+        _cut(ledger, token, trial_id, end, checkpoint, state.reason)
+        return words.CANCELLED if end.outcome != PAUSED else words.PRUNED
+    if end.outcome == words.INTERRUPTED and state.word == studies.STOPPED:
+        # A user may stop and go on as often as he likes: no interruption without a checkpoint.
+        end = dataclasses.replace(end, outcome=HALTED, reason="the study was stopped")
     attempts = ledger.attempts(trial_id)
     path = checkpoint[0] if checkpoint else None
     attempts[-1] = dataclasses.replace(
@@ -175,9 +196,18 @@ def settle(
     return words.RUNNING
 
 
-def _is_stopped(ledger: Ledger) -> bool:
-    # A user may stop and go on as often as he likes: that is no interruption without a checkpoint.
-    return studies.read_state(ledger.db, ledger.study_id).word == studies.STOPPED
+def _cut(
+    ledger: Ledger, token: str, trial_id: int, end: End,
+    checkpoint: tuple[str, str | None] | None, reason: str,
+) -> None:  # fmt: skip
+    """End an attempt that left while the study had ended: nobody takes its trial up again."""
+    if end.outcome == HALTED:
+        end = dataclasses.replace(end, reason=reason)
+    ledger.leave(token, end, checkpoint)
+    if end.outcome == PAUSED:
+        prune_trials(ledger, [trial_id], cut_by(reason))
+    else:
+        close_trials(ledger.db, [trial_id], words.CANCELLED, cut_by(reason))
 
 
 def _finish(
@@ -197,6 +227,14 @@ def _finish(
             reason += others_text(missing[0].metric, ledger.reported_names(trial_id))
         ledger.fail(token, End(words.NO_METRIC, reason, end.exit_code, end.signal), checkpoint)
         return words.FAILED
+    broken = _violations(ledger, trial_id)
+    if isinstance(broken, str) and end.reason not in ("pruned", words.TOO_LONG):
+        reason = f"ended well, but never reported {expected(broken, study)}, a constraint"
+        reason += others_text(broken, ledger.reported_names(trial_id))
+        ledger.fail(token, End(words.NO_METRIC, reason, end.exit_code, end.signal), checkpoint)
+        return words.FAILED
+    if not isinstance(broken, str):
+        ledger.note_violations(trial_id, broken)
     if not all(math.isfinite(value) for value in values):
         shown = ", ".join(str(value) for value in values)
         reason = f"the objective is not a finite number ({shown})"
@@ -210,6 +248,17 @@ def _finish(
     if ledger.open_failures():
         ledger.close_failures()
     return state
+
+
+def _violations(ledger: Ledger, trial_id: int) -> list[float] | str:
+    """Return by how much each constraint is broken, or the metric that was not reported."""
+    last: dict[str, float] = {}
+    for constraint in ledger.study.constraints:
+        series = ledger.lineage(trial_id, constraint.metric)
+        if not series:
+            return constraint.metric
+        last[constraint.metric] = series[-1][1]
+    return feasibility.violations(ledger.study.constraints, last)
 
 
 def expected(metric: str, study: Study) -> str:
@@ -278,20 +327,50 @@ def drain(ledger: Ledger, token: str, folder: AttemptFolder, first_step: int = 0
     return len(reports)
 
 
+def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> None:
+    """Store what earlier attempts of a trial reported before this one went on; inside ``db.retry``.
+
+    Nearly always nothing: it was stored when they ended. See ``storage.adoption``.
+
+    Raises:
+        StaleAttempt: The attempt is over.
+    """
+    found = {}
+    for attempt, (last, cut) in adoption.missing_before(ledger, token).items():
+        reports = [
+            report for report in Journal(folder.attempt(number, attempt)).read(final=True)
+            if report.step < cut and (last is None or report.step > last)
+        ]  # fmt: skip
+        if reports:
+            found[attempt] = reports
+    if found:
+        adoption.adopt(ledger, token, found)
+
+
 def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None:
     """Remove a final trial's checkpoints unless it is among the best, and those it displaced."""
     study = ledger.study
     if study.is_multi_objective:
         return  # which of a front is best is not ours to say
     # Several may have been displaced at once, by as many as run.
-    best = ledger.best_numbers(study.keep + study.parallel)
+    best = ledger.best_numbers(study.keep + study.parallel, infeasible=True)
     gone = set(best[study.keep :])
-    if number not in best[: study.keep]:
+    if number not in best[: study.keep] and not _may_go_on(ledger, number):
         gone.add(number)
     for trial in gone:
         for path in _checkpoint_folders(folder, trial):
             with contextlib.suppress(OSError):
                 shutil.rmtree(path)
+
+
+def _may_go_on(ledger: Ledger, number: int) -> bool:
+    """Tell whether a final trial was cut by its study's end, or paused: it keeps what it has."""
+    rows = ledger.db.execute(
+        "SELECT u.value_json::json ->> 'outcome' FROM trials t JOIN trial_user_attributes u "
+        "USING (trial_id) WHERE t.study_id = %s AND t.number = %s AND u.key = %s",
+        (ledger.study_id, number, END),
+    )
+    return bool(rows) and rows[0][0] in (CUT, PAUSED)
 
 
 def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:

@@ -31,7 +31,7 @@ def resolve(study: Study, environ: Mapping[str, str] = os.environ) -> Study:
     scheduler that would let the others wait.
     """
     if study.executor == "auto":
-        from sweep.slurm import is_here
+        from sweep.slurm_ask import is_here
 
         study = dataclasses.replace(study, executor=SLURM if is_here(environ) else LOCAL)
     if study.executor == LOCAL and study.max_parallel is None:

@@ -1,21 +1,26 @@
 """The finaliser: what is done once a wave has ended, and that somebody is there to do it.
 
 On a cluster it is a small job behind the array. A controller that crashes can lose it, and a node
-can fail under it; so everyone who looks after a study also looks whether it has one.
+can fail under it; so everyone who looks after a study also looks whether it has one. Such a crash
+can also leave tasks and small jobs held: these are released.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from sweep import scheduler
 from sweep.arrays import array_job
 from sweep.errors import BusyError, CouldNotAsk, OverLimit, SchedulerError, SubmitUnclear
 from sweep.paths import StudyFolder
-from sweep.scheduler import ArrayJob, Scheduler
-from sweep.storage import studies
+from sweep.reconcile import EVERY_S, UNSEEN_S, Found, reconcile
+from sweep.scheduler import ArrayJob, Beside, Scheduler
+from sweep.storage import budgets, studies
+from sweep.storage.closing import close_paused
+from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.studies import Wave
 from sweep.waves import (
@@ -29,23 +34,44 @@ from sweep.waves import (
 )
 
 RESTORED = "sweep:finaliser:"  # attribute of a study, by the wave's token: how often, and when
+RELEASED = "sweep:released:"  # the same: how often what was held of it was released
+MOST_RELEASES = 10
 MOST = 3  # finalisers that are submitted again for one wave
 
 
 class Finalising(Protocol):
     """What a scheduler offers whose finaliser is a job of its own."""
 
-    def finalisers(self, token: str) -> list[str]:
-        """Return the ids of a wave's finalisers that are queued or run."""
+    def beside(self, tokens: Sequence[str]) -> Beside:
+        """Return what stands beside the waves of these name tokens: one question."""
+        ...
+
+    def release(self, tasks: Sequence[str]) -> None:
+        """Let tasks go that are held since a node could not start them."""
         ...
 
     def submit_finaliser(self, job: ArrayJob, job_id: str | None, number: int = 0) -> str:
         """Submit a wave's finaliser, the ``number``-th again; behind the array, if it lives."""
         ...
 
-    def service_reason(self) -> str:
-        """Return why the database's job waits, in plain words; empty where it does not."""
-        ...
+
+def look_beside(ledger: Ledger, schedule: Scheduler) -> Beside | None:
+    """Ask once for the small jobs beside a study's waves; None where there are no such jobs.
+
+    Raises:
+        CouldNotAsk: The scheduler does not answer.
+    """
+    if not hasattr(schedule, "beside"):
+        return None
+    return _look(schedule, _read_waves(ledger))
+
+
+def _look(schedule: Scheduler, waves: Sequence[Wave]) -> Beside | None:
+    if not waves:
+        return None
+    # The last wave's finaliser carries the study on, also that of a chain.
+    tokens = [wave.token for wave in waves if not wave.over or wave is waves[-1]]
+    return cast(Finalising, schedule).beside(tokens)
 
 
 def finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: str) -> str:
@@ -68,12 +94,18 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
     db = ledger.db
     mark_over(ledger, token)
     db.retry(lambda _: ledger.close_failures(), patience_s=PATIENCE_S)
+    db.retry(lambda _: close_paused(ledger), patience_s=PATIENCE_S)
     left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
     state = db.retry(lambda _: studies.read_state(db, ledger.study_id), patience_s=PATIENCE_S)
+    if state.word == studies.ENDED and left:
+        # Nobody runs any of them: this wave has ended, and its attempts are settled.
+        db.retry(lambda _: budgets.cancel_rest(ledger, state.reason), patience_s=PATIENCE_S)
+        left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
     if left == 0:
         if live_wave(ledger, schedule) is not None:
             stop_waves(ledger, schedule, running=False)  # the rest of a chain
-        return "all trials are final"
+        why = f": the study has ended, {state.reason}" if state.word == studies.ENDED else ""
+        return f"all trials are final{why}"
     if state.word != studies.RUNNING:
         return f"the study is {state.word}: {state.reason}"
     if _was_fruitless(ledger, schedule, token):
@@ -114,15 +146,41 @@ def _was_fruitless(ledger: Ledger, schedule: Scheduler, token: str) -> bool:
     return any(task.state == scheduler.ENDED and task.started for task in tasks.values())
 
 
-def restore(
+def look_after(
+    ledger: Ledger,
+    folder: StudyFolder,
+    schedule: Scheduler,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    unseen_s: float = UNSEEN_S,
+    every_s: float = EVERY_S,
+    patience_s: float = PATIENCE_S,
+    host: str | None = None,
+) -> Found | None:
+    """Reconcile, and see to the study's jobs where it is our turn; the arguments are reconcile's.
+
+    Everyone who has to do with a study comes here: its tasks, and the commands that look at it.
+    """
+    found = reconcile(
+        ledger, folder, schedule, unseen_s=unseen_s, every_s=every_s, patience_s=patience_s,
+        host=host,
+    )  # fmt: skip
+    if found:  # it was our turn to look
+        with contextlib.suppress(CouldNotAsk):
+            tend(ledger, folder, schedule, say)
+    return found
+
+
+def tend(
     ledger: Ledger,
     folder: StudyFolder,
     schedule: Scheduler,
     say: Callable[[str], None] = lambda _: None,
     *,
     alone: bool = False,
-) -> str | None:
-    """Submit the finaliser of a living study that has none, recorded first; return its job.
+) -> None:
+    """Release what a crash made the scheduler hold of a living study, and submit its finaliser
+    where it has none, recorded first.
 
     Args:
         alone: The caller keeps other submitters away already.
@@ -130,52 +188,87 @@ def restore(
     Raises:
         CouldNotAsk: The scheduler does not answer.
     """
-    if not hasattr(schedule, "finalisers") or not _lacks(ledger, schedule):
-        return None
-    if alone:
-        return _restore(ledger, folder, schedule, say)
-    try:
-        with one_submitter(ledger.db.url, ledger.study.name, wait_s=0.0):
-            return _restore(ledger, folder, schedule, say)
-    except BusyError:
-        return None  # a launch or a finaliser is at work
-
-
-def _lacks(ledger: Ledger, schedule: Scheduler) -> bool:
+    if not hasattr(schedule, "beside") or not _is_alive(ledger):
+        return
     waves = _read_waves(ledger)
-    if not waves or not _is_alive(ledger):
-        return False
-    return not cast(Finalising, schedule).finalisers(_last(waves).token)
+    beside = _look(schedule, waves)
+    if beside is None:
+        return
+    if beside.held:
+        _release(ledger, schedule, waves[-1].token, beside.held, say)
+    if beside.finalisers or _is_refused(ledger):
+        return
+    if alone:
+        _restore(ledger, folder, schedule, say)
+        return
+    # Not where a launch or a finaliser is at work.
+    with contextlib.suppress(BusyError), one_submitter(
+        ledger.db.url, ledger.study.name, wait_s=0.0
+    ):
+        _restore(ledger, folder, schedule, say)
+
+
+def _release(
+    ledger: Ledger,
+    schedule: Scheduler,
+    token: str,
+    held: Sequence[str],
+    say: Callable[[str], None],
+) -> None:
+    """Release tasks, up to a number of times a wave: what never starts is for its user to see."""
+    db, key = ledger.db, RELEASED + token
+
+    def count(_: Database) -> int:
+        so_far = (studies.read_attribute(db, ledger.study_id, key) or 0) + 1
+        studies.write_attribute(db, ledger.study_id, key, so_far)
+        return int(so_far)
+
+    if db.retry(count, patience_s=PATIENCE_S) > MOST_RELEASES:
+        return
+    try:
+        cast(Finalising, schedule).release(held)
+    except SchedulerError as error:
+        say(f"Slurm holds {', '.join(held)}, and would not let go: {error.message}")
+    else:
+        say(f"a node could not start {', '.join(held)}, which was held: released")
 
 
 def _is_alive(ledger: Ledger) -> bool:
-    """Tell whether trials are to be run, by tasks that the nodes may submit."""
+    """Tell whether trials are to be run."""
     db = ledger.db
     state = db.retry(lambda _: studies.read_state(db, ledger.study_id), patience_s=PATIENCE_S)
     if state.word != studies.RUNNING:
         return False
-    if db.retry(
-        lambda _: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
-    ):
-        return False
     return db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S) > 0
+
+
+def _is_refused(ledger: Ledger) -> bool:
+    """Tell whether nodes may not submit, so that no finaliser can go on with the study."""
+    return bool(
+        ledger.db.retry(
+            lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT),
+            patience_s=PATIENCE_S,
+        )
+    )
 
 
 def _restore(
     ledger: Ledger, folder: StudyFolder, schedule: Scheduler, say: Callable[[str], None]
-) -> str | None:
+) -> None:
     db = ledger.db
     live = live_wave(ledger, schedule)
-    if not _lacks(ledger, schedule):
-        return None
-    wave = live or _last(_read_waves(ledger))
+    waves = _read_waves(ledger)
+    beside = _look(schedule, waves)
+    if not _is_alive(ledger) or beside is None or beside.finalisers:
+        return
+    wave = live or waves[-1]
     key = RESTORED + wave.token
     note = db.retry(
         lambda _: studies.read_attribute(db, ledger.study_id, key), patience_s=PATIENCE_S
     )
     number = (note["count"] if note else 0) + 1
     if number > MOST:
-        return None
+        return
     record = {"count": number, "time": time.time()}
     db.retry(
         lambda _: studies.write_attribute(db, ledger.study_id, key, record), patience_s=PATIENCE_S
@@ -185,7 +278,7 @@ def _restore(
         job_id = cast(Finalising, schedule).submit_finaliser(job, behind, number)
     except SubmitUnclear as error:
         say(f"The finaliser of {wave.job} was lost. {error.message}")
-        return None
+        return
     except SchedulerError as error:
         say(f"The finaliser of {wave.job} was lost, and not submitted again: {error.message}")
         record = {"count": number - 1, "time": time.time()}
@@ -193,9 +286,8 @@ def _restore(
             lambda _: studies.write_attribute(db, ledger.study_id, key, record),
             patience_s=PATIENCE_S,
         )
-        return None
+        return
     say(f"the finaliser of {wave.job} was lost; job {job_id} does its work")
-    return job_id
 
 
 def _read_waves(ledger: Ledger) -> list[Wave]:
@@ -203,46 +295,31 @@ def _read_waves(ledger: Ledger) -> list[Wave]:
     return db.retry(lambda _: studies.read_waves(db, ledger.study_id), patience_s=PATIENCE_S)
 
 
-def _last(waves: list[Wave]) -> Wave:
-    """Return the wave whose finaliser carries the study on: the last, of a chain as well."""
-    return waves[-1]
-
-
-def coming(ledger: Ledger, schedule: Scheduler) -> str:
-    """Return who goes on with a study that has no task at present; empty where nobody does.
-
-    Raises:
-        CouldNotAsk: The scheduler does not answer.
-    """
-    waves = _read_waves(ledger)
-    if not waves or not hasattr(schedule, "finalisers"):
+def coming(beside: Beside | None) -> str:
+    """Return who goes on with a study that has no task at present; empty where nobody does."""
+    if beside is None or not beside.finalisers:
         return ""
-    jobs = cast(Finalising, schedule).finalisers(_last(waves).token)
-    return f"its finaliser (job {jobs[0]}) is about to go on with it" if jobs else ""
+    return f"its finaliser (job {beside.finalisers[0]}) is about to go on with it"
 
 
-def notes(ledger: Ledger, schedule: Scheduler) -> list[str]:
+def notes(ledger: Ledger, beside: Beside | None) -> list[str]:
     """Return what a user should know of the study's waves, in sentences.
 
-    Raises:
-        CouldNotAsk: The scheduler does not answer.
+    Args:
+        beside: What ``look_beside`` found; None where waves have no small jobs.
     """
     db = ledger.db
-    waves = _read_waves(ledger)
-    if not hasattr(schedule, "finalisers") or not waves or not db.retry(
-        lambda _: ledger.unfinished(), patience_s=PATIENCE_S
-    ):
+    if beside is None or not db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S):
         return []
-    finalising = cast(Finalising, schedule)
-    found = []
+    waves = _read_waves(ledger)
     live = [wave for wave in waves if wave.job and not wave.over]
-    for number, wave in enumerate(waves, 1):
-        if wave in live:
-            found.append(
-                f"wave {number} of {len(waves)}: job {wave.job}, {wave.size} tasks, "
-                f"{wave.throttle} at once"
-            )
-    if live and not finalising.finalisers(live[-1].token):
+    found = [
+        f"wave {number} of {len(waves)}: job {wave.job}, {wave.size} tasks, "
+        f"{wave.throttle} at once"
+        for number, wave in enumerate(waves, 1)
+        if wave in live
+    ]
+    if live and not beside.finalisers:
         found.append(
             "no finaliser is queued: what this wave leaves must be launched by hand (sweep launch)"
         )
@@ -254,7 +331,6 @@ def notes(ledger: Ledger, schedule: Scheduler) -> list[str]:
             f"the finaliser could not submit the next wave: {refused['words']} "
             "`sweep launch` does, and queues several waves at once from now on"
         )
-    service = finalising.service_reason()
-    if service:
-        found.append(f"the job that serves the database waits: {service}")
+    if beside.service_waits:
+        found.append(f"the job that serves the database waits: {beside.service_waits}")
     return found

@@ -21,6 +21,7 @@ from sweep.study import Objective
 from sweep.trial import End
 
 _CHUNK_BYTES = 1 << 20
+SAVED_S = 60.0  # after its latest sign of life a training may still have saved a checkpoint
 LONGEST_NAME_BYTES = 2048  # 512 characters of four bytes; PostgreSQL indexes up to 2,700
 
 
@@ -146,9 +147,14 @@ def told(folder: AttemptFolder) -> str | None:
 
 
 def write_exit(folder: AttemptFolder, exit_code: int | None, signal: int | None, told: str) -> None:
-    """Note how the training's process ended, before the database hears of it."""
+    """Note how the training's process ended, before the database hears of it.
+
+    What it was told is part of that; the file that told it goes, as files are counted.
+    """
     note = {"exit_code": exit_code, "signal": signal, "told": told, "time": time.time()}
     write_atomic(folder.exit, json.dumps(note) + "\n")
+    with contextlib.suppress(OSError):
+        folder.control.unlink()
 
 
 def read_exit(folder: AttemptFolder) -> dict[str, object] | None:
@@ -210,7 +216,8 @@ def newest_checkpoint(
     Args:
         folders: Attempts, newest first.
         known: Hashes recorded when attempts ended, by path. A file that differs from its record is
-            passed over, as is one that cannot be read or belongs to somebody else.
+            damaged and passed over, as is one that cannot be read or belongs to somebody else;
+            but not where the training has outlived the record and saved again, in its place.
     """
     for folder in folders:
         for path in checkpoints(folder):
@@ -219,9 +226,15 @@ def newest_checkpoint(
                 found = digest(path)
             except Exception:
                 continue
-            if known.get(str(path), found) == found:
+            if known.get(str(path), found) == found or _was_saved_by_training(path, folder):
                 return path, found
     return None
+
+
+def _was_saved_by_training(path: Path, folder: AttemptFolder) -> bool:
+    """Tell whether a checkpoint was last written while its training still reported or printed."""
+    newest = max(file.stat().st_mtime for file in (path, *path.rglob("*")))
+    return newest <= last_sign(folder) + SAVED_S
 
 
 def end_text(end: End) -> str:

@@ -9,28 +9,39 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweep import access, arrays, command, postgres, provenance, slurm, training_env, waves
+from sweep import (
+    access,
+    arrays,
+    build,
+    frozen,
+    postgres,
+    slurm,
+    training_env,
+    waves,
+)
 from sweep import trial as words
-from sweep.errors import BusyError, InputError, StudyChangedError, SweepError
+from sweep.check import quick
+from sweep.errors import BusyError, StudyChangedError
 from sweep.executors import SLURM
-from sweep.finaliser import restore
+from sweep.finaliser import tend
+from sweep.local import LocalScheduler
+from sweep.origin import record_launch
 from sweep.paths import Runs, StudyFolder, locked, make_private, write_atomic
 from sweep.reconcile import reconcile
 from sweep.scheduler import Scheduler
 from sweep.slurm_text import is_secret
-from sweep.storage import bulk, sampling, schema, studies
+from sweep.startable import check_command
+from sweep.storage import budgets, bulk, sampling, schema, studies, warm_start
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.studies import StudyState, Wave
 from sweep.study import Study
 from sweep.studyfile import changes
-from sweep.trial import trial_seed
 
 PATIENCE_S = 60.0
 SUBMITTER_WAIT_S = 10.0
@@ -50,6 +61,9 @@ class Launched:
         submitted: Whether this launch submitted it.
         changed: What differs from the launch before, in sentences.
         settled: Attempts found dead, in sentences.
+        notes: What training uses of the live tree although its code is frozen.
+        ended: Why the study has ended before its last trial and stays so; "" where it has not.
+        reopened: Trials that its end had cancelled and which are taken up again.
     """
 
     name: str
@@ -62,6 +76,9 @@ class Launched:
     submitted: bool
     changed: Sequence[str] = ()
     settled: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    ended: str = ""
+    reopened: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +96,9 @@ def launch(
     schedule_for: Callable[[StudyFolder], Scheduler],
     environ: Mapping[str, str],
     say: Callable[[str], None] = lambda _: None,
+    *,
+    check_first: bool = True,
+    hash_data: bool = False,
 ) -> Launched:
     """Launch a study, or go on with it.
 
@@ -87,71 +107,72 @@ def launch(
         schedule_for: Gives the scheduler of a study's folder.
         environ: The environment that training will inherit.
         say: Told what takes long.
+        check_first: Look at what would fail on the nodes, as far as it can be seen from here.
+        hash_data: Hash all data byte by byte.
 
     Raises:
-        InputError: The command cannot be started as it stands; nothing was made.
+        InputError: The command cannot be started as it stands, or its code is too large to be
+            frozen; nothing was made.
+        CheckFailed: That look found something; nothing was made.
         StudyChangedError: A study of this name exists and differs where it must not.
         BusyError: Another launch of this study is at work.
+        BuildFailed: The image that it names could not be built.
         SchedulerError: The scheduler refused; a study that this launch made is gone again.
     """
     check_command(study, environ)
     if study.executor == SLURM:
         slurm.check_options(study, runs.root)
+    built, _ = build.ensure(study, runs, environ, say)
+    if built is not study:
+        study = built
+        check_command(study, environ)
+    if check_first:
+        for line in quick.refuse(quick.look(study, runs, access.choose_url(study))):
+            say(f"{line.name}: {line.text}. {line.advice}")
     folder = runs.study(study.name)
     schedule = schedule_for(folder)
     if isinstance(schedule, slurm.SlurmScheduler):
         embedded = access.choose_url(study) is None and study.storage.embedded == "job"
         schedule.check_site(embedded=embedded)
+    code = frozen.plan(study, runs.root, environ)
     make_private(runs.root)
     with locked(runs.root / f".{study.name}.lock", wait=False) as got:
         if not got:
             raise _busy(study.name)
         try:
-            launched = _launch_locked(study, runs, folder, schedule_for, environ, say)
+            with prepared(schedule):
+                launched = _launch_locked(
+                    study, runs, folder, schedule, environ, say, code, hash_data=hash_data
+                )
         finally:
             if study.executor == SLURM and study.storage.embedded == "job":
                 access.stop_server(runs.postgres)
-    return launched
+    return dataclasses.replace(launched, notes=frozen.notes(code) if code else ())
 
 
-def check_command(study: Study, environ: Mapping[str, str]) -> None:
-    """Refuse a command whose program or script is not there, as far as can be known now.
-
-    Raises:
-        InputError: It cannot be started.
-    """
-    from pathlib import Path
-
-    folder = Path("/nonexistent")
-    params = {p.name: p.choices[0] if p.choices else p.low for p in study.space}
-    values = command.TrialValues(
-        number=0,
-        attempt=1,
-        seed=trial_seed(study.seed, 0),
-        params={**params, **study.fixed},
-        config=folder / "config.yaml",
-        trial_dir=folder,
-        checkpoint_dir=folder,
-        resume=None,
-        metrics=folder,
-        control=folder,
-        token="",
-    )
-    workdir = Path(study.workdir)
-    if not workdir.is_dir():
-        raise InputError(f"workdir: {workdir} is not a folder.", "Make it, or name another.")
-    missing = command.find_missing(study, values, environ, workdir)
-    if missing:
-        raise InputError(missing, "Correct `command` (or `workdir`) in the study file.")
+@contextlib.contextmanager
+def prepared(schedule: Scheduler) -> Iterator[None]:
+    """Have a scheduler that can do so start now what the tasks will need, beside our own work."""
+    if not isinstance(schedule, LocalScheduler):
+        yield
+        return
+    schedule.prepare()
+    try:
+        yield
+    finally:
+        schedule.close()
 
 
 def _launch_locked(
     study: Study,
     runs: Runs,
     folder: StudyFolder,
-    schedule_for: Callable[[StudyFolder], Scheduler],
+    schedule: Scheduler,
     environ: Mapping[str, str],
     say: Callable[[str], None],
+    code: frozen.Plan | None,
+    *,
+    hash_data: bool,
 ) -> Launched:
     url = access.choose_url(study)
     if url is None and postgres.running(runs.postgres) is None:
@@ -166,7 +187,12 @@ def _launch_locked(
         changed: list[str] = []
         if found is None:
             rows = sampling.first_rows(study, study.trials)
-            study_id = db.retry(lambda _: _create(db, study, folder, rows), patience_s=PATIENCE_S)
+            warm = db.retry(lambda _: warm_start.read(db, study), patience_s=PATIENCE_S)
+            study_id = db.retry(
+                lambda _: _create(db, study, folder, rows, warm), patience_s=PATIENCE_S
+            )
+            if warm is not None:
+                say(warm.describe(study))
             added = study.trials
         else:
             study_id, before = found
@@ -177,8 +203,8 @@ def _launch_locked(
         is_new = not folder.root.exists()
         write_folder(study, folder, url, runs, environ)
         ledger = Ledger(db, study_id, study)
-        schedule = schedule_for(folder)
         try:
+            changed += record_launch(study, folder, runs, environ, code, say, full=hash_data)
             return _go_on(ledger, folder, schedule, found is None, added, changed, say)
         except BaseException as error:
             undone = False
@@ -207,14 +233,17 @@ def _go_on(
         + ("taken up again" if state == words.RUNNING else state)
         for trial, attempt, end, state in (found.settled if found else ())
     ]
-    given_back = db.retry(lambda _: _resume(ledger), patience_s=PATIENCE_S)
+    ended, reopened = db.retry(lambda _: budgets.take_up(ledger), patience_s=PATIENCE_S)
+    given_back = 0
+    if not ended:
+        given_back = db.retry(lambda _: _resume(ledger), patience_s=PATIENCE_S)
     left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
     submitted = False
     if wave is not None:
         waves.set_throttles(ledger, schedule)
-        restore(ledger, folder, schedule, say, alone=True)
+        tend(ledger, folder, schedule, say, alone=True)
         wave = dataclasses.replace(wave, throttle=arrays.throttle_of(study, wave.size, wave.slots))
-    elif left:
+    elif left and not ended:
         wave = waves.submit_wave(ledger, folder, schedule, left, say=say)
         submitted = True
     return Launched(
@@ -228,6 +257,8 @@ def _go_on(
         submitted=submitted,
         changed=changed,
         settled=settled,
+        ended=ended,
+        reopened=reopened,
     )
 
 
@@ -251,14 +282,17 @@ def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] 
 
 
 def _create(
-    db: Database, study: Study, folder: StudyFolder, rows: Sequence[Mapping[str, Any]]
-) -> int:
+    db: Database, study: Study, folder: StudyFolder, rows: Sequence[Mapping[str, Any]],
+    warm: warm_start.Found | None,
+) -> int:  # fmt: skip
     existing = studies.find_study(db, study.name)
     if existing is not None:
         return existing  # the answer to our own COMMIT was lost
     study_id = studies.insert_study(db, study)
     studies.write_attribute(db, study_id, studies.FOLDER, str(folder.root))
     bulk.insert_waiting_trials(db, study_id, rows)
+    if warm is not None:
+        warm_start.write(db, study_id, warm)
     return study_id
 
 
@@ -301,7 +335,7 @@ def _undo(ledger: Ledger) -> bool:
 def write_folder(
     study: Study, folder: StudyFolder, url: str | None, runs: Runs, environ: Mapping[str, str]
 ) -> None:
-    """Write what the tasks need: specification, address of the database, reporter, provenance.
+    """Write what the tasks need: specification, address of the database, reporter.
 
     What training needs of the launching shell's secrets travels in a 0600 file: Slurm records the
     environment that sbatch is given, so that has none.
@@ -313,56 +347,8 @@ def write_folder(
         write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
     access.remember(folder, url, runs)
     training_env.install_reporter(folder.python_path)
-    provenance_now = provenance.capture_study(study)
-    write_atomic(folder.provenance, json.dumps(provenance_now, indent=1) + "\n")
     write_atomic(folder.study, study.to_json() + "\n")
     write_atomic(runs.last, study.name + "\n")
-
-
-def open_study(runs: Runs, name: str | None) -> Opened:
-    """Return a study that was launched from this runs folder; by default the last one.
-
-    Raises:
-        InputError: There is no such study here.
-    """
-    name = name or _last(runs)
-    folder = runs.study(name)
-    if not folder.study.is_file():
-        known = ", ".join(runs.studies()) or "none"
-        raise InputError(
-            f"There is no study {name!r} in {runs.root} (known: {known}).",
-            "Launch it: sweep launch STUDY.yaml, or name its runs folder with --runs.",
-        )
-    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
-    db = access.connect(folder, may_start=not _is_served_elsewhere(folder, study))
-    study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=PATIENCE_S)
-    if study_id is None:
-        raise InputError(
-            f"The database ({access.describe(folder)}) no longer holds the study {name!r}.",
-            "Launch it again: sweep launch STUDY.yaml.",
-        )
-    return Opened(folder, study, Ledger(db, study_id, study))
-
-
-def _is_served_elsewhere(folder: StudyFolder, study: Study) -> bool:
-    """Tell whether a job serves (or soon will) the study's embedded database."""
-    if study.executor != SLURM:
-        return False
-    try:
-        asked = slurm.SlurmScheduler(folder, study, os.environ)
-        return bool(asked.service_jobs(running=True))
-    except SweepError:
-        return False  # Slurm is not here or does not answer: look at the data from here
-
-
-def _last(runs: Runs) -> str:
-    try:
-        return runs.last.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        raise InputError(
-            f"No study was launched from {runs.root} yet.",
-            "Name one, or launch one first: sweep launch STUDY.yaml.",
-        ) from None
 
 
 def _busy(name: str) -> BusyError:

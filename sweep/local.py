@@ -10,6 +10,7 @@ submission either happened or did not, wherever the submitter was killed, and ``
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -64,6 +65,25 @@ class LocalScheduler:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        self._ahead: subprocess.Popen[bytes] | None = None
+
+    def prepare(self) -> None:
+        """Start the runner of an array that will be submitted soon: it loads what it needs now.
+
+        It ends by itself where none is submitted, at the latest with this process.
+        """
+        if self._ahead is None:
+            with contextlib.suppress(NotStarted):
+                self._ahead = _start_runner(["--ahead", str(self.root)], None)
+
+    def close(self) -> None:
+        """End a runner that was started ahead and has got no array."""
+        runner, self._ahead = self._ahead, None
+        if runner is not None:
+            assert runner.stdin is not None
+            runner.kill()  # it has no child and no file yet
+            runner.wait()
+            runner.stdin.close()
 
     def limits(self) -> Limits:
         """Return the limits: there are none."""
@@ -85,7 +105,7 @@ class LocalScheduler:
                 raise SchedulerError(f"A job {job.token} exists already.")
             try:
                 folder.write_request(job, gpu_names)
-                launcher = _start_runner(folder)
+                launcher = self._start(folder)
             except (OSError, NotStarted) as error:
                 raise SchedulerError(f"The runner of {job.token} did not start: {error}") from error
             try:
@@ -99,6 +119,16 @@ class LocalScheduler:
                 tail = "\n".join(read_tail(folder.runner_log))
                 raise SchedulerError(f"The runner of {job.token} did not start.", tail)
         return job.token
+
+    def _start(self, folder: JobFolder) -> subprocess.Popen[bytes]:
+        """Start a runner; the process returned ends as soon as the runner is under way."""
+        runner, self._ahead = self._ahead, None
+        if runner is None or runner.poll() is not None:
+            return _start_runner([str(folder.root)], folder.runner_log)
+        assert runner.stdin is not None
+        with runner.stdin:
+            runner.stdin.write(os.fsencode(folder.root))
+        return runner
 
     def find(self, token: str) -> list[str]:
         """Return the job of this token, if there is one; waits for a submission under way.
@@ -277,13 +307,18 @@ def _check(job: ArrayJob) -> list[str]:
     return names
 
 
-def _start_runner(folder: JobFolder) -> subprocess.Popen[bytes]:
-    """Start a runner; the process returned ends as soon as the runner is under way."""
+def _start_runner(arguments: Sequence[str], log: Path | None) -> subprocess.Popen[bytes]:
+    """Start a runner.
+
+    Args:
+        log: Where its output goes; None: it reads its standard input first.
+    """
     return spawn(
-        [sys.executable, "-m", "sweep.local_runner", str(folder.root)],
+        [sys.executable, "-m", "sweep.local_runner", *arguments],
         cwd=Path(__file__).resolve().parent.parent,  # so that -m finds this very package
         env={name: text for name, text in os.environ.items() if name not in ELEMENT_VARIABLES},
-        stdout=folder.runner_log,
+        stdin=subprocess.DEVNULL if log else subprocess.PIPE,
+        stdout=log or subprocess.DEVNULL,
         die_with_parent=False,
     )
 

@@ -1,13 +1,18 @@
 """The process that runs one local array: starts its elements, ends them, writes down what happened.
 
-Started by ``LocalScheduler.submit`` as ``python -m sweep.local_runner FOLDER``; ends by itself when
-the array and its finaliser have ended. It sleeps until a child ends, somebody asks something
-(SIGUSR2), or a limit is reached. One thread: the kernel ties PR_SET_PDEATHSIG to it.
+Started by ``LocalScheduler.submit`` as ``python -m sweep.local_runner FOLDER``, or ahead of it as
+``… --ahead ROOT``, which reads the folder when there is one; ends by itself when the array and its
+finaliser have ended. It sleeps until a child ends, somebody asks something (SIGUSR2), or a limit is
+reached. One thread: the kernel ties PR_SET_PDEATHSIG to it.
+
+What runs a module of sweep is forked, see ``forked``; anything else is started as a program.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import json
 import os
 import select
@@ -15,10 +20,14 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import ModuleType
 
+from sweep.forked import Forked, fork
 from sweep.local_gpus import GPU_VARIABLE, GpuPool
 from sweep.local_history import EventLog, read_lines
 from sweep.local_job import (
@@ -43,9 +52,12 @@ LOOK_S = 0.1  # between looks at processes that an ended element has left behind
 UNKILLABLE_S = 60.0  # after which a process that does not die no longer holds its slot (Slurm's)
 FLUSH_PATIENCE_S = 600.0  # how long a full disk may keep an ended array from its finaliser
 STARTS_AT_ONCE = 32  # before looking at what else has happened
-# A task computes for a fifth of a second before its training starts. If the first K were started at
-# once, they would share the cores and all be late: one a core at a time, the first train meanwhile.
+# A task computes for so long before its training starts. If the first K were started at once, they
+# would share the cores and all be late: one a core at a time, the first train meanwhile.
 START_GAP_S = 0.2
+FORKED_GAP_S = 0.03
+MODULE = "sweep.task"  # what the elements of a study run
+TASK_NAME = "sweep task"  # of a forked one, in top and /proc/PID/comm
 
 
 @dataclass
@@ -58,7 +70,7 @@ class Element:
     """
 
     index: int
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     gpus: list[str]
     grace_at: float | None = None
     limit_at: float | None = None
@@ -93,6 +105,7 @@ class Runner:
     pool: GpuPool
     events: EventLog
     wakeup: int
+    module: ModuleType | None = None  # whose elements are forked
     pending: deque[int] = field(default_factory=deque)
     running: dict[int, Element] = field(default_factory=dict)  # by pid
     throttle: int = 1
@@ -201,7 +214,8 @@ class Runner:
             else:
                 self.pending.popleft()
                 self.waiting = ""
-        self.more_at = now + START_GAP_S if is_first else now
+        gap_s = START_GAP_S if self.module is None else FORKED_GAP_S
+        self.more_at = now + gap_s if is_first else now
 
     def _wait(self, reason: str) -> None:
         self.retry_at = time.monotonic() + RETRY_S
@@ -229,10 +243,28 @@ class Runner:
                 f"The folder {log.parent} cannot be made: {error.strerror}.",
                 passing=error.errno in PASSING_ERRORS,
             ) from error
-        process = spawn(job.argv, cwd=job.cwd, env=env, stdout=log, death_signal=signal.SIGTERM)
+        process = self._spawn(job.argv, env, log)
         start = start_time(process.pid)
         self.running[process.pid] = Element(index, process, gpus, grace_at, limit_at)
         self.events.add("start", index=index, pid=process.pid, start=start, gpus=gpus)
+        if isinstance(process, Forked):  # /proc does not show its variables: it is known by this
+            process.release()
+
+    def _spawn(
+        self, argv: Sequence[str], env: dict[str, str], log: Path
+    ) -> subprocess.Popen[bytes] | Forked:
+        module = self.module
+        if module is None:
+            return spawn(argv, cwd=self.job.cwd, env=env, stdout=log, death_signal=signal.SIGTERM)
+
+        def work() -> int:
+            sys.argv = [str(module.__file__), *argv[3:]]
+            return int(module.main(sys.argv[1:]))
+
+        return fork(
+            work, name=TASK_NAME, cwd=self.job.cwd, env=env, stdout=log,
+            death_signal=signal.SIGTERM,
+        )  # fmt: skip
 
     def _log(self, index: int) -> Path:
         pattern = self.job.log_pattern
@@ -240,15 +272,10 @@ class Runner:
         return Path(self.job.cwd, text)
 
     def _explain_in_log(self, index: int, error: NotStarted) -> None:
+        path = self._log(index)
         with (
             contextlib.suppress(OSError),
-            open(
-                self._log(index),
-                "a",
-                encoding="utf-8",
-                errors="surrogateescape",
-                opener=lambda path, flags: os.open(path, flags, 0o600),
-            ) as log,
+            open(path, "a", encoding="utf-8", errors="surrogateescape", opener=_private) as log,
         ):
             log.write(f"sweep: {error}\n")
 
@@ -342,7 +369,7 @@ class Runner:
 
     def _close(self, element: Element) -> None:
         """Write down how an element ended, and free its slot."""
-        code = element.process.returncode
+        code = element.process.wait()
         reason = element.reason
         if code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
@@ -411,11 +438,50 @@ def take(folder: JobFolder) -> int | None:
     return lock
 
 
+def load(argv: Sequence[str]) -> ModuleType | None:
+    """Return the module of sweep that a command runs, with all that it will import; None of others.
+
+    Where it cannot be imported, each element says why in its own log.
+    """
+    if list(argv[:3]) != [sys.executable, "-m", MODULE]:
+        return None
+    try:
+        module = importlib.import_module(MODULE)
+        module.preload()
+    except Exception:
+        traceback.print_exc()
+        return None
+    gc.freeze()  # or the first collection in each child would copy all of it
+    return module
+
+
+def await_folder() -> JobFolder | None:
+    """Load what elements need, then read the folder of the array from standard input.
+
+    Returns:
+        None where there is no array: whoever was to submit it has ended.
+    """
+    load([sys.executable, "-m", MODULE])
+    path = sys.stdin.buffer.read()  # to its end: a folder's name may hold anything
+    if not path:
+        return None
+    folder = JobFolder(Path(os.fsdecode(path)))
+    with open(os.devnull, "rb") as null, open(folder.runner_log, "ab", opener=_private) as log:
+        os.dup2(null.fileno(), 0)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    return folder
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def main(argv: list[str]) -> int:
     """Run the array in a folder, in the background: returns once it is sure to run."""
-    folder = JobFolder(Path(argv[1]))
-    lock = take(folder)
-    if lock is None:
+    folder = await_folder() if argv[1] == "--ahead" else JobFolder(Path(argv[1]))
+    lock = None if folder is None else take(folder)
+    if folder is None or lock is None:
         return 1
     job, gpu_names = folder.read_request()
     ready, tell = os.pipe()
@@ -429,12 +495,11 @@ def main(argv: list[str]) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     events = os.open(folder.events, flags, 0o600)
     log = EventLog(lambda content: os.write(events, content))
-    runner = Runner(folder, job, GpuPool(gpu_names), log, wakeup)
     record = RunnerRecord.of_this_process(job.size)
     write_atomic(folder.runner, json.dumps(asdict(record)), sync=True)
     os.write(tell, b"1")
     os.close(tell)
-    runner.run()
+    Runner(folder, job, GpuPool(gpu_names), log, wakeup, load(job.argv)).run()
     return 0
 
 

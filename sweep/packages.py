@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from sweep.study import Study
+from sweep.training_env import search_path
 
 # A user and password in a URL, of any scheme.
 _SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -16,6 +21,19 @@ _SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 def mask(url: str) -> str:
     """Return a URL without the user and password that it may hold."""
     return _SECRET_IN_URL.sub("***", url)
+
+
+def find_python(study: Study, environ: Mapping[str, str]) -> Path | None:
+    """Return the interpreter that a study's training starts with, where that can be known."""
+    given, path = study.environment, search_path(environ)
+    if given.runtime not in ("none", "venv"):
+        return None
+    if given.runtime == "venv":
+        path = str(Path(study.workdir, given.built or given.image or ".venv") / "bin")
+    first = study.command[0]
+    word = first if os.path.basename(first).startswith("python") else "python"
+    found = shutil.which(word, path=path) or shutil.which("python3", path=path)
+    return Path(found) if found else None
 
 
 def describe_python(python: Path) -> dict[str, object]:
@@ -28,6 +46,16 @@ def describe_python(python: Path) -> dict[str, object]:
         {"python": "3.11.7" or as much as its folders tell, "interpreter": path,
         "packages": {name: version}}.
     """
+    version, folders = find_folders(python)
+    return {
+        "python": version,
+        "interpreter": str(python),
+        "packages": list_packages(folders),
+    }
+
+
+def find_folders(python: Path) -> tuple[str, list[Path]]:
+    """Return an interpreter's version, or as much as its folders tell, and its package folders."""
     is_ours = os.path.abspath(python) == os.path.abspath(sys.executable) or (
         python.exists()
         and python.parent == Path(sys.executable).parent
@@ -35,14 +63,37 @@ def describe_python(python: Path) -> dict[str, object]:
     )
     if is_ours:
         version = ".".join(map(str, sys.version_info[:3]))
-        folders = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
-    else:
-        version, folders = _look_around(python)
-    return {
-        "python": version,
-        "interpreter": str(python),
-        "packages": list_packages(folders),
-    }
+        return version, [Path(entry) for entry in sys.path if entry.endswith("-packages")]
+    return _look_around(python)
+
+
+def editable_folders(folders: Iterable[Path]) -> list[Path]:
+    """Return the folders outside an interpreter's own that it imports from: editable installs.
+
+    They stand in ``.pth`` files, as a line of their own or, setuptools' other way, in a module that
+    maps packages to folders.
+    """
+    found: dict[Path, None] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.pth")):
+            for line in _read_lines(path):
+                if line.startswith("/") and Path(line).is_dir():
+                    found[Path(line)] = None
+        for path in sorted(folder.glob("__editable___*_finder.py")):
+            match = re.search(r"^MAPPING[^=]*=\s*(\{.*\})\s*$", "\n".join(_read_lines(path)), re.M)
+            mapping = ast.literal_eval(match[1]) if match else {}
+            for name, target in mapping.items():
+                if Path(target).stem == name.rpartition(".")[2]:
+                    found[Path(target).parent] = None
+    inner = [folder.resolve() for folder in folders]
+    return [path for path in found if not any(path.resolve().is_relative_to(f) for f in inner)]
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def _look_around(python: Path) -> tuple[str, list[Path]]:

@@ -3,16 +3,21 @@
     runs/
       .last                         the study last launched from here
       .postgres/                    the embedded server's data
+      .images/                      what `sweep build` made, its logs, its caches
       <study>/
         study.json                  the study, resolved
         storage.json                how to reach the database (0600)
         script.sh                   the batch script (Slurm)
+        manifest.json               what made it: code, environment, data, execution
+        code/<id>/                  the code as it was at a launch
       environment.json            secrets that training needs (Slurm; 0600)
         logs/<job>_<index>.log      one a task
         local/<job>/                the local executor's arrays
         trials/00007/config.yaml
-        trials/00007/attempts/1/    metrics.jsonl control.json exit.json log.txt checkpoints/
+        trials/00007/attempts/1/    metrics.jsonl control.json exit.json log.txt manifest.json
+                                    checkpoints/
         reruns/1/                   the same files as an attempt
+        tracking/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
         scaling/strong-2/           a small study's folder for each case of a scaling study
 """
 
@@ -46,6 +51,11 @@ class Runs:
     @property
     def postgres(self) -> Path:
         return self.root / ".postgres"
+
+    @property
+    def images(self) -> Path:
+        """Images and environments that were built, by the digest of what they were built from."""
+        return self.root / ".images"
 
     @property
     def last(self) -> Path:
@@ -90,7 +100,13 @@ class StudyFolder:
 
     @property
     def provenance(self) -> Path:
-        return self.root / "provenance.json"
+        """What made the study: its four axes."""
+        return self.root / "manifest.json"
+
+    @property
+    def code(self) -> Path:
+        """The frozen code: a folder for each snapshot."""
+        return self.root / "code"
 
     @property
     def logs(self) -> Path:
@@ -103,6 +119,21 @@ class StudyFolder:
     @property
     def results(self) -> Path:
         return self.root / "results"
+
+    @property
+    def report(self) -> Path:
+        """The page that ``sweep report`` writes."""
+        return self.results / "report.html"
+
+    @property
+    def tracking(self) -> Path:
+        """What the trackers' processes say."""
+        return self.root / "tracking"
+
+    @property
+    def tensorboard(self) -> Path:
+        """TensorBoard's events, one folder a trial."""
+        return self.root / "tensorboard"
 
     @property
     def python_path(self) -> Path:
@@ -143,6 +174,11 @@ class AttemptFolder:
     @property
     def log(self) -> Path:
         return self.root / "log.txt"
+
+    @property
+    def provenance(self) -> Path:
+        """Where the attempt's four axes differ from the study's."""
+        return self.root / "manifest.json"
 
     @property
     def checkpoints(self) -> Path:

@@ -144,18 +144,20 @@ def spawn(
     cwd: str | os.PathLike[str],
     env: Mapping[str, str],
     stdout: Path | int,
+    stdin: int = subprocess.DEVNULL,
     die_with_parent: bool = True,
     death_signal: int = signal.SIGKILL,
 ) -> subprocess.Popen[bytes]:
     """Start a command in a session and process group of its own.
 
-    It reads nothing (/dev/null), inherits no open file, and starts with every signal at its
-    default and none blocked, whatever the caller does with signals.
+    It reads nothing (/dev/null) unless told to, inherits no open file, and starts with every signal
+    at its default and none blocked, whatever the caller does with signals.
 
     Args:
         argv: The command; nothing of it is seen by a shell.
         stdout: Where standard output and error go: a file that is appended to (made with mode
             0600), or an open file descriptor.
+        stdin: As ``subprocess.Popen`` takes it.
         die_with_parent: Have the kernel send it ``death_signal`` when the thread that called
             ``spawn`` ends. So call from a thread that lives as long as the child may.
         death_signal: The signal for that.
@@ -195,7 +197,7 @@ def spawn(
             list(argv),
             cwd=cwd,
             env=dict(env),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -213,7 +215,7 @@ def spawn(
 
 def die_with(parent: int, death_signal: int = signal.SIGKILL) -> Callable[[], None]:
     """Return what a child calls before it becomes a program, so that it ends with its parent."""
-    prctl = _load_libc().prctl
+    prctl = load_libc().prctl
 
     def arm() -> None:
         prctl(PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
@@ -230,7 +232,7 @@ def adopt_orphans() -> None:
     dead ones stay as zombies.
     """
     global _adopter
-    if _load_libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0:
+    if load_libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0:
         _adopter = os.getpid()
 
 
@@ -365,7 +367,7 @@ def _is_dead(fields: list[bytes]) -> bool:
     return fields[0] in (b"Z", b"X", b"x") and int(fields[17]) <= 1
 
 
-def _load_libc() -> Any:
+def load_libc() -> Any:
     """Return libc, loaded before any fork: a forked child must not load libraries."""
     global _libc
     if _libc is None:

@@ -1,206 +1,203 @@
 """What a result came from: code, environment, data and execution, recorded and compared.
 
 A record has four axes, each a dictionary: ``code``, ``environment``, ``data`` and ``execution``.
-``capture_study`` fills them once a study; ``capture_host`` describes the machine of an attempt and
-belongs into its ``execution``. No record holds a secret: URLs are masked, and no environment is
-dumped.
+``capture_study`` fills them at launch, ``capture_attempt`` where an attempt trains, with the
+machine in them. No record holds a secret: URLs are masked, and of the environment only variables
+that change a training are kept.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
-import platform
-import shutil
-import socket
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweep.code_record import capture_code
+from sweep.command.inner import CONTAINERS
+from sweep.data_record import capture_data
 from sweep.differences import differences as differences
-from sweep.packages import describe_python, mask
-from sweep.paths import runs_folder
+from sweep.images import digest_of
+from sweep.machine import capture_gpus, capture_host
+from sweep.packages import describe_python, find_python, mask
+from sweep.paths import read_json, runs_folder
+from sweep.slurm_text import is_secret
 from sweep.study import Study
-from sweep.training_env import search_path
 
-ASK_TIMEOUT_S = 10.0
-# Untracked files of these kinds are code that a commit would lack.
-CODE_SUFFIXES = (".py", ".pyx", ".sh", ".jl", ".r", ".lua", ".c", ".cpp", ".cu", ".h")
-MAX_UNTRACKED = 500
-MAX_SCRIPT_BYTES = 4_000_000
-# Data up to here is hashed by content (a fraction of a second), beyond by names, sizes and times.
-MAX_HASHED_BYTES = 64_000_000
-MAX_DATA_FILES = 200_000
+AXES = ("code", "environment", "data", "execution")
+# An attempt looks at no more files of data than these: that costs some ms. A re-run looks at all.
+MAX_LOOKED_AT = 2_000
+# Variables that change what a training computes. Which GPU it gets does not.
+_VARIABLES = re.compile(
+    r"^(OMP_|MKL_|OPENBLAS_|BLIS_|GOTO_|KMP_|NUMEXPR_|CUDA_|CUBLAS_|CUDNN_|NVIDIA_TF32|NCCL_|GLOO_|"
+    r"TORCH_|TORCHINDUCTOR_|PYTORCH_|TF_|XLA_|JAX_|TRITON_|HIP_|ROCR_|LD_LIBRARY_PATH$|LD_PRELOAD$|"
+    r"PYTHONOPTIMIZE$)"
+)
+_NOT_COMPARED = ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH")
+HIDDEN = "***"
 
 
-def capture_study(study: Study, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+def capture_study(
+    study: Study,
+    environ: Mapping[str, str] | None = None,
+    *,
+    runs: Path | None = None,
+    known: Mapping[str, Any] | None = None,
+    full: bool = False,
+) -> dict[str, Any]:
     """Return the record of a study, as far as it is the same for all its trials.
 
     Args:
         environ: The launching shell's environment; this process's when None.
+        runs: The runs folder, which is no code; the default one when None.
+        known: An earlier record: large files that have not changed since are not read again.
+        full: Hash all data byte by byte.
     """
+    return capture_with_patch(study, environ, runs=runs, known=known, full=full)[0]
+
+
+def capture_with_patch(
+    study: Study,
+    environ: Mapping[str, str] | None = None,
+    *,
+    runs: Path | None = None,
+    known: Mapping[str, Any] | None = None,
+    full: bool = False,
+) -> tuple[dict[str, Any], bytes]:
+    """Return ``capture_study``'s record, and the patch of what is not committed."""
     environ = os.environ if environ is None else environ
     workdir = Path(study.workdir)
+    code, patch = capture_code(study.command, workdir, runs or runs_folder())
+    record = {
+        "code": code,
+        "environment": capture_environment(study, environ, known),
+        "data": _capture_all_data(study, known, full=full),
+        "execution": _capture_execution(study),
+    }
+    return record, patch
+
+
+def _capture_execution(study: Study) -> dict[str, Any]:
     return {
-        "code": {**_capture_git(workdir), "files": _hash_scripts(study.command, workdir)},
-        "environment": _capture_environment(study, environ, workdir),
-        "data": {path: _capture_data(workdir / path) for path in study.data},
-        "execution": {
-            "command": list(study.command),
-            "launcher": study.launcher,
-            "nodes": study.resources.nodes,
-            "gpus_per_node": study.resources.gpu_count,
-        },
+        "command": hide_secrets(study.command),
+        "launcher": study.launcher,
+        "nodes": study.resources.nodes,
+        "gpus_per_node": study.resources.gpu_count,
+        "resources": dataclasses.asdict(study.resources),
+        "sweep": _version(),
     }
 
 
-def capture_host() -> dict[str, Any]:
-    """Return what this machine is: it belongs into the ``execution`` of an attempt's record."""
-    gpus, driver = _ask_gpus()
-    return {
-        "host": socket.gethostname(),
-        "kernel": platform.release(),
-        "cpu": _name_cpu(),
-        "cpus": len(os.sched_getaffinity(0)),
-        "gpus": gpus,
-        "driver": driver,
-        "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
-    }
-
-
-def _capture_git(workdir: Path) -> dict[str, Any]:
-    """Return commit, branch, origin and uncommitted changes; or {"git": why there is none}."""
-    if not shutil.which("git"):
-        return {"git": "git is not installed"}
-    try:
-        top = Path(_git(workdir, "rev-parse", "--show-toplevel").decode().rstrip("\n"))
-        # All of the repository, not only the folder; the runs are results, not code.
-        scope = [".", f":(exclude){_inside(runs_folder(), top)}"]
-        changes = _git(top, "status", "--porcelain", "-z", "--untracked-files=no", "--", *scope)
-        try:
-            commit = _git(top, "rev-parse", "--verify", "HEAD").decode().strip()
-        except _GitFailed:
-            return {"git": "the repository has no commit yet", "repository": str(top)}
-        others = _git(top, "ls-files", "-z", "--others", "--exclude-standard", "--", *scope)
-        untracked = [
-            name
-            for name in sorted(os.fsdecode(others).split("\0"))
-            if name.lower().endswith(CODE_SUFFIXES)
-        ]
-        diff = hashlib.sha256()
-        if changes:
-            diff.update(_git(top, "diff", "HEAD", "--binary", "--no-ext-diff", "--", *scope))
-        for name in untracked[:MAX_UNTRACKED]:
-            diff.update(name.encode("utf-8", "surrogateescape") + b"\0" + _digest(top / name))
-        branch = _git(top, "rev-parse", "--abbrev-ref", "HEAD").decode().strip()
-    except _GitFailed as error:
-        return {"git": str(error)}
-    try:
-        origin = mask(_git(top, "config", "--get", "remote.origin.url").decode().strip())
-    except _GitFailed:
-        origin = None
-    is_dirty = bool(changes or untracked)
-    return {
-        "git": "ok",
-        "repository": str(top),
-        "origin": origin,
-        "commit": commit,
-        "branch": branch if branch != "HEAD" else None,
-        "dirty": is_dirty,
-        "diff": diff.hexdigest() if is_dirty else None,
-        "untracked": untracked[:20],
-    }
-
-
-class _GitFailed(Exception):
-    """Git did not answer; the text is why."""
-
-
-def _git(folder: Path, *arguments: str) -> bytes:
-    # Without optional locks: a record must not disturb the user's own git at work.
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environ |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            env=environ,
-            timeout=ASK_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise _GitFailed(f"git did not answer in {ASK_TIMEOUT_S:g} s") from None
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise _GitFailed(mask(lines[0]) if lines else f"git ended with code {done.returncode}")
-    return done.stdout
-
-
-def _inside(path: Path, top: Path) -> str:
-    """Return a path relative to a repository, or one that names nothing where it lies outside."""
-    try:
-        return str(path.resolve().relative_to(top.resolve()))
-    except ValueError:
-        return ".git"
-
-
-def _hash_scripts(command: Sequence[str], workdir: Path) -> dict[str, str]:
-    """Return {path: SHA-256} of the files that a command names, and of its modules' folders."""
-    named: set[Path] = set()
-    for before, element in zip(("", *command), command, strict=False):
-        if "{" in element or "\n" in element:
-            continue
-        if before == "-m":
-            module = workdir.joinpath(*element.split("."))
-            package = module if module.is_dir() else module.parent
-            if module.is_dir() or module.with_suffix(".py").is_file():
-                is_flat = package == workdir
-                named |= {module.with_suffix(".py")} if is_flat else set(package.glob("*.py"))
-        else:
-            named.add(workdir / element)
-    found = {}
-    for path in sorted(named):
-        try:
-            if path.is_file() and path.stat().st_size <= MAX_SCRIPT_BYTES:
-                found[os.path.relpath(path, workdir)] = _digest(path).hex()
-        except OSError:
-            continue
-    return found
-
-
-def _digest(path: Path) -> bytes:
-    """Return the SHA-256 of a file, of nothing where it cannot be read."""
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    except OSError:
-        return b""
-    return digest.digest()
-
-
-def _capture_environment(
-    study: Study, environ: Mapping[str, str], workdir: Path
+def capture_attempt(
+    study: Study,
+    base: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    runs: Path | None = None,
+    gpus: Mapping[str, Any] | None = None,
+    thorough: bool = False,
 ) -> dict[str, Any]:
-    given = study.environment
-    found: dict[str, Any] = {"runtime": given.runtime, "image": given.image, "sweep": _version()}
-    path = search_path(environ)
-    image = workdir / given.image if given.image else None
-    if given.runtime == "venv":
-        path = str((image or workdir / ".venv") / "bin")
-    elif image and image.is_file():
-        found["image_sha256"] = _digest(image).hex()
-    if given.runtime in ("none", "venv"):
-        word = study.command[0] if os.path.basename(study.command[0]).startswith("python") else ""
-        python = shutil.which(word or "python", path=path) or shutil.which("python3", path=path)
-        if python:
-            found |= describe_python(Path(python))
-            lock = json.dumps(found["packages"], sort_keys=True)
-            found["packages_sha256"] = hashlib.sha256(lock.encode()).hexdigest()
+    """Return the record of an attempt where it trains: what may have changed since ``base``.
+
+    Args:
+        study: With the live paths.
+        base: The record of the launch that it belongs to; its code holds while it is frozen.
+        environ: What training inherits.
+        gpus: As ``machine.capture_gpus`` gives them; asked here when None.
+        thorough: Look at all data, however many files.
+    """
+    code = base.get("code") or {}
+    if not code.get("snapshot"):
+        code, _ = capture_code(study.command, Path(study.workdir), runs or runs_folder())
+    environment = capture_environment(study, environ, base)
+    environment |= capture_gpus(environ) if gpus is None else dict(gpus)
+    known = base.get("data") or {}
+    few = all(entry.get("files", 0) <= MAX_LOOKED_AT for entry in known.values())
+    data = _capture_all_data(study, base) if thorough or few else dict(known)
+    execution = _capture_execution(study) | capture_host()
+    return {"code": code, "environment": environment, "data": data, "execution": execution}
+
+
+def capture_environment(
+    study: Study, environ: Mapping[str, str], known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the ``environment`` axis, as far as it is known without starting anything."""
+    given, workdir = study.environment, Path(study.workdir)
+    found: dict[str, Any] = {"runtime": given.runtime, "image": given.image}
+    named = given.built or given.image
+    image = workdir / Path(named).expanduser() if named else None
+    if image is not None and given.built:
+        # Its name is the digest of what it was built from, its record has its own.
+        record = read_json(image.with_name(image.name + ".json")) or {}
+        found |= {"built": image.name, "image_sha256": record.get("digest")}
+    elif image is not None and given.runtime in CONTAINERS:
+        found |= _capture_image(image, (known or {}).get("environment") or {})
+    python = find_python(study, environ)
+    if python:
+        found |= describe_python(python)
+        lock = json.dumps(found["packages"], sort_keys=True)
+        found["packages_sha256"] = hashlib.sha256(lock.encode()).hexdigest()
+    modules = [name for name in environ.get("LOADEDMODULES", "").split(":") if name]
+    found["modules"] = modules
+    seen = {**environ, **{n: v for n, v in given.env.items() if v is not None}}
+    found["variables"] = {
+        name: HIDDEN if is_secret(name, value) else mask(value)
+        for name, value in sorted(seen.items())
+        if name not in _NOT_COMPARED and (_VARIABLES.match(name) or name in given.env)
+    }
     return found
+
+
+def _capture_image(image: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hash of an image, read again only where the file has changed."""
+    try:
+        status = image.stat()
+    except OSError:
+        return {}
+    if image.is_dir():
+        return {"image_sha256": digest_of(image)}
+    stamp = [status.st_size, status.st_mtime_ns]
+    if known.get("image_stamp") == stamp and known.get("image_sha256"):
+        return {"image_stamp": stamp, "image_sha256": known["image_sha256"]}
+    return {"image_stamp": stamp, "image_sha256": digest_of(image)}
+
+
+def _capture_all_data(
+    study: Study, known: Mapping[str, Any] | None, *, full: bool = False
+) -> dict[str, Any]:
+    before = (known or {}).get("data") or {}
+    return {
+        path: capture_data(
+            Path(study.workdir) / Path(path).expanduser(),
+            full=full or bool(before.get(path, {}).get("full")),
+            known=before.get(path),
+        )
+        for path in study.data
+    }
+
+
+def hide_secrets(argv: Sequence[str]) -> list[str]:
+    """Return a command without passwords in URLs and the values of options that name secrets."""
+    found: list[str] = []
+    for before, word in zip(("", *argv), argv, strict=False):
+        name, equals, _ = word.partition("=")
+        if before.startswith("-") and "=" not in before and is_secret(_option(before)):
+            found.append(word if word.startswith(("-", "{")) else HIDDEN)
+        elif equals and is_secret(_option(name)) and "{" not in word:
+            found.append(f"{name}={HIDDEN}")
+        else:
+            found.append(mask(word))
+    return found
+
+
+def _option(word: str) -> str:
+    # "--keys 3" and "--max-tokens 5" are no secrets; "--api-key" and "--hf_token" are.
+    name = word.lstrip("-").replace("-", "_").upper()
+    return name if re.search(r"(^|_)(KEY|TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?)$", name) else ""
 
 
 def _version() -> str:
@@ -210,75 +207,3 @@ def _version() -> str:
         return version("sweep")
     except PackageNotFoundError:
         return "not installed (run from a checkout)"
-
-
-def _capture_data(path: Path) -> dict[str, Any]:
-    """Return count, size and hashes of a data file or folder; or {"missing": True}."""
-    if not path.exists():
-        return {"missing": True}
-    files: list[tuple[str, int, int, Path]] = []
-    for file in _walk(path):
-        if len(files) == MAX_DATA_FILES:
-            break
-        status = file.stat()
-        files.append((os.path.relpath(file, path), status.st_size, status.st_mtime_ns, file))
-    files.sort()
-    total = sum(size for _, size, _, _ in files)
-    found = {
-        "files": len(files),
-        "bytes": total,
-        "manifest_sha256": _hash_lines(f"{n}\0{size}\0{time}" for n, size, time, _ in files),
-    }
-    if len(files) == MAX_DATA_FILES:
-        found["truncated"] = True
-    elif total <= MAX_HASHED_BYTES:
-        found["content_sha256"] = _hash_lines(f"{n}\0{_digest(f).hex()}" for n, _, _, f in files)
-    return found
-
-
-def _walk(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-        return
-    for folder, folders, names in os.walk(path):
-        folders.sort()
-        for name in sorted(names):
-            file = Path(folder, name)
-            if file.is_file():
-                yield file
-
-
-def _hash_lines(lines: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(line.encode("utf-8", "surrogateescape") + b"\n")
-    return digest.hexdigest()
-
-
-def _name_cpu() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.machine()
-
-
-def _ask_gpus() -> tuple[list[str], str | None]:
-    """Return the names of this machine's NVIDIA GPUs and the driver's version."""
-    if not shutil.which("nvidia-smi"):
-        return [], None
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=ASK_TIMEOUT_S,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return [], "nvidia-smi failed"
-    rows = [line.rpartition(", ") for line in done.stdout.splitlines() if ", " in line]
-    return [name for name, _, _ in rows], rows[0][2] if rows else None

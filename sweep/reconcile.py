@@ -24,12 +24,13 @@ from sweep.ending import (
     newest_of,
     remove_checkpoints,
     settle,
+    take_over,
 )
 from sweep.errors import CouldNotAsk, SchedulerError, StaleAttempt
 from sweep.journal import last_sign, read_exit
 from sweep.paths import StudyFolder
 from sweep.scheduler import Scheduler, TaskState
-from sweep.storage import studies
+from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.trial import Attempt, End
@@ -39,7 +40,6 @@ EVERY_S = 60.0  # between two looks, by whomever
 PATIENCE_S = 60.0
 EXPLAIN_S = 90.0  # a finaliser waits so long for the scheduler to say why its tasks ended
 LOOK_AGAIN_S = 2.0
-_LOCK = 0x5EEB0002  # first half of our advisory locks; the second is the study's id
 
 Settled = tuple[int, int, End, str]
 
@@ -84,8 +84,21 @@ def reconcile(
         What was found; None when somebody else looks right now or looked just before.
     """
     db = ledger.db
-    if not _take_turn(ledger, every_s, patience_s):
+    if not ledger.db.retry(
+        lambda db: studies.take_turn(db, ledger.study_id, every_s), patience_s=patience_s
+    ):
         return None
+    found = _settle_dead(ledger, folder, schedule, unseen_s, patience_s, host, last_chance)
+    # A budget may have been used up by those that died.
+    db.retry(lambda _: budgets.look(ledger), patience_s=patience_s)
+    return found
+
+
+def _settle_dead(
+    ledger: Ledger, folder: StudyFolder, schedule: Scheduler, unseen_s: float, patience_s: float,
+    host: str | None, last_chance: bool,
+) -> Found:  # fmt: skip
+    db = ledger.db
     live = db.retry(lambda _: ledger.live_attempts(unseen_s), patience_s=patience_s)
     terminated = db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
     if not live and not terminated:
@@ -324,7 +337,9 @@ def attribute(
         attempts = ledger.attempts(attempt.trial_id)
         attempts[-1] = replace(attempts[-1], outcome=end.outcome, reason=end.reason)
         why = None if end.outcome == words.STOPPED else give_up(attempts, ledger.study.retry)
-        return ledger.attribute(attempt, end, why)
+        after = ledger.attribute(attempt, end, why)
+        cut = after == words.RUNNING and budgets.cancel_if_ended(ledger)
+        return words.CANCELLED if cut else after
 
     state = ledger.db.retry(work, patience_s=patience_s)
     if state in words.FINAL_STATES:
@@ -355,6 +370,8 @@ def end_attempt(
         if attempt.resumed_from:
             first = ledger.next_step(attempt.trial_id, attempt.number)
         drain(ledger, attempt.token, attempt_folder, first)
+        if attempt.number > 1:
+            take_over(ledger, attempt.token, folder, attempt.trial)
         after = settle(ledger, attempt.token, attempt.trial_id, end, checkpoint)
         ledger.backdate(attempt.token, attempt.seen, sign_s)
         return after
@@ -365,22 +382,3 @@ def end_attempt(
             lambda _: remove_checkpoints(ledger, folder, attempt.trial), patience_s=patience_s
         )
     return state
-
-
-def _take_turn(ledger: Ledger, every_s: float, patience_s: float) -> bool:
-    """Tell whether it is our turn to look; the others' looks are kept in the database."""
-
-    def work(db: Database) -> bool:
-        lock = (_LOCK, ledger.study_id)
-        if not every_s:  # a launch or finaliser has to look: what it leaves, nobody may come for
-            db.execute("SELECT pg_advisory_xact_lock(%s, %s)", lock)
-        elif not db.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", lock)[0][0]:
-            return False
-        now = float(db.execute("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0][0])
-        last = studies.read_attribute(db, ledger.study_id, studies.RECONCILED) or 0.0
-        if every_s and now - last < every_s:
-            return False
-        studies.write_attribute(db, ledger.study_id, studies.RECONCILED, now)
-        return True
-
-    return ledger.db.retry(work, patience_s=patience_s)

@@ -1,11 +1,12 @@
-"""Run a trial again, from the start, with the same parameters and seed; compare; say what holds.
+"""Run a trial again, from the start, with the same parameters, seed and code.
 
 A re-run lives in ``sweep_rerun`` and ``reruns/<k>/``, never among the trials. It resumes from no
-checkpoint and must report as many steps as the original.
+checkpoint; ``judging`` says what its result means.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shutil
 import socket
@@ -13,14 +14,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweep import arrays, command, process, provenance, scheduler
+from sweep import arrays, command, frozen, manifest, origin, process, provenance, scheduler
 from sweep import trial as words
 from sweep.context import Context
 from sweep.ending import expected
 from sweep.errors import InputError, SweepError
 from sweep.journal import Journal
-from sweep.launch import Opened, check_command
-from sweep.paths import make_private, read_json
+from sweep.opened import Opened
+from sweep.paths import StudyFolder, make_private
 from sweep.scheduler import Scheduler
 from sweep.side_run import (
     AWAY_PATIENCE_S,
@@ -32,15 +33,12 @@ from sweep.side_run import (
     train_claimed,
     write_values,
 )
+from sweep.startable import check_command
 from sweep.storage import reruns
 from sweep.storage.ledger import Report
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
 from sweep.study import Study
 from sweep.trial import End, summarise, trial_seed
-from sweep.verdict import DEFAULT_TOLERANCE, DIFFERS, EXPLAINED, FAILED, REPRODUCED, Verdict
-from sweep.verdict import parse_tolerance as parse_tolerance
-from sweep.verdict import relative_difference as relative_difference
-from sweep.verdict import to_json as to_json
 
 
 def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
@@ -82,24 +80,46 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
     return number, int(rows[0][0]), float(rows[0][1])
 
 
-def request(
-    opened: Opened,
-    schedule: Scheduler,
-    environ: Mapping[str, str],
-    trial: int,
-    trial_id: int,
-    seeds: int = 0,
-) -> list[int]:
-    """Submit a re-run of a trial, and further ones with other seeds; return their numbers.
+def choose_trials(
+    opened: Opened, number: int | None, top: int
+) -> list[tuple[int, int, float]]:
+    """Return what ``choose_trial`` does for one trial, or for each of the best, best first."""
+    if number is not None or top == 1 or opened.study.is_multi_objective:
+        return [choose_trial(opened, number)]
+    ledger = opened.ledger
+    best = ledger.db.retry(lambda _: ledger.best_numbers(top), patience_s=PATIENCE_S)
+    return [choose_trial(opened, each) for each in best] or [choose_trial(opened, None)]
 
-    Raises:
-        InputError: The command can no longer be started.
-        SchedulerError: The scheduler refused; nothing stays.
+
+def plan(
+    study: Study, trial: int, trial_id: int, *, seeds: int = 0, repeats: int = 1
+) -> list[tuple[int, str, int]]:
+    """Return the runs to ``submit`` for a trial: with its own seed, and with further ones."""
+    own = trial_seed(study.seed, trial)
+    return [
+        *[(trial_id, SAME_SEED, own)] * repeats,
+        *((trial_id, OTHER_SEED, trial_seed(own, i)) for i in range(1, seeds + 1)),
+    ]
+
+
+def as_it_ran(study: Study, folder: StudyFolder, trial: int) -> Study:
+    """Return the study with the command and launcher that a trial ran with.
+
+    They may have been corrected since. Where the record hides a part of the command, the study's
+    own stands.
     """
-    own = trial_seed(opened.study.seed, trial)
-    plan = [(trial_id, SAME_SEED, own)]
-    plan += [(trial_id, OTHER_SEED, trial_seed(own, i)) for i in range(1, seeds + 1)]
-    return submit(opened, schedule, environ, plan)
+    made = manifest.of_trial(folder, trial)["execution"]
+    then = made.get("command")
+    is_whole = not any(provenance.HIDDEN in word for word in then or ())
+    if then and is_whole and then != provenance.hide_secrets(study.command):
+        study = dataclasses.replace(study, command=tuple(then))
+    return dataclasses.replace(study, launcher=made.get("launcher") or study.launcher)
+
+
+def _snapshot(folder: StudyFolder, trial: int) -> str | None:
+    """Return the snapshot that a trial ran; None for the live code, also where it is gone."""
+    name = manifest.of_trial(folder, trial)["code"].get("snapshot")
+    return name if name and frozen.is_there(folder, name) else None
 
 
 def submit(
@@ -107,17 +127,29 @@ def submit(
     schedule: Scheduler,
     environ: Mapping[str, str],
     plan: Sequence[tuple[int, str, int]],
+    trials: Sequence[int],
+    *,
+    anyway: bool = False,
 ) -> list[int]:
     """Submit runs of (trial id, kind, seed) as one array, at most ``max_parallel`` at a time.
 
     Returns their numbers, one after another: element i of the array runs the first plus i.
 
+    Args:
+        trials: The numbers of their trials.
+        anyway: Also where a trial's code, image or data are gone.
+
     Raises:
-        InputError: The command can no longer be started.
+        InputError: The command can no longer be started, or something of the original is gone.
         SchedulerError: The scheduler refused; nothing stays.
     """
     study, ledger, folder = opened.study, opened.ledger, opened.folder
-    check_command(study, environ)
+    if not anyway:
+        origin.refuse_missing(folder, study, trials)
+    for trial in trials:
+        ran = as_it_ran(study, folder, trial)
+        placed = frozen.place(ran, folder, _snapshot(folder, trial), environ)
+        check_command(placed.study, placed.environ)
     made = ask(ledger, reruns.insert_all, plan)
     make_private(folder.logs)
     job = arrays.task_job(
@@ -141,21 +173,39 @@ def run_rerun(context: Context, k: int) -> None:
     Raises:
         SweepError: It is not there, or somebody else runs it.
     """
-    ledger, study = context.ledger, context.study
+    ledger = context.ledger
     rerun, token, folder = claim(context, k, "Re-run")
+    study = as_it_ran(context.study, context.folder, rerun.trial)
+    snapshot = _snapshot(context.folder, rerun.trial)
+    made = _capture(context, study, rerun.trial, snapshot)
     params = params_of(ledger, rerun.trial_id, AWAY_PATIENCE_S)
     values = write_values(
         study, folder, token, number=rerun.trial, seed=rerun.seed, params=params
     )
     journal = Journal(folder, study.objectives, read=command.reader(study))
-    reports, end = train_claimed(context, study, values, folder, journal)
+    reports, end = train_claimed(context, study, values, folder, journal, snapshot)
     result = summarise_reports(study, reports)
     if end.outcome == words.FINISHED and None in result["values"]:
         end = End(words.NO_METRIC, "never reported " + expected(study.objective.metric, study))
-    result["provenance"] = provenance.capture_study(study)
+    result["provenance"] = made
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     ask(ledger, reruns.end, k, end, result, patience_s=END_PATIENCE_S)
     context.say(f"re-run {k} of trial {rerun.trial}: {end.outcome} {end.reason}")
+
+
+def _capture(context: Context, study: Study, trial: int, snapshot: str | None) -> dict[str, Any]:
+    """Return what makes a re-run: its trial's code as it is now, and all else as it is found."""
+    folder = context.folder
+    base = manifest.of_trial(folder, trial)
+    if base["code"].get("snapshot") and snapshot is None:
+        base["code"] = {}  # gone: the live code runs
+    found = provenance.capture_attempt(
+        study, base, context.environ, runs=folder.root.parent, thorough=True
+    )
+    if snapshot:
+        changed = frozen.changed_files(folder, snapshot)
+        found["code"] = {**found["code"], "modified": changed}
+    return found
 
 
 def summarise_reports(study: Study, reports: Sequence[Report]) -> dict[str, Any]:
@@ -222,60 +272,6 @@ def wait(
             refresh(opened, schedule)
             next_refresh = time.monotonic() + 5.0
         time.sleep(0.5)
-
-
-def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdict:
-    """Compare an ended re-run with its trial.
-
-    Raises:
-        InputError: There is no such re-run, or it still runs.
-    """
-    ledger, study = opened.ledger, opened.study
-    all_reruns = ask(ledger, reruns.read_all)
-    found = next((rerun for rerun in all_reruns if rerun.k == k), None)
-    if found is None or found.outcome is None:
-        raise InputError(f"Re-run {k} has not ended.", "Wait for it: sweep rerun-best --wait.")
-    _, _, original = choose_trial(opened, found.trial)
-    series = ledger.db.retry(
-        lambda _: ledger.lineage(found.trial_id, study.objective.metric), patience_s=PATIENCE_S
-    )
-    steps = (len(series), int(found.result.get("steps", 0)))
-    value = (found.result.get("values") or [None])[0]
-    before = read_json(opened.folder.provenance) or {}
-    differences = list(provenance.differences(before, found.result.get("provenance") or {}))
-    if value is None or found.outcome != words.FINISHED:
-        verdict, relative = FAILED, None
-        differences.insert(0, f"the re-run ended without a result: {found.reason}")
-    else:
-        relative = relative_difference(original, value)
-        same_length = steps[0] == steps[1]
-        if relative <= tolerance and same_length:
-            verdict = REPRODUCED
-        else:
-            verdict = EXPLAINED if differences else DIFFERS
-        if not same_length:
-            differences.append(f"steps: {steps[0]} originally, {steps[1]} in the re-run")
-    others = [
-        (rerun.result.get("values") or [None])[0]
-        for rerun in all_reruns
-        if rerun.kind == OTHER_SEED and rerun.trial == found.trial and rerun.outcome is not None
-    ]
-    ask(ledger, reruns.mark_shown, k)
-    return Verdict(
-        study=study.name,
-        trial=found.trial,
-        k=k,
-        metric=study.objective.metric,
-        original=original,
-        rerun=value,
-        relative_difference=relative,
-        tolerance=tolerance,
-        verdict=verdict,
-        differences=differences,
-        steps=steps,
-        folder=str(opened.folder.rerun(k).root),
-        other_seeds=others,
-    )
 
 
 def newest(opened: Opened, trial: int, *, untold: bool) -> Rerun | None:

@@ -13,22 +13,22 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep import arrays, command, training_env
+from sweep import arrays, build, command, training_env
 from sweep import scaling_figures as figures_of
 from sweep.context import place_from, training_environ
 from sweep.errors import CouldNotAsk, InputError
 from sweep.executors import SLURM
 from sweep.journal import Journal
-from sweep.launch import check_command
-from sweep.paths import StudyFolder, make_private, read_json, write_atomic
+from sweep.paths import Runs, StudyFolder, make_private, read_json, write_atomic
 from sweep.scheduler import ENDED, Scheduler
 from sweep.side_run import train, write_values
 from sweep.slurm_text import is_secret
+from sweep.startable import check_command
 from sweep.study import Choice, Study
 from sweep.supervise import Leave
 from sweep.trial import FINISHED, trial_seed
@@ -145,8 +145,8 @@ def run(
         InputError: The command cannot be started.
         SchedulerError: The scheduler refused.
     """
-    study = case.study
-    check_command(study, environ)
+    check_command(case.study, environ)
+    study, _ = build.ensure(case.study, Runs(folder.root.parents[2]), environ)
     if folder.root.exists():
         shutil.rmtree(folder.root)  # of an earlier scaling study
     make_private(folder.logs)
@@ -175,6 +175,46 @@ def run(
         "ranks": case.ranks, "nodes": study.resources.nodes, "batch": case.batch, **found,
         "failed": failed, "folder": str(folder.attempt(0, 1).root),
     }  # fmt: skip
+
+
+def run_all(
+    cases: Sequence[Case],
+    name: str,
+    mode: str,
+    unit: str,
+    folder: StudyFolder,
+    schedule_for: Callable[[StudyFolder, Study], Scheduler],
+    environ: Mapping[str, str],
+) -> Iterator[dict[str, Any]]:
+    """Train case after case and yield the report so far after each; it is also in ``folder``.
+
+    Each training may take long, and an interruption must not lose those that have ended.
+
+    Args:
+        cases: As ``plan`` returns them.
+        name: The study's.
+        mode: STRONG or WEAK.
+        unit: What a rank runs on: GPU or process.
+        folder: Of the study; the trainings have folders of their own below it.
+
+    Raises:
+        InputError, SchedulerError: As ``run`` does.
+    """
+    rows: list[dict[str, Any]] = []
+    make_private(folder.results)
+    for case in cases:
+        own = StudyFolder(folder.root / "scaling" / f"{mode}-{case.ranks}")
+        make_private(own.root.parent)
+        rows = figures_of.compare([*rows, run(case, own, schedule_for, environ)])
+        report = {"study": name, "mode": mode, "unit": unit, "params": dict(cases[0].params),
+                  "rows": rows, "bottleneck": figures_of.bottleneck(rows, unit)}  # fmt: skip
+        write_atomic(report_path(folder, mode), json.dumps(report, indent=1) + "\n")
+        yield report
+
+
+def report_path(folder: StudyFolder, mode: str) -> Path:
+    """Return the file that a study of this mode is written to."""
+    return folder.results / f"scaling-{mode}.json"
 
 
 def _wait(folder: StudyFolder, schedule: Scheduler, job: str) -> dict[str, Any]:

@@ -102,6 +102,21 @@ class Limits:
     running: int | None = None
 
 
+@dataclass(frozen=True)
+class Beside:
+    """The small jobs beside a study's arrays, on a cluster.
+
+    Attributes:
+        finalisers: Ids of the last wave's finalisers that are queued or run.
+        service_waits: Why the database's job waits, in plain words; empty where it does not.
+        held: What is held since a node could not start it: array elements and these jobs.
+    """
+
+    finalisers: Sequence[str] = ()
+    service_waits: str = ""
+    held: Sequence[str] = ()
+
+
 Task = tuple[str, int]  # job id, index
 
 

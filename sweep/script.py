@@ -1,6 +1,6 @@
 """The batch script, from a template; what is undefined there is an error.
 
-A user's own ``task.sh.j2`` beside the study file wins over ours.
+One of the study's, the user's or the site's wins over ours: see ``template``.
 """
 
 from __future__ import annotations
@@ -9,16 +9,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sweep import template
 from sweep.study import Study
 
 TEMPLATE = "task.sh.j2"
-
-
-def templates_folder() -> Path:
-    """Return the folder of the templates: inside the package, or beside it in a checkout."""
-    here = Path(__file__).parent
-    installed = here / "templates"
-    return installed if (installed / TEMPLATE).is_file() else here.parent / "templates"
 
 
 def render(study: Study, argv: Sequence[str], exports: Mapping[str, str]) -> str:
@@ -34,11 +28,9 @@ def render(study: Study, argv: Sequence[str], exports: Mapping[str, str]) -> str
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    folders = [str(templates_folder())]
-    if study.source:
-        folders.insert(0, str(Path(study.source).parent))
+    beside = Path(study.source).parent if study.source else None
     environment = Environment(
-        loader=FileSystemLoader(folders),
+        loader=FileSystemLoader([str(folder) for _, folder in template.folders(beside)]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

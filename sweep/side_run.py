@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweep import command, process
+from sweep import build, command, frozen, process
 from sweep import trial as words
 from sweep.context import Context, config_of
 from sweep.ending import read_end
@@ -129,8 +129,12 @@ def train(
     """
     reports: list[Report] = []
     meeting: command.Rendezvous | None = None
+    # Else the task would die of the signal, and ranks in sessions of their own would outlive it.
+    leave.folder = folder
+    leave.listen()
     try:
         meeting = command.meet(study, environ, place.job, place.index, place.slot)
+        build.make_ready(study, environ, print)
         argv, env = command.build(study, values, environ, python_path, meeting)
         env = {**env, **(more_environ or {})}
         child = process.spawn(argv, cwd=study.workdir, env=env, stdout=folder.log)
@@ -160,11 +164,18 @@ def train_claimed(
     values: command.TrialValues,
     folder: AttemptFolder,
     journal: Journal,
+    snapshot: str | None,
 ) -> tuple[list[Report], End]:
-    """Run a claimed run's command as ``train`` does, in its task's place."""
+    """Run a claimed run's command as ``train`` does, in its task's place.
+
+    Args:
+        snapshot: The frozen code that it runs; None for the live code.
+    """
     db = context.ledger.db
+    placed = frozen.place(study, context.folder, snapshot, context.environ)
     return train(
-        study, values, folder, journal, context.environ, context.place, context.folder.python_path,
+        placed.study, values, folder, journal, placed.environ, context.place,
+        context.folder.python_path,
         Leave(context.term_wait_s, float(study.grace_s)),
         lambda group: db.retry(lambda db: reruns.touch(db, values.token, group), patience_s=0.0),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweep import template
 from sweep.convert import convert
 from sweep.draft import HINTS, Draft, make_name, write_draft
 from sweep.errors import InputError
@@ -21,13 +22,6 @@ from sweep.script_metrics import NUMBER, Metric, find_metrics
 
 STUDY_FILE = "study.yaml"
 LIKELY_SCRIPTS = ("train.py", "main.py")
-
-
-def starter_folder() -> Path:
-    """Return the folder of the starter's files: inside the package, or beside it in a checkout."""
-    here = Path(__file__).parent
-    installed = here / "templates" / "starter"
-    return installed if installed.is_dir() else here.parent / "templates" / "starter"
 
 
 @dataclass(frozen=True)
@@ -71,14 +65,18 @@ def init(
             draft = draft_study(script, folder)
             text, remarks = write_draft(draft), draft.remarks
         else:
-            text = (starter_folder() / STUDY_FILE).read_text(encoding="utf-8")
-            training = (starter_folder() / "train.py").read_text(encoding="utf-8")
+            text = _template(STUDY_FILE, folder)
+            training = _template("train.py", folder)
             extra = {folder / "train.py": training}
             remarks = ["An example that runs as it is: replace train.py by your own training."]
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in {target: text, **extra}.items():
         write_atomic(path, content, mode=0o644)
     return Written([target, *extra], remarks)
+
+
+def _template(name: str, folder: Path) -> str:
+    return template.find(f"starter/{name}", folder).path.read_text(encoding="utf-8")
 
 
 def write_study(script: Path, folder: Path) -> str:

@@ -19,7 +19,7 @@ from sweep import trial as words
 from sweep.pareto import fronts
 from sweep.paths import StudyFolder, read_tail
 from sweep.scheduler import Task, TaskState
-from sweep.storage import overview, records, studies
+from sweep.storage import overview, promotion, records, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.overview import Failure, Times
@@ -156,6 +156,12 @@ def snapshot(
     """
     study = ledger.study
     seen = ledger.db.retry(lambda db: _read(db, ledger), patience_s=patience_s)
+    if promotion.promotes(study) and seen.unfinished:
+        paused = ledger.db.retry(
+            lambda db: promotion.count_paused(db, ledger.study_id), patience_s=patience_s
+        )
+        waits = "1 trial waits" if paused == 1 else f"{paused} trials wait"
+        notes = (*notes, f"{waits} at their rungs to be promoted") if paused else notes
     sick = ledger.db.retry(lambda _: nodes.explain(ledger, folder), patience_s=patience_s)
     polled = None if tasks is None else _count_tasks(tasks)
     state, reason = decide(
@@ -206,10 +212,16 @@ class _Seen:
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
     study_id, study = ledger.study_id, ledger.study
+    # First: a trial that ends in between may be counted as final while the study still runs, but a
+    # study that has ended must not count it as running.
+    unfinished = ledger.unfinished()
     counts = records.count_states(db, study_id)
     best, front, size = None, [], 0
     if counts[words.COMPLETE] and study.is_multi_objective:
         complete = overview.read_complete_values(db, study_id)
+        if study.constraints:
+            broken = records.read_violations(db, study_id)
+            complete = [pair for pair in complete if not broken.get(pair[0], 0.0)]
         placed = fronts([values for _, values in complete], study.directions)
         numbers = [n for (n, _), place in zip(complete, placed, strict=True) if place == 1]
         size = len(numbers)
@@ -224,7 +236,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
                 best = {"trial": number, "value": record.values[0], "params": record.params}
     return _Seen(
         counts=counts,
-        unfinished=ledger.unfinished(),
+        unfinished=unfinished,
         state=studies.read_state(db, study_id),
         times=overview.read_times(db, study_id),
         failures=overview.read_failures(db, study_id) if counts[words.FAILED] else (),
@@ -251,8 +263,11 @@ def decide(
         pending_reason: The scheduler's, of a pending task.
         coming: Who goes on with a study that has no task, in words.
     """
+    has_ended = wanted.word == studies.ENDED
     if not unfinished:
-        return FINISHED, ""
+        return FINISHED, f"it ended early: {wanted.reason}" if has_ended else ""
+    if has_ended:
+        return studies.DRAINING, f"it ends early: {wanted.reason}"
     if wanted.word != studies.RUNNING:
         return wanted.word, wanted.reason
     if counts[words.RUNNING] or tasks is None or tasks["running"]:

@@ -38,8 +38,22 @@ class Objective:
 
 
 @dataclass(frozen=True)
+class Constraint:
+    """What a metric must keep to for a trial to be feasible.
+
+    Attributes:
+        metric: Name of a reported metric.
+        max, min: Largest and smallest value that is allowed of its last report, or None.
+    """
+
+    metric: str
+    max: float | None = None
+    min: float | None = None
+
+
+@dataclass(frozen=True)
 class Choice:
-    """A sampler or a pruner: its name and its options."""
+    """A sampler, a pruner or a terminator: its name and its options."""
 
     type: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -93,6 +107,14 @@ class Resources:
         if isinstance(self.gpus, int):
             return count
         return f"{self.gpus.rsplit(':', 1)[0]}:{count}"
+
+    @property
+    def gpus_used(self) -> float | None:
+        """GPUs that a trial holds on all its nodes; None where it is not known: ``shard`` does not
+        say of how many shares."""
+        if self.shard is not None:
+            return None
+        return (self.mps / 100 if self.mps is not None else float(self.gpu_count)) * self.nodes
 
 
 @dataclass(frozen=True)
@@ -155,10 +177,17 @@ class Environment:
         image: Image, environment folder or environment name, as the runtime means it.
         binds: "source[:destination[:ro]]".
         env: Variables set for training; a value of None passes the launching shell's.
+        unpack: Whether ``sweep build`` makes a folder of the image instead of one file.
+        build: "here" or "job": where images are built.
+        built: The file or folder that ``sweep build`` made of ``image``; None where ``image`` is
+            what is started.
     """
 
     runtime: str = "none"
     image: str | None = None
+    unpack: bool = False
+    build: str = "here"
+    built: str | None = None
     binds: tuple[str, ...] = ()
     workdir: str | None = None
     gpu: str = "auto"
@@ -190,8 +219,18 @@ class Study:
         command: The user's command, one argument each, with placeholders.
         fixed: Values that every trial gets beside its parameters.
         points: Configurations of the user's own, tried first; may leave parameters out.
+        warm_start: Name of an earlier study whose trials the sampler learns from, or None.
+        duplicates: What becomes of a configuration that has finished already: "keep" (it runs
+            again), "resample" or "reuse" (its result counts).
+        constraints: What metrics must keep to.
         trials: N.
         seed: Seed of the study; each trial's comes from it and the trial's number.
+        time_s: The study ends once trials have run for so many seconds, or None. Time in which
+            none runs does not count.
+        gpu_hours: The study ends once its trials have used so much, or None.
+        target: The study ends once a trial is as good as this, or None.
+        patience: The study ends once so many trials in a row were no better, or None.
+        terminator: Optuna's judgement that little is left to gain.
         max_parallel: K, the most trials that run at once, or None for as many as there are tasks.
         trial_time_s: Limit of one trial's training in seconds (over its attempts), or None.
         stall_time_s: Training that reports nothing and prints nothing for so many seconds has
@@ -202,7 +241,9 @@ class Study:
             as its time allows.
         keep: Checkpoints of so many best trials are kept.
         workdir: Folder in which training starts; absolute, as launch resolved it.
+        code: "frozen" (trials run a copy made at launch) or "live" (the files as they are then).
         data: Paths whose content is recorded with the study.
+        track: Trackers that are shown what trials do: "mlflow", "tensorboard".
         commands: Further commands by name, which run on a trial's checkpoint.
         source: Path of the study file, absolute.
     """
@@ -213,10 +254,18 @@ class Study:
     space: Space
     fixed: Mapping[str, Any] = field(default_factory=dict)
     points: tuple[Mapping[str, Any], ...] = ()
+    warm_start: str | None = None
+    duplicates: str = "keep"
+    constraints: tuple[Constraint, ...] = ()
     trials: int = 1
     seed: int = 0
     sampler: Choice = Choice("auto")
     pruner: Choice = Choice("none")
+    time_s: int | None = None
+    gpu_hours: float | None = None
+    target: float | None = None
+    patience: int | None = None
+    terminator: Choice = Choice("none")
     max_parallel: int | None = None
     retry: Retry = Retry()
     resources: Resources = Resources()
@@ -233,7 +282,9 @@ class Study:
     environment: Environment = Environment()
     storage: Storage = Storage()
     workdir: str = "."
+    code: str = "frozen"
     data: tuple[str, ...] = ()
+    track: tuple[str, ...] = ()
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     source: str = ""
 
@@ -249,6 +300,12 @@ class Study:
     @property
     def is_multi_objective(self) -> bool:
         return len(self.objectives) > 1
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether something else than the last of its trials can end it."""
+        limits = (self.time_s, self.gpu_hours, self.target, self.patience)
+        return self.terminator.type != "none" or any(limit is not None for limit in limits)
 
     @property
     def ranks_per_node(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -19,12 +20,14 @@ from sweep import trial as words
 from sweep.errors import StaleAttempt, SweepError
 from sweep.journal import Journal, tell
 from sweep.paths import AttemptFolder
-from sweep.storage.ledger import PAUSED, Report
+from sweep.storage.ledger import HALTED, PAUSED, Report
 from sweep.study import Study
 
 FORWARD_EVERY_S = 0.5
 TOUCH_EVERY_S = 10.0
+LIMIT_EVERY_S = 3.0  # the same where a budget or a goal can end the study
 WARM_AFTER_S = 0.25  # training starts first; one of a second must not end before this has begun
+REST_AFTER_S = 2.0  # longer than between two forwards of a training that reports all the time
 AWAY_PAUSE_S = 2.0  # between two tries to reach a database that is away
 PRUNE_GRACE_S = 60.0  # for a training that was told to stop to leave by itself
 TERM_GRACE_S = 3.0
@@ -59,10 +62,13 @@ class Leave:
     terminated: bool = False
     folder: AttemptFolder | None = None
 
+    def listen(self) -> None:
+        """Take this process's TERM and USR1 as requests; only in its main thread."""
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, self.on_signal)
+
     def on_signal(self, number: int, _frame: object) -> None:
         """Handle TERM and USR1; several in a row are one request."""
-        import signal
-
         self.terminated = self.terminated or number == signal.SIGTERM
         wait_s = self.term_wait_s if number == signal.SIGTERM else self.grace_s
         deadline = time.monotonic() + wait_s
@@ -94,14 +100,17 @@ class Channel:
     Attributes:
         record: Store reports of the attempt.
         touch: Say that the attempt lives; returns True when the study wants it to leave.
-        prune: Tell whether the trial should be pruned now.
+        judge: Return "pruned" or "paused" when the trial is to stop now, else "".
         warm: Done once, a moment after training began: load what the next pull needs.
+        rest: Give up the connection if it has not been used for so many seconds: training takes
+            longer than talking about it, and a server has fewer connections than a cluster tasks.
     """
 
     record: Callable[[Sequence[Report]], None]
     touch: Callable[[], bool]
-    prune: Callable[[], bool] | None = None
+    judge: Callable[[], str] | None = None
     warm: Callable[[], None] | None = None
+    rest: Callable[[float], None] | None = None
 
 
 class Supervisor:
@@ -143,7 +152,8 @@ class Supervisor:
         self._cooperates = not any(objective.pattern for objective in study.objectives)
         self._started = time.monotonic()
         self._next_forward = 0.0
-        self._next_touch = self._started + TOUCH_EVERY_S
+        self._touch_every_s = LIMIT_EVERY_S if study.may_end_early else TOUCH_EVERY_S
+        self._next_touch = self._started + self._touch_every_s
         self._warm_at: float | None = self._started + WARM_AFTER_S
         self._verdict_due = False
 
@@ -218,6 +228,8 @@ class Supervisor:
             self._warm_at = None
             if self.channel.warm is not None:
                 self._guard(self.channel.warm, now)
+        if self.channel.rest is not None:
+            self.channel.rest(REST_AFTER_S)
 
     def _obey(self, now: float) -> None:
         """Turn requests and limits into words to the training, and words into signals."""
@@ -242,7 +254,7 @@ class Supervisor:
             self._kill_at = deadline - TERM_GRACE_S
         else:
             # A script that knows nothing of sweep does not read the control file.
-            grace_s = PRUNE_GRACE_S if self._cooperates else 0.0
+            grace_s = max(PRUNE_GRACE_S, self.study.grace_s) if self._cooperates else 0.0
             self._kill_at = time.monotonic() + grace_s
 
     def _forward(self, now: float) -> None:
@@ -250,21 +262,26 @@ class Supervisor:
         if not self._guard(lambda: self.channel.record(self.unsent), now):
             return
         self.unsent.clear()
-        self._next_touch = now + TOUCH_EVERY_S
-        if self._verdict_due and not self.told and self.channel.prune is not None:
-            answer: list[bool] = []
-            prune = self.channel.prune
-            if self._guard(lambda: answer.append(prune()), now):
+        if not self.study.may_end_early:  # else it must hear of the end, however often it reports
+            self._next_touch = now + TOUCH_EVERY_S
+        if self._verdict_due and not self.told and self.channel.judge is not None:
+            answer: list[str] = []
+            judge = self.channel.judge
+            if self._guard(lambda: answer.append(judge()), now):
                 self._verdict_due = False
-                if answer[0]:
+                if answer[0] == PAUSED:
+                    self._tell("checkpoint", PAUSED)
+                elif answer[0]:
                     self._tell("pruned", "pruned")
 
     def _touch(self, now: float) -> None:
-        self._next_touch = now + TOUCH_EVERY_S
+        self._next_touch = now + self._touch_every_s
         answer: list[bool] = []
         reached = self._guard(lambda: answer.append(self.channel.touch()), now)
         if reached and answer[0] and not self.told:
-            self._tell("checkpoint", PAUSED)
+            self._tell("checkpoint", HALTED)
+        if self.channel.rest is not None:
+            self.channel.rest(0.0)  # a training that is silent stays so
 
     def _guard(self, work: Callable[[], object], now: float) -> bool:
         """Do something that needs the database; tell whether it was there.

@@ -1,8 +1,9 @@
 """What an array element runs: ``python -m sweep.task FOLDER``, and what small jobs run.
 
 ``--finalise TOKEN`` looks after an ended wave, ``--rerun K`` trains a trial again, ``--command K``
-runs another command of the study on a trial, ``--measure`` trains one case of a scaling study, and
-``--serve`` is the job that holds the database on a cluster; ``--host`` does so within a task.
+runs another command of the study on a trial, ``--measure`` trains one case of a scaling study,
+``--check`` asks what would fail on this node, and ``--serve`` is the job that holds the database on
+a cluster; ``--host`` does so within a task.
 
 Kept apart from the command line so that a task that finds nothing to pull ends in a tenth of a
 second.
@@ -39,6 +40,15 @@ def main(arguments: list[str]) -> int:
         return EXIT_FAULT
 
 
+def preload() -> None:
+    """Import what a worker imports on its way to its first training; it is forked afterwards."""
+    import encodings.idna  # noqa: F401
+
+    import psycopg2.extensions  # noqa: F401
+
+    from sweep import access, local, worker  # noqa: F401
+
+
 def _run(folder: StudyFolder, options: list[str]) -> int:
     from sweep import access
     from sweep.storage import studies
@@ -48,6 +58,11 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         from sweep import scaling
 
         scaling.measure(folder)
+        return EXIT_DONE
+    if options[:1] == ["--check"]:
+        from sweep.check import node
+
+        node.run(folder)
         return EXIT_DONE
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
     if options[:1] == ["--serve"]:
@@ -69,6 +84,11 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
 
         settle_wave(ledger, folder, schedule, options[1], AWAY_PATIENCE_S)
         print(finalise(ledger, folder, schedule, options[1]), flush=True)
+        if not db.retry(lambda _: ledger.unfinished(), patience_s=AWAY_PATIENCE_S):
+            from sweep.opened import Opened
+            from sweep.reporting.build import at_the_end
+
+            at_the_end(Opened(folder, study, ledger), lambda text: print(text, flush=True))
         return EXIT_DONE
     from sweep.context import COUNT_VARIABLE, SLOT_VARIABLE, default_context
 

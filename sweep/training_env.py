@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import InputError
+from sweep.local_job import INDEX_VARIABLE, JOB_VARIABLE
 from sweep.paths import write_atomic
 from sweep.study import Study
 
@@ -107,6 +108,8 @@ def environment(
         "SWEEP_CHECKPOINT_DIR": str(values.checkpoint_dir),
         "SWEEP_RESUME": str(values.resume or ""),
         "SWEEP_TOKEN": values.token,
+        # By these a local array finds what its tasks have started, wherever it has moved to.
+        **{name: base[name] for name in (JOB_VARIABLE, INDEX_VARIABLE) if name in base},
     }
 
 

@@ -130,6 +130,8 @@ class TrialRecord:
             filled when asked for.
         attempts: Oldest first.
         duration_s: Seconds of training over all attempts.
+        violation: By how much it breaks the study's constraints, 0 where it keeps to them; None
+            where that is not known.
     """
 
     trial_id: int
@@ -144,6 +146,7 @@ class TrialRecord:
     duration_s: float | None = None
     attempts: Sequence[Attempt] = ()
     metrics: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
+    violation: float | None = None
 
 
 def trial_seed(study_seed: int, number: int) -> int:

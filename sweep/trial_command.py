@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep import arrays
+from sweep import arrays, frozen, origin
 from sweep import trial as words
 from sweep.context import Context
 from sweep.errors import InputError, SweepError, closest
 from sweep.journal import Journal, checkpoints
-from sweep.launch import Opened, check_command
+from sweep.opened import Opened
 from sweep.paths import StudyFolder, make_private
 from sweep.scheduler import Scheduler
 from sweep.side_run import (
@@ -30,6 +30,7 @@ from sweep.side_run import (
     train_claimed,
     write_values,
 )
+from sweep.startable import check_command
 from sweep.storage import reruns
 from sweep.storage.ledger import Report
 from sweep.study import Choice, Study
@@ -123,7 +124,9 @@ def request(
     """
     study, folder = as_study(opened.study, name), opened.folder
     find_checkpoint(folder, trial)
-    check_command(study, environ)
+    snapshot = origin.choose_snapshot(folder, None, keep=False)
+    placed = frozen.place(study, folder, snapshot, environ)
+    check_command(placed.study, placed.environ)
     seed = trial_seed(study.seed, trial)
     k = ask(opened.ledger, reruns.insert, trial_id, KIND + name, seed)
     make_private(folder.logs)
@@ -160,7 +163,8 @@ def run(context: Context, k: int) -> None:
     except SweepError as error:
         end = End(words.NOT_STARTED, error.message)
     else:
-        reports, end = train_claimed(context, study, values, folder, Journal(folder))
+        snapshot = origin.choose_snapshot(context.folder, None, keep=False)
+        reports, end = train_claimed(context, study, values, folder, Journal(folder), snapshot)
     result["metrics"] = {n: v for report in reports for n, v in report.metrics.items()}
     if folder.checkpoints.is_dir() and not any(folder.checkpoints.iterdir()):
         folder.checkpoints.rmdir()

@@ -17,6 +17,21 @@ FAILED = "failed"
 
 
 @dataclass(frozen=True)
+class Noise:
+    """How far re-runs of one trial with one seed lie apart.
+
+    Attributes:
+        runs: How many there are.
+        relative: (high - low) / |original|; high - low where the original is 0.
+    """
+
+    runs: int
+    low: float
+    high: float
+    relative: float
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Whether a re-run gave the original's result.
 
@@ -28,6 +43,11 @@ class Verdict:
             that makes a run has changed), differs (not, and nothing known has) or failed.
         differences: What differs between the two runs, in sentences.
         other_seeds: Values of re-runs with further seeds.
+        axes: Which of code, environment, data and execution differ.
+        noise: What repeats with the same seed differ by; None where there are not two.
+        causes: What makes trainings of this kind differ; where nothing else explains it.
+        apart_from: First step at which the learning curves differ, or None.
+        picture: Both learning curves, drawn.
     """
 
     study: str
@@ -43,6 +63,11 @@ class Verdict:
     steps: tuple[int, int]
     folder: str
     other_seeds: Sequence[float | None] = ()
+    axes: Sequence[str] = ()
+    noise: Noise | None = None
+    causes: Sequence[str] = ()
+    apart_from: int | None = None
+    picture: str | None = None
 
 
 def relative_difference(original: float, again: float) -> float:
@@ -65,6 +90,7 @@ def parse_tolerance(text: str) -> float:
     return value
 
 
-def to_json(verdict: Verdict) -> str:
-    """Return the verdict as the contract's JSON."""
-    return json.dumps(asdict(verdict), indent=1)
+def to_json(verdicts: Sequence[Verdict], *, as_list: bool = False) -> str:
+    """Return the verdict as the contract's JSON; a list of them where there may be several."""
+    found = [asdict(verdict) for verdict in verdicts]
+    return json.dumps(found if as_list else found[0], indent=1)

@@ -16,7 +16,7 @@ from sweep.arrays import array_job, name_token, plan_waves, throttle_of
 from sweep.errors import BusyError, OverLimit, SubmitUnclear, SweepError
 from sweep.paths import StudyFolder, make_private
 from sweep.scheduler import Scheduler, TaskState
-from sweep.storage import studies
+from sweep.storage import promotion, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.studies import Wave
@@ -108,6 +108,9 @@ def submit_wave(
     make_private(folder.logs)
     sick = db.retry(lambda _: nodes.avoided(ledger, folder), patience_s=PATIENCE_S)
     submitted: list[Wave] = []
+    left = db.retry(
+        lambda _: promotion.worth_tasks(db, ledger.study_id, study, left), patience_s=PATIENCE_S
+    )
     for size in plan_waves(study, left, schedule.limits(), chain=chain):
         wave = Wave(
             token=name_token(study.name),

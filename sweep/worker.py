@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweep import command, nodes, oom, process
+from sweep import command, frozen, nodes, oom, origin, process
 from sweep import trial as words
 from sweep.context import Context, config_of
 from sweep.ending import (
@@ -30,6 +30,7 @@ from sweep.ending import (
     read_end,
     remove_checkpoints,
     settle,
+    take_over,
 )
 from sweep.errors import (
     CouldNotAsk,
@@ -38,14 +39,18 @@ from sweep.errors import (
     StaleAttempt,
     SweepError,
 )
-from sweep.finaliser import restore
+from sweep.finaliser import look_after
 from sweep.journal import Journal, newest_checkpoint, tell, write_exit
+from sweep.machine import capture_gpus
 from sweep.paths import make_private, write_atomic
-from sweep.reconcile import EVERY_S, reconcile, succeed
-from sweep.storage import studies
+from sweep.provenance import hide_secrets
+from sweep.reconcile import EVERY_S, succeed
+from sweep.storage import budgets, promotion, studies, twins
+from sweep.storage.closing import close_paused
 from sweep.storage.connection import Database
-from sweep.storage.ledger import GIVEN_BACK, USER_FAILURES, Report
+from sweep.storage.ledger import GIVEN_BACK, PAUSED, USER_FAILURES, Report
 from sweep.supervise import Channel, Leave, Supervisor, abrupt_s
+from sweep.tracking.outbox import Outbox
 from sweep.trial import Claim, End, trial_seed
 
 if TYPE_CHECKING:
@@ -56,6 +61,8 @@ T = TypeVar("T")
 PATIENCE_S = 3600.0  # for a database that is away between two trials
 LEAVE_PATIENCE_S = 10.0  # once this task has to go
 ATTRIBUTE_WAIT_S = 40.0  # for the scheduler to say who ended another's attempt
+TRACK_CLOSE_S = 20.0  # for trackers to take what is left, once nothing is left to pull
+TRACK_LEAVE_S = 1.0  # the same, where this task has to go
 CLEARED_S = 10.0  # after which waiting tasks are cancelled again
 # A next trial is pulled only while the time left is that many times the longest one seen.
 TIME_MARGIN = 1.2
@@ -76,20 +83,31 @@ class Worker:
         self._next_look = time.monotonic() + EVERY_S
         self._over = False  # this run of the task has no business any more
         self._token = ""  # of the latest attempt
+        self._has_reported = False  # so has that attempt
         self._meeting: command.Rendezvous | None = None  # of its ranks
         self._parent = os.getppid()
+        self._gpus: dict[str, Any] | None = None  # of this machine, for the records
         self._optuna_storage: PostgresStorage | None = None
+        self.outbox = Outbox(context.study, context.folder, context.environ)
         self.node = nodes.Watch(
             context.ledger, context.place, context.schedule, self._ask, self.leave, context.say
         )
 
     def run(self) -> int:
         """Pull and run trials; return how many attempts were made."""
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, self.leave.on_signal)
+        self.leave.listen()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for launch
         self._end_predecessors()
         self.node.shun_if_known()
+        try:
+            self._pull_and_run()
+        finally:
+            late = self.outbox.close(TRACK_LEAVE_S if self.leave.wanted else TRACK_CLOSE_S)
+            if late:
+                self.say(f"not all has reached {' and '.join(late)}; see {self.folder.tracking}")
+        return self.done
+
+    def _pull_and_run(self) -> None:
         while not (self.leave.wanted or self._over or self.node.is_shunned) and self._has_time():
             if self.done and self.context.place.slot is not None:
                 self.node.shun_if_known()  # another slot may have found it to be sick
@@ -102,7 +120,6 @@ class Worker:
                 break
             self._run_attempt(claim)
             self.done += 1
-        return self.done
 
     # Pulling
 
@@ -142,7 +159,10 @@ class Worker:
             self._over = True
             return None
         token = secrets.token_hex(16)
-        claim = self._ask(lambda _: self.ledger.claim(token, self.context.place))
+        promotes = promotion.promotes(self.study)
+        claim = self._ask(
+            lambda _: self.ledger.claim(token, self.context.place), transaction=promotes
+        )
         give_up_at = time.monotonic() + ATTRIBUTE_WAIT_S
         while claim is None and not self.leave.wanted:
             leaving = self._ask(lambda _: self.ledger.terminated_attempts())
@@ -150,11 +170,15 @@ class Worker:
             if not found and (not leaving or time.monotonic() >= give_up_at):
                 break
             # Who ended these is known in some seconds; then their trials may be there to be pulled.
-            claim = self._ask(lambda _: self.ledger.claim(token, self.context.place))
+            claim = self._ask(
+                lambda _: self.ledger.claim(token, self.context.place), transaction=promotes
+            )
             if claim is None and leaving:
                 time.sleep(1.0)
         if claim is not None:
             self._token = token
+        elif promotion.promotes(self.study) and not self.leave.wanted:
+            self._ask(lambda _: close_paused(self.ledger))
         return claim
 
     def _is_superseded(self) -> bool:
@@ -171,15 +195,12 @@ class Worker:
         if self.context.schedule is None:
             return False
         self._next_look = time.monotonic() + EVERY_S
-        found = reconcile(
-            self.ledger, self.folder, self.context.schedule, every_s=every_s,
+        found = look_after(
+            self.ledger, self.folder, self.context.schedule, self.say, every_s=every_s,
             patience_s=PATIENCE_S, host=self.context.place.host,
         )  # fmt: skip
         for trial, attempt, end, state in found.settled if found else ():
             self.say(f"trial {trial}, attempt {attempt} was dead ({end.reason}); now {state}")
-        if found:  # it was our turn to look
-            with contextlib.suppress(CouldNotAsk):
-                restore(self.ledger, self.folder, self.context.schedule, self.say)
         return bool(found and found.settled)
 
     def _clear_queue(self) -> None:
@@ -229,6 +250,7 @@ class Worker:
             self.leave.folder = None
             if self._meeting is not None:
                 self._meeting.close()
+        self.outbox.end(claim.number, claim.attempt, state)
         self.longest_s = max(self.longest_s, time.monotonic() - began)
         took_s = time.monotonic() - began
         self.say(f"trial {claim.number}, attempt {claim.attempt}: {state} after {took_s:.1f} s")
@@ -239,23 +261,36 @@ class Worker:
     def _train(self, claim: Claim) -> str:
         folder = self.folder.attempt(claim.number, claim.attempt)
         began, kills = time.monotonic(), oom.count_kills()
+        self._has_reported = False
         if claim.attempt > 1:
             self._end_earlier(claim)
         make_private(folder.checkpoints)
         values = self._values(claim)
+        if self._ask(lambda _: twins.notice(self.ledger, claim)):
+            self.say(f"trial {claim.number} has the configuration and the result of an earlier one")
+            return words.COMPLETE
         write_atomic(values.config, command.write_config(config_of(self.study, values)))
         resumed = (str(values.resume), self._resumed_hash) if values.resume else None
         place = self.context.place
+        snapshot = origin.choose_snapshot(
+            self.folder, values.resume, keep=claim.attempt > 1 and not self._was_corrected(claim)
+        )
         try:
+            placed = frozen.place(self.study, self.folder, snapshot, self.context.environ)
             self._meeting = command.meet(
                 self.study, self.context.environ, place.job, place.index, place.slot
             )
+            if self.study.environment.runtime != "none":
+                from sweep import build
+
+                build.make_ready(self.study, self.context.environ, self.say)
             argv, environ = command.build(
-                self.study, values, self.context.environ, self.folder.python_path, self._meeting
+                placed.study, values, placed.environ, self.folder.python_path, self._meeting
             )
             child = process.spawn(
-                argv, cwd=self.study.workdir, env=environ, stdout=folder.log, die_with_parent=True
-            )
+                argv, cwd=placed.study.workdir, env=environ, stdout=folder.log,
+                die_with_parent=True,
+            )  # fmt: skip
         except SweepError as error:
             return self._not_started(claim, error, time.monotonic() - began)
         self.leave.folder = folder
@@ -265,6 +300,8 @@ class Worker:
             self._ask(
                 lambda _: self.ledger.started(claim.token, child.pid, resumed), transaction=False
             )
+            # Now that it trains: the record costs it no time.
+            self._record(claim, snapshot, values, argv)
             first_step = 0
             if resumed:
                 first_step = self._ask(
@@ -274,6 +311,7 @@ class Worker:
             process.end_group(child.pid, claim.token, grace_s=abrupt_s(self.study))
             child.wait()
             raise
+        self.outbox.begin(claim.number, claim.attempt, first_step, place.host)
         supervisor = Supervisor(
             child,
             claim.token,
@@ -297,6 +335,30 @@ class Worker:
         if end.outcome == words.ERROR and not has_room(folder.root):
             end = End(GIVEN_BACK, full_disk(self.folder.root))
         return self._write_end(claim, end, supervisor.unsent, time.monotonic() - began)
+
+    def _was_corrected(self, claim: Claim) -> bool:
+        """Tell whether the attempt before failed by its own code, which a launch has given back."""
+        before = self._ask(lambda _: self.ledger.attempts(claim.trial_id))[-2:-1]
+        return any(attempt.outcome == GIVEN_BACK for attempt in before)
+
+    def _record(
+        self, claim: Claim, snapshot: str | None, values: command.TrialValues, argv: list[str]
+    ) -> None:
+        place = self.context.place
+        own = {
+            "run_by": f"{place.job or 'none'}_{0 if place.index is None else place.index}",
+            "seed": values.seed, "config": dict(values.params), "argv": hide_secrets(argv),
+            "attempts": claim.attempt,
+        }  # fmt: skip
+        if self._gpus is None:  # a task's GPUs stay the same, and asking may take long
+            self._gpus = capture_gpus(self.context.environ)
+        try:
+            origin.record_attempt(
+                self.folder, self.folder.attempt(claim.number, claim.attempt), self.study,
+                snapshot, self.context.environ, own, self._gpus,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:  # training is not to end for it
+            self.say(f"what made trial {claim.number} could not be recorded: {error}")
 
     def _end_earlier(self, claim: Claim) -> None:
         """End what earlier attempts of the trial have left on this machine."""
@@ -373,25 +435,53 @@ class Worker:
     def _channel(self, claim: Claim) -> Channel:
         ledger = self.ledger
 
+        steps: dict[int, float] = {}  # of the objective, once a verdict has been asked for
+
         def record(reports: Sequence[Report]) -> None:
-            ledger.db.retry(lambda _: ledger.record(claim.token, reports), patience_s=0.0)
+            ledger.db.retry(
+                lambda _: ledger.record(claim.token, reports), patience_s=0.0, transaction=False
+            )
+            if claim.attempt > 1 and not self._has_reported:
+                ledger.db.retry(lambda _: self._take_over(claim), patience_s=0.0)
+            self._has_reported = True
+            if steps:
+                steps.update(ledger.objective_steps(claim.token, reports))
 
         def touch() -> bool:
+            if self.study.time_s is not None or self.study.gpu_hours is not None:
+                ledger.db.retry(lambda _: budgets.look(ledger), patience_s=0.0)
             state = ledger.db.retry(lambda _: ledger.touch(claim.token), patience_s=0.0)
-            return state.word == studies.STOPPED
+            return state.wants_leaving
 
-        def prune() -> bool:
+        def judge() -> str:
+            if promotion.promotes(self.study):
+                pauses = ledger.db.retry(
+                    lambda _: ledger.judge_rung(claim.token, claim.trial_id), patience_s=0.0
+                )
+                return PAUSED if pauses else ""
             from sweep.storage import sampling
 
-            return sampling.should_prune(
-                self.study, self._storage(claim), ledger.study_id, claim.trial_id
+            storage = self._storage(claim)
+            if not steps:  # with those of earlier attempts
+                steps.update(storage.get_trial(claim.trial_id).intermediate_values)
+            prunes = sampling.should_prune(
+                self.study, storage, ledger.study_id, claim.trial_id, steps
             )
+            return "pruned" if prunes else ""
 
-        prunes = self.study.pruner.type != "none" and not self.study.is_multi_objective
-        return Channel(record, touch, prune if prunes else None, self._warmer(claim))
+        judges = self.study.pruner.type != "none" and not self.study.is_multi_objective
+        return Channel(
+            record, touch, judge if judges else None, self._warmer(claim), ledger.db.rest
+        )
+
+    def _take_over(self, claim: Claim) -> None:
+        """Store, after an attempt's first reports, what an earlier run went on reporting before."""
+        if claim.attempt > 1 and not self._has_reported:
+            take_over(self.ledger, claim.token, self.folder, claim.number)
 
     def _warmer(self, claim: Claim) -> Callable[[], None] | None:
-        if claim.sampled and self.study.pruner.type == "none" and not self._samples_late():
+        asks_optuna = self.study.pruner.type not in ("none", promotion.NAME)
+        if claim.sampled and not asks_optuna and not self._samples_late():
             return None
 
         def warm() -> None:
@@ -436,6 +526,7 @@ class Worker:
                 return written  # the answer to our own COMMIT was lost
             if unsent:
                 self.ledger.record(claim.token, unsent)
+                self._take_over(claim)
             return settle(self.ledger, claim.token, claim.trial_id, end, checkpoint)
 
         state = self._ask(work)
@@ -443,6 +534,7 @@ class Worker:
             self.node.judge(end.reason)
         if end.reason.startswith(FULL_DISK):
             self._hold(end.reason)
+        self._end_study(claim, state)
         if state != words.RUNNING:
             self._ask(
                 lambda _: remove_checkpoints(self.ledger, self.folder, claim.number),
@@ -450,6 +542,21 @@ class Worker:
             )
             return state
         return end.outcome
+
+    def _end_study(self, claim: Claim, state: str) -> None:
+        """End the study where this trial's result, or what it used, is what ends it."""
+        if not self.study.may_end_early or self._ask(lambda _: budgets.look(self.ledger)):
+            return
+        if state != words.COMPLETE or self.study.terminator.type == "none" or self.leave.wanted:
+            return
+        from sweep.storage import terminator
+
+        storage = self._storage(claim)
+        reached = self._patiently(
+            lambda: terminator.judge(self.study, storage, self.ledger.study_id)
+        )
+        if reached is not None:
+            self._ask(lambda _: budgets.end(self.ledger, reached))
 
     def _hold(self, reason: str) -> None:
         """Hold the study: what is wrong is wrong for every task."""

@@ -58,6 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(("SWEEP_", "PG", "OPTUNA_")) and name not in KEPT:
             del os.environ[name]
+    # Set to nothing: neither this machine's defaults and templates nor the user's.
+    os.environ |= {"SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": ""}
     point_at_data()
     config.pluginmanager.register(run_report.Plugin(config), "sweep-run-report")
 

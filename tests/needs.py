@@ -20,6 +20,8 @@ from typing import NoReturn
 import pytest
 
 VARIABLE = "SWEEP_TEST_REQUIRE"
+# Where Debian has Lmod and environment-modules.
+MODULE_FILES = ("/usr/share/lmod/lmod/init/bash", "/usr/share/modules/init/bash")
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,59 @@ def look_for_slurm() -> Found:
 
 
 def look_for_apptainer() -> Found:
-    """Apptainer, or Singularity, which is the same."""
-    for name in ("apptainer", "singularity"):
+    """Apptainer, or Singularity, which is the same; or what installs it."""
+    from tests import apptainer
+
+    found = apptainer.find()
+    if found is not None:
+        done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+        return Found(True, f"{done.stdout.strip()} ({found})")
+    if os.geteuid() == 0 and shutil.which("apt-get") and os.uname().machine == "x86_64":
+        return Found(True, "not installed yet; the tests install it with apt-get")
+    return Found(False, "neither apptainer nor singularity is on PATH")
+
+
+def ensure_apptainer() -> str:
+    """Return apptainer's path, installed where that can be; else skip or fail the test."""
+    from tests import apptainer
+
+    try:
+        return str(apptainer.ensure())
+    except apptainer.Missing as missing:
+        skip_or_fail("apptainer", str(missing))
+
+
+def look_for_modules() -> Found:
+    """Lmod or environment-modules; or what installs the former."""
+    for path in MODULE_FILES:
+        if Path(path).exists():
+            return Found(True, path)
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        return Found(True, "not installed yet; the tests install lmod with apt-get")
+    return Found(False, "neither Lmod nor environment-modules is installed")
+
+
+def ensure_modules() -> None:
+    """Install Lmod where neither is; else skip or fail the test."""
+    found = look_for_modules()
+    if found.there and not any(Path(path).exists() for path in MODULE_FILES):
+        argv = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300", "install",
+                "--no-install-recommends", "lmod"]  # fmt: skip
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            found = Found(False, f"apt-get install lmod failed: {done.stdout[-300:]}")
+    if not found.there:
+        skip_or_fail("modules", found.what)
+
+
+def look_for_conda() -> Found:
+    """A program that makes conda environments."""
+    for name in ("micromamba", "mamba", "conda"):
         path = shutil.which(name)
         if path:
-            done = subprocess.run(
-                [path, "--version"], capture_output=True, text=True, check=False
-            )
-            if done.returncode == 0:
-                return Found(True, f"{done.stdout.strip()} ({path})")
-    return Found(False, "neither apptainer nor singularity is on PATH")
+            return Found(True, path)
+    return Found(False, "none of micromamba, mamba, conda is on PATH")
 
 
 def point_at_data() -> None:
@@ -106,6 +151,18 @@ def look_for_git() -> Found:
     """git, for what a run records of its code."""
     path = shutil.which("git")
     return Found(bool(path), path or "apt-get install git")
+
+
+def look_for_chromium() -> Found:
+    """A browser that shows pages."""
+    path = shutil.which("chromium")
+    return Found(bool(path), path or "apt-get install chromium")
+
+
+def look_for_mlflow() -> Found:
+    """MLflow with its server: dozens of packages, so `make` does not install it."""
+    there = bool(find_spec("mlflow"))
+    return Found(there, "installed" if there else "pip install 'sweep-hpo[mlflow]'")
 
 
 def look_for_other_user() -> Found:
@@ -150,11 +207,15 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "postgres": look_for_postgres,
     "slurm": look_for_slurm,
     "apptainer": look_for_apptainer,
+    "modules": look_for_modules,
+    "conda": look_for_conda,
     "mnist": look_for_mnist,
     "torch": look_for_torch,
     "other_user": look_for_other_user,
     "tmux": look_for_tmux,
     "git": look_for_git,
+    "chromium": look_for_chromium,
+    "mlflow": look_for_mlflow,
 }
 
 

@@ -17,6 +17,7 @@ class Process:
     pid: int
     command: str
     why: str
+    name: str
 
 
 def find_processes(folder: Path) -> list[Process]:
@@ -34,12 +35,13 @@ def find_processes(folder: Path) -> list[Process]:
             words = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
             command = words.decode("utf-8", "replace")
             cwd = os.readlink(entry / "cwd")
+            name = (entry / "comm").read_text().strip()
         except OSError:
             continue  # it has ended, or is a kernel thread or a zombie
         if text in command:
-            found.append(Process(int(entry.name), command.strip(), "command line"))
+            found.append(Process(int(entry.name), command.strip(), "command line", name))
         elif cwd == text or cwd.startswith(text + "/"):
-            found.append(Process(int(entry.name), command.strip(), f"works in {cwd}"))
+            found.append(Process(int(entry.name), command.strip(), f"works in {cwd}", name))
     return sorted(found, key=lambda process: process.pid)
 
 

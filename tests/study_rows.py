@@ -11,7 +11,8 @@ from typing import Any
 from sweep.space import Parameter, Space, to_optuna
 from sweep.storage import studies
 from sweep.storage.connection import Database
-from sweep.storage.ledger import Ledger, intermediate
+from sweep.storage.ledger import Ledger
+from sweep.storage.trial_rows import stored_number
 from sweep.study import Objective, Study
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -89,7 +90,7 @@ def _insert(db: Database, study_id: int, study: Study, number: int, row: Row) ->
         db.execute(
             "INSERT INTO trial_values (trial_id, objective, value, value_type) "
             "VALUES (%s, %s, %s, %s)",
-            (trial_id, objective, *intermediate(value)),
+            (trial_id, objective, *stored_number(value)),
         )
     from optuna.distributions import distribution_to_json
 

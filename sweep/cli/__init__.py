@@ -7,6 +7,7 @@ quick.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Any
 
@@ -18,7 +19,7 @@ from sweep.errors import EXIT_DONE, EXIT_FAULT, EXIT_INPUT, EXIT_INTERRUPTED, Sw
 COMMANDS = {
     "launch": "running",
     "stop": "running",
-    "rerun-best": "running",
+    "rerun-best": "rerunning",
     "run": "measuring",
     "scaling": "measuring",
     "confirm": "trust",
@@ -26,9 +27,13 @@ COMMANDS = {
     "status": "looking",
     "collect": "looking",
     "logs": "looking",
+    "report": "reports",
     "init": "files",
+    "build": "images",
     "check": "files",
     "schema": "files",
+    "config": "settings",
+    "templates": "settings",
     "db": "files",
 }
 
@@ -78,6 +83,8 @@ def main_group() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong input, 3 the re-run differs,
     70 a fault of ours with a crash file, 130 interrupted."""
+    # Ended from outside (by timeout, or a closing session): as by Ctrl-C, nothing stays behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

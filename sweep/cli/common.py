@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from sweep.scheduler import ENDED, Scheduler
 from sweep.study import Study
 
 if TYPE_CHECKING:
-    from sweep.launch import Opened
+    from sweep.opened import Opened
 
 QUEUE_EVERY_S = 30.0
 
@@ -48,7 +47,7 @@ def get_runs(given: Path | None) -> Runs:
 
 def open_study(runs: Runs, name: str | None) -> Opened:
     """Open a study by name; the path of its study file serves as well."""
-    from sweep.launch import open_study as open_by_name
+    from sweep.opened import open_study as open_by_name
 
     if name and name.endswith((".yaml", ".yml")) and Path(name).is_file():
         from sweep.studyfile import load
@@ -84,24 +83,37 @@ def scheduler_for(study: Study) -> Callable[[StudyFolder], Scheduler]:
 
 
 class Queue:
-    """What the scheduler says of a study, asked again only after a while.
+    """What the scheduler says of a study, which is looked after on the way; now and then only.
 
     A view that stays reads the database all the time; a cluster's queue belongs to everybody.
+
+    Args:
+        unseen_s: Attempts that have been silent for so long are looked after.
+        patience_s: For a database that is away.
     """
 
-    def __init__(self, opened: Opened, schedule: Scheduler, patience_s: float = 20.0) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        schedule: Scheduler,
+        unseen_s: float = 120.0,
+        patience_s: float = 60.0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.opened = opened
         self.schedule = schedule
-        self.patience_s = patience_s  # for a database that is away
+        self.unseen_s = unseen_s
+        self.patience_s = patience_s
+        self.now_s = now_s
         self.every_s = 0.0 if schedule.name == "local" else QUEUE_EVERY_S
         self._answer: dict[str, Any] = {}
         self._asked = float("-inf")
 
     def ask(self) -> Mapping[str, Any]:
         """Return ``tasks``, ``notes`` and ``coming`` as ``status.snapshot`` takes them."""
-        if time.monotonic() - self._asked >= self.every_s:
+        if self.now_s() - self._asked >= self.every_s:
             self._answer = self._ask()
-            self._asked = time.monotonic()
+            self._asked = self.now_s()
         return self._answer
 
     def _ask(self) -> dict[str, Any]:
@@ -109,6 +121,7 @@ class Queue:
         from sweep.storage import studies
 
         ledger, schedule = self.opened.ledger, self.schedule
+        look_after(self.opened, schedule, self.unseen_s, self.patience_s)
         waves = ledger.db.retry(
             lambda db: studies.read_waves(db, ledger.study_id), patience_s=self.patience_s
         )
@@ -116,10 +129,11 @@ class Queue:
         try:
             tasks = schedule.poll(jobs) if jobs else {}
             has_task = any(task.state != ENDED for task in tasks.values())
+            beside = finaliser.look_beside(ledger, schedule)
             return {
                 "tasks": tasks,
-                "notes": finaliser.notes(ledger, schedule),
-                "coming": "" if has_task else finaliser.coming(ledger, schedule),
+                "notes": finaliser.notes(ledger, beside),
+                "coming": "" if has_task else finaliser.coming(beside),
             }
         except CouldNotAsk as error:
             said = f"the scheduler does not answer: {error.message}"
@@ -129,17 +143,13 @@ class Queue:
 def look_after(
     opened: Opened, schedule: Scheduler, unseen_s: float, patience_s: float = 60.0
 ) -> None:
-    """Reconcile, as every command that looks at a study does."""
-    from sweep.finaliser import restore
-    from sweep.reconcile import reconcile
+    """Reconcile and tend the study's jobs, as every command that looks at a study does."""
+    from sweep import finaliser
 
-    found = reconcile(
-        opened.ledger, opened.folder, schedule, unseen_s=unseen_s, every_s=10.0,
-        patience_s=patience_s,
+    finaliser.look_after(
+        opened.ledger, opened.folder, schedule, lambda text: click.echo(text, err=True),
+        unseen_s=unseen_s, every_s=10.0, patience_s=patience_s,
     )  # fmt: skip
-    if found:  # it was our turn to look
-        with contextlib.suppress(CouldNotAsk):
-            restore(opened.ledger, opened.folder, schedule, lambda text: click.echo(text, err=True))
 
 
 def wait_side_runs(

@@ -40,14 +40,50 @@ def init(script: Path | None, source: Path | None, folder: Path, force: bool) ->
     click.echo(f"next: read {written.files[0]}, then  sweep launch {written.files[0]} --wait")
 
 
-@click.command(epilog="\b\nExample:\n  sweep check study.yaml")
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  sweep check study.yaml\n"
+    "  sweep check study.yaml --on-node           a short job where trials would run\n"
+    "  sweep check study.yaml --on-node --json"
+)
 @click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
+@click.option("--on-node", is_flag=True, help="Ask on a node, in a short job with the study's "
+              "resources and environment, what would fail there.")  # fmt: skip
+@click.option("--executor", type=click.Choice(["auto", "local", "slurm"]),
+              help="With --on-node: where the tasks would run.")  # fmt: skip
+@click.option("--patience", type=click.IntRange(1), default=1800, show_default=True,
+              metavar="SECONDS",
+              help="With --on-node: wait so long for the job to start.")  # fmt: skip
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
               help="Override a key of the file.")  # fmt: skip
-def check(study_file: Path, overrides: tuple[str, ...]) -> None:
-    """Check a study file and what it names; makes nothing."""
-    from sweep.launch import check_command
+@json_option
+@runs_option
+def check(
+    study_file: Path,
+    on_node: bool,
+    executor: str | None,
+    patience: int,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    runs: Path | None,
+) -> None:
+    """Check a study file and what it names; makes nothing.
+
+    With --on-node a short job asks where trials would run: the interpreter, the environment with
+    its Python and torch, GPUs, folders, the database, Slurm's commands, signals, the network. Each
+    line of the table is ok, a warning, failed or not asked, and says what to do; the exit code is
+    1 where one has failed.
+    """
+    if on_node:
+        from sweep.cli.checking import check_on_node
+
+        check_on_node(study_file, executor, overrides, patience, as_json, runs)
+        return
+    if as_json or executor:
+        raise click.UsageError("--json and --executor go with --on-node.")
     from sweep.screens import shown
+    from sweep.startable import check_command
+    from sweep.storage.samplers import choose
     from sweep.storage.sampling import fixed_design
     from sweep.studyfile import load
 
@@ -63,8 +99,14 @@ def check(study_file: Path, overrides: tuple[str, ...]) -> None:
         click.echo(f"  fixed     {fixed}")
     for objective in study.objectives:
         click.echo(f"  objective {objective.direction} {objective.metric} ({objective.at})")
+    for bound in study.constraints:
+        limits = [f"{sign} {limit:g}" for sign, limit in (("<=", bound.max), (">=", bound.min))
+                  if limit is not None]  # fmt: skip
+        click.echo(f"  constraint {bound.metric} {' and '.join(limits)}")
     click.echo(f"  trials    {study.trials}, at most {study.parallel} at once, "
-               f"sampler {study.sampler.type}, pruner {study.pruner.type}")  # fmt: skip
+               f"pruner {study.pruner.type}")  # fmt: skip
+    name, why = choose(study)
+    click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))
 
 
 def _describe(parameter: Parameter) -> str:

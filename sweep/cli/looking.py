@@ -24,7 +24,7 @@ from sweep.errors import EXIT_FAILED, InputError
 
 if TYPE_CHECKING:
     from sweep.collect import Wanted
-    from sweep.launch import Opened
+    from sweep.opened import Opened
 
 ASK_EVERY_S = 2.0  # local: reading a small file; a cluster's queue is asked less often
 
@@ -51,7 +51,6 @@ def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> 
     queue = Queue(opened, schedule)
 
     def look() -> object:
-        look_after(opened, schedule, 120.0)
         return snapshot(opened.ledger, opened.folder, **queue.ask())
 
     if as_json:

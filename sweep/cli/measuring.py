@@ -148,14 +148,11 @@ def scaling(
 
     Runs the training once for each number, one after another, and compares what it reports with
     SWEEP_PROFILE=1 set: examples a second, shares of compute, communication and data, memory.
-    A table, results/scaling-MODE.json and .png, and a sentence on the bottleneck.
+    A table, results/scaling-MODE.json and .png, and a sentence on the bottleneck. Interrupted, it
+    shows those that had ended.
     """
-    import json
-
     from sweep import scaling as measured
-    from sweep import scaling_figures as figures
     from sweep.executors import scheduler_of
-    from sweep.paths import StudyFolder, make_private, write_atomic
 
     if bool(gpus) == bool(ranks):
         raise InputError("Give --gpus or --ranks.", "For example --gpus 1,2,4.")
@@ -167,23 +164,33 @@ def scaling(
         batch=batch, per_node=per_node,
     )  # fmt: skip
     folder = where.study(found.name)
-    rows: list[dict[str, Any]] = []
     unit = "GPU" if gpus else "process"
-    for case in cases:
-        click.echo(f"… {case.ranks} of {cases[-1].ranks}", err=True)
-        own = StudyFolder(folder.root / "scaling" / f"{mode}-{case.ranks}")
-        make_private(own.root.parent)
-        rows.append(measured.run(case, own, scheduler_of, os.environ))
-    rows = figures.compare(rows)
-    sentence = figures.bottleneck(rows, unit)
-    make_private(folder.results)
-    path = folder.results / f"scaling-{mode}.json"
-    report = {"study": found.name, "mode": mode, "unit": unit, "params": values, "rows": rows,
-              "bottleneck": sentence}  # fmt: skip
-    write_atomic(path, json.dumps(report, indent=1) + "\n")
-    picture = path.with_suffix(".png")
+    report: dict[str, Any] = {}
+    counts = iter(case.ranks for case in cases)
     try:
-        drawn = figures.draw(rows, f"{found.name}: {mode} scaling", unit, picture)
+        click.echo(f"… {next(counts)} of {cases[-1].ranks}", err=True)
+        trained = measured.run_all(
+            cases, found.name, mode, unit, folder, scheduler_of, os.environ
+        )
+        for report in trained:  # noqa: B007 (the last one is shown)
+            if (following := next(counts, None)) is not None:
+                click.echo(f"… {following} of {cases[-1].ranks}", err=True)
+    finally:
+        # Also of an interrupted one: each training that has ended took its time.
+        if report:
+            _show_scaling(report, measured.report_path(folder, mode), as_json)
+    if any(row["failed"] for row in report["rows"]):
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _show_scaling(report: dict[str, Any], path: Path, as_json: bool) -> None:
+    import json
+
+    from sweep import scaling_figures as figures
+
+    rows, unit, picture = report["rows"], report["unit"], path.with_suffix(".png")
+    try:
+        drawn = figures.draw(rows, f"{report['study']}: {report['mode']} scaling", unit, picture)
         note = f"plot: {picture}" if drawn else ""
     except ImportError:
         note = "No plot: it needs matplotlib (pip install 'sweep[report]')."
@@ -194,12 +201,10 @@ def scaling(
         for row in rows:
             if row["failed"]:
                 click.echo(f"{row['ranks']}: {row['failed']} (log: {row['folder']}/log.txt)")
-        click.echo(sentence)
+        click.echo(report["bottleneck"])
     click.echo(f"written: {path}", err=True)
     if note:
         click.echo(note, err=True)
-    if any(row["failed"] for row in rows):
-        raise click.exceptions.Exit(EXIT_FAILED)
 
 
 def _subject(

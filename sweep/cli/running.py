@@ -1,4 +1,4 @@
-"""Commands that make something run or stop: launch, stop, rerun-best."""
+"""Commands that make something run or stop: launch, stop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from sweep.cli.common import (
     Queue,
     get_runs,
     json_option,
-    look_after,
     open_study,
     runs_option,
     scheduler_for,
     study_argument,
-    wait_side_runs,
 )
-from sweep.errors import EXIT_DIFFERS, EXIT_FAILED, EXIT_INTERRUPTED, InputError
+from sweep.errors import EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from sweep.launch import Launched, Opened
+    from sweep.launch import Launched
+    from sweep.opened import Opened
     from sweep.scheduler import Limits, Scheduler
     from sweep.status import Status
 
@@ -42,20 +41,25 @@ RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
 @click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
 @click.option("--wait", is_flag=True, help="Stay and show the progress until the study has ended.")
 @click.option("--dry-run", is_flag=True, help="Show what would run; make and submit nothing.")
+@click.option("--no-check", is_flag=True,
+              help="Launch also where the look beforehand finds what would fail.")  # fmt: skip
 @click.option(
     "--executor", type=click.Choice(["auto", "local", "slurm"]), help="Where the tasks run."
 )
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
 )
+@click.option("--hash-data", is_flag=True, help="Hash all of `data` byte by byte, however large.")
 @json_option
 @runs_option
 def launch(
     study_file: Path,
     wait: bool,
     dry_run: bool,
+    no_check: bool,
     executor: str | None,
     overrides: tuple[str, ...],
+    hash_data: bool,
     as_json: bool,
     runs: Path | None,
 ) -> None:
@@ -78,8 +82,10 @@ def launch(
     where = get_runs(runs)
     schedule_for = scheduler_for(study)
     launched = launch_study(
-        study, where, schedule_for, os.environ, lambda text: click.echo(f"… {text}", err=True)
-    )
+        study, where, schedule_for, os.environ, lambda text: click.echo(f"… {text}", err=True),
+        check_first=not no_check,
+        hash_data=hash_data,
+    )  # fmt: skip
     if not (as_json and wait):
         _show_launched(launched, as_json, where.study(study.name).root, wait)
     if not wait:
@@ -104,6 +110,8 @@ def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) ->
         click.echo(sentence)
     for sentence in launched.changed:
         click.echo(f"changed: {sentence}")
+    for sentence in launched.notes:
+        click.echo(f"note: {sentence}")
     if launched.given_back:
         what = _trials(launched.given_back, "that had failed is", "that had failed are")
         click.echo(f"{what} tried again")
@@ -111,6 +119,12 @@ def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) ->
         click.echo(f"study {launched.name}: {_trials(launched.added)}, in {root}")
     elif launched.added:
         click.echo(f"study {launched.name}: {_trials(launched.added)} added")
+    if launched.reopened:
+        click.echo(f"{_trials(launched.reopened)} that its end had cancelled: taken up again")
+    if launched.ended:
+        click.echo(f"study {launched.name}: it has ended early: {launched.ended}")
+        click.echo("raise or remove that limit, and `sweep launch` goes on; or see: sweep collect")
+        return
     if launched.wave is None:
         click.echo(f"study {launched.name}: all trials have ended; see: sweep collect")
         return
@@ -131,10 +145,11 @@ def _trials(count: int, one: str = "", more: str = "") -> str:
 def _show_plan(study: Any, runs: Path | None) -> None:
     import shlex
 
+    from sweep import frozen
     from sweep.access import choose_url
     from sweep.arrays import array_job, array_size, name_token, task_argv, throttle_of
-    from sweep.launch import check_command
     from sweep.slurm import SlurmScheduler
+    from sweep.startable import check_command
     from sweep.storage.sampling import fixed_design
     from sweep.storage.studies import Wave
 
@@ -149,6 +164,11 @@ def _show_plan(study: Any, runs: Path | None) -> None:
                f"pruner {study.pruner.type}")  # fmt: skip
     click.echo(f"command    {' '.join(study.command)}")
     click.echo(f"workdir    {study.workdir}")
+    code = frozen.plan(study, get_runs(runs).root, os.environ)
+    if code is not None:
+        click.echo(f"code       {len(code.tree.files)} files of {code.tree.root} are frozen")
+        for sentence in frozen.notes(code):
+            click.echo(f"note       {sentence}")
     slots = f", {study.slots} trials at once in each task" if study.slots > 1 else ""
     click.echo(f"array      --array=0-{size - 1}%{throttle} ({schedule.name}{slots})")
     click.echo(f"each task  {shlex.join(task_argv(folder))}")
@@ -195,11 +215,10 @@ def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status
 
     idle_since: float | None = None
     status = None
-    queue = Queue(opened, schedule, WAIT_PATIENCE_S)
+    queue = Queue(opened, schedule, RECONCILE_UNSEEN_S, WAIT_PATIENCE_S)
     try:
         with progress(Console(stderr=True, quiet=quiet)) as bar:
             while True:
-                look_after(opened, schedule, RECONCILE_UNSEEN_S, WAIT_PATIENCE_S)
                 status = snapshot(
                     opened.ledger, opened.folder, **queue.ask(), patience_s=WAIT_PATIENCE_S
                 )
@@ -238,7 +257,7 @@ def _show_end(status: Status) -> None:
     if status.state == "held":
         click.echo("correct the command or the study file; then `sweep launch` goes on")
     elif status.state == "finished":
-        top = "see: sweep collect --top 5"
+        top = "see: sweep collect --top 5; sweep report"
         click.echo(top if status.counts["complete"] else "no trial is complete: see sweep logs")
     else:
         click.echo("`sweep launch` goes on")
@@ -264,9 +283,11 @@ def stop(study: str | None, drain: bool, runs: Path | None) -> None:
     ledger = opened.ledger
     word = studies.DRAINING if drain else studies.STOPPED
     state = StudyState(word, "by `sweep stop`")
-    ledger.db.retry(
-        lambda db: studies.write_state(db, ledger.study_id, state), patience_s=60.0
-    )
+    left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
+    if left:  # else it keeps the reason for which it has ended
+        ledger.db.retry(
+            lambda db: studies.write_state(db, ledger.study_id, state), patience_s=60.0
+        )
     stop_waves(ledger, scheduler_for(opened.study)(opened.folder), running=not drain)
     left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
     if not left:
@@ -279,101 +300,3 @@ def stop(study: str | None, drain: bool, runs: Path | None) -> None:
             f"study {opened.study.name}: stopped; {_trials(left, 'is', 'are')} left"
         )
     click.echo("`sweep launch` takes it up again")
-
-
-@click.command(
-    name="rerun-best",
-    short_help="Run the best trial again and say whether it reproduced.",
-    epilog="\b\nExamples:\n"
-    "  sweep rerun-best --wait\n"
-    "  sweep rerun-best digits --trial 7 --tolerance 0.5%\n"
-    "  sweep rerun-best --seeds 5 --wait",
-)
-@study_argument
-@click.option("--trial", type=int, help="Run this trial again instead of the best.")
-@click.option("--wait", is_flag=True, help="Wait for the result; else a later call reports it.")
-@click.option("--seeds", type=click.IntRange(0, 1000), default=0, help="Also so many other seeds.")
-@click.option("--report", is_flag=True, help="Start nothing: report the newest re-run again.")
-@click.option("--tolerance", default="1%", show_default=True, help="What still counts as equal.")
-@json_option
-@runs_option
-def rerun_best(
-    study: str | None,
-    trial: int | None,
-    wait: bool,
-    seeds: int,
-    report: bool,
-    tolerance: str,
-    as_json: bool,
-    runs: Path | None,
-) -> None:
-    """Run the best trial again, from the start, and say whether it reproduced.
-
-    Same parameters, seed, code and image. The verdict is "reproduced", "explained" (it differs,
-    and so does something that makes a run) or "differs". Exit code 3 when it differs.
-    """
-    from sweep import rerun
-
-    allowed = rerun.parse_tolerance(tolerance)
-    opened = open_study(get_runs(runs), study)
-    schedule = scheduler_for(opened.study)(opened.folder)
-    number, trial_id, value = rerun.choose_trial(opened, trial)
-    rerun.refresh(opened, schedule)
-    known = rerun.newest(opened, number, untold=not report)
-    if report and known is None:
-        raise InputError(
-            f"Trial {number} has not been run again yet.", "Without --report it is: rerun-best."
-        )
-    if known is not None:
-        k, numbers = known.k, [known.k]
-    else:
-        numbers = rerun.request(opened, schedule, os.environ, number, trial_id, seeds)
-        k = numbers[0]
-        if not as_json:
-            click.echo(
-                f"trial {number} ({opened.study.objective.metric} {value:.6g}) runs again in "
-                f"{opened.folder.rerun(k).root}",
-                err=True,
-            )
-    if wait:
-        again = "`sweep rerun-best` reports once it has ended."
-        what = f"running {len(numbers)} trainings again"
-        wait_side_runs(opened, schedule, numbers, what, again)
-    elif known is None or known.outcome is None:
-        if as_json:
-            click.echo(f'{{"trial": {number}, "k": {k}, "verdict": null}}')
-        else:
-            click.echo("it runs; `sweep rerun-best` reports once it has ended (or: --wait)")
-        return
-    verdict = rerun.judge(opened, k, allowed)
-    if as_json:
-        click.echo(rerun.to_json(verdict))
-    else:
-        _show_verdict(verdict)
-    if verdict.verdict == rerun.DIFFERS:
-        raise click.exceptions.Exit(EXIT_DIFFERS)
-    if verdict.verdict == rerun.FAILED:
-        raise click.exceptions.Exit(EXIT_FAILED)
-
-
-def _show_verdict(verdict: Any) -> None:
-    click.echo(f"trial {verdict.trial} of {verdict.study}, {verdict.metric}")
-    click.echo(f"  original             {verdict.original!r} ({verdict.steps[0]} steps)")
-    if verdict.rerun is not None:
-        click.echo(f"  again                {verdict.rerun!r} ({verdict.steps[1]} steps)")
-        click.echo(
-            f"  relative difference  {verdict.relative_difference:.3g} "
-            f"(tolerance {verdict.tolerance:g})"
-        )
-    others = [value for value in verdict.other_seeds if value is not None]
-    if others:
-        mean = sum(others) / len(others)
-        click.echo(
-            f"  other seeds          mean {mean:.6g}, {min(others):.6g} to {max(others):.6g} "
-            f"({len(others)} runs)"
-        )
-    click.echo(f"  verdict              {verdict.verdict}")
-    for sentence in verdict.differences:
-        click.echo(f"    {sentence}")
-    if verdict.verdict == "failed":
-        click.echo(f"  log                  {verdict.folder}/log.txt")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep.command import launchers
-from sweep.command.filling import explain_missing, fill
+from sweep.command import launchers, pyxis
+from sweep.command.filling import EDIT, explain_missing, fill, find_script
+from sweep.command.inner import CONTAINERS, folders_of, image_of, split_bind
 from sweep.command.rendezvous import Rendezvous
-from sweep.command.runtimes import LATER_RUNTIMES, RUNTIMES, Built
+from sweep.command.runtimes import RUNTIMES, Built
 from sweep.errors import InputError, closest
 from sweep.study import Study
 from sweep.training_env import TrialValues, environment
@@ -35,7 +38,7 @@ def build(
     Raises:
         InputError: The command, the launcher or the environment cannot be used.
     """
-    contain = _choose("environment.runtime", study.environment.runtime, RUNTIMES, LATER_RUNTIMES)
+    contain = _choose("environment.runtime", study.environment.runtime, RUNTIMES)
     names = [*study.space.names(), *study.fixed]
     argv = fill(study.command, values, names)
     if not argv:
@@ -48,8 +51,12 @@ def build(
         name: value for name, value in launchers.variables(study, meeting).items()
         if name not in given and not (name == "OMP_NUM_THREADS" and name in found)
     }  # fmt: skip
-    argv, found = contain(study, argv, found | ours)
-    return launchers.outside(study, argv), found
+    folders = folders_of(study, values, python_path, found)
+    argv, found = contain(study, argv, found | ours, folders)
+    options: list[str] = []
+    if study.environment.runtime == launchers.PYXIS:
+        options = pyxis.options(study, found, folders)
+    return launchers.outside(study, argv, options), found
 
 
 def find_missing(
@@ -61,6 +68,9 @@ def find_missing(
         InputError: As ``build``.
     """
     argv, env = build(study, values, base_env, workdir)
+    if study.environment.runtime in (*CONTAINERS, "modules"):
+        names = [*study.space.names(), *study.fixed]
+        return _find_missing_outside(study, fill(study.command, values, names), env, workdir)
     missing = explain_missing(argv, env, workdir)
     if missing is None and launchers.choose(study) != launchers.PYTHON:
         # A launcher around it hides the script that it would not find.
@@ -70,13 +80,40 @@ def find_missing(
     return missing
 
 
-def _choose(kind: str, name: str, table: Mapping[str, Any], later: Sequence[str]) -> Any:
+def _find_missing_outside(
+    study: Study, argv: Sequence[str], env: Mapping[str, str], workdir: Path
+) -> str | None:
+    """Say what of a command is not there, where its program is in an image or a module's."""
+    given = study.environment
+    if any(EDIT in element for element in argv):
+        return f"command: {EDIT} still stands in it."
+    script = find_script(argv)
+    inside = given.workdir and given.workdir != study.workdir
+    if script and not inside and not os.path.isabs(script) and not (workdir / script).is_file():
+        return f"command: {script} does not exist in {workdir}."
+    if given.runtime not in CONTAINERS:
+        return None
+    program = "srun" if given.runtime == launchers.PYXIS else given.runtime
+    # A module of the site's may bring it, which only the tasks load.
+    if not study.slurm.setup and not shutil.which(program, path=env.get("PATH")):
+        return f"environment.runtime: no program named {program} on PATH."
+    image = image_of(study)
+    made = given.built or given.name  # by sweep, and again where it is gone
+    if os.path.isabs(image) and not os.path.exists(image) and not made:
+        return f"environment.image: {image} does not exist."
+    for bind in given.binds:
+        source = split_bind(study, bind)[0]
+        # Of a cluster's nodes this machine cannot tell.
+        if study.executor == "local" and not os.path.exists(source):
+            return f"environment.binds: {source} does not exist."
+    return None
+
+
+def _choose(kind: str, name: str, table: Mapping[str, Any]) -> Any:
     if name in table:
         return table[name]
-    if name in later:
-        raise InputError(f"{kind}: {name} comes with a later release.", f"Now: {', '.join(table)}.")
-    near = closest(name, [*table, *later])
+    near = closest(name, list(table))
     raise InputError(
         f"{kind}: unknown (got {name!r}).",
-        f"Did you mean {near}?" if near else f"One of {', '.join([*table, *later])}.",
+        f"Did you mean {near}?" if near else f"One of {', '.join(table)}.",
     )

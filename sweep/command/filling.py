@@ -128,8 +128,15 @@ def explain_missing(argv: Sequence[str], env: Mapping[str, str], workdir: Path) 
             return f"command: {program} {why} (looked in {workdir})."
     elif not shutil.which(program, path=env.get("PATH")):
         return f"command: no program named {program} on PATH."
-    if PYTHON.fullmatch(os.path.basename(program)):
-        script = next((element for element in argv[1:] if element not in ("-u", "-O", "-B")), "")
-        if script.endswith(".py") and not (workdir / script).is_file():
-            return f"command: {script} does not exist in {workdir}."
+    script = find_script(argv)
+    if script and not (workdir / script).is_file():
+        return f"command: {script} does not exist in {workdir}."
     return None
+
+
+def find_script(argv: Sequence[str]) -> str | None:
+    """Return the script that Python would run, or None where the command is another."""
+    if not PYTHON.fullmatch(os.path.basename(argv[0])):
+        return None
+    script = next((element for element in argv[1:] if element not in ("-u", "-O", "-B")), "")
+    return script if script.endswith(".py") else None

@@ -7,6 +7,7 @@ stands outside, torchrun runs in the software that the environment brings.
 - ``torchrun``: ``python -m torch.distributed.run`` with a static rendezvous, one on each node; on
   several nodes srun starts these.
 - ``srun``: srun starts the ranks, which read their place from SLURM_PROCID and its like.
+- with Pyxis a single process is srun's too: the container is an option of srun.
 - ``auto``: python for one rank (or a command that starts its ranks itself), torchrun for several on
   one node, where it needs no Slurm and says which rank failed first, srun for several nodes.
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sweep.command.rendezvous import Rendezvous
 
 AUTO, PYTHON, TORCHRUN, SRUN = "auto", "python", "torchrun", "srun"
+PYXIS = "pyxis"  # the runtime that is a part of srun
 
 # Programs and modules that start ranks themselves.
 STARTERS = {"torchrun", "srun", "mpirun", "mpiexec", "accelerate", "deepspeed", "horovodrun"}
@@ -104,6 +106,8 @@ def choose(study: Study) -> str:
 def uses_srun(study: Study) -> bool:
     """Tell whether srun starts (and ends) the processes of a trial."""
     chosen = choose(study)
+    if study.environment.runtime == PYXIS:
+        return True
     return chosen == SRUN or (chosen == TORCHRUN and study.resources.nodes > 1)
 
 
@@ -137,19 +141,25 @@ def inside(
     ]  # fmt: skip
 
 
-def outside(study: Study, argv: list[str]) -> list[str]:
-    """Return the command as this host starts it: srun around it, or nothing."""
+def outside(study: Study, argv: list[str], options: Sequence[str] = ()) -> list[str]:
+    """Return the command as this host starts it: srun around it, or nothing.
+
+    Args:
+        options: Further options of srun.
+    """
     if not uses_srun(study):
         return argv
-    nodes = study.resources.nodes
-    each = study.ranks_per_node if choose(study) == SRUN else 1
+    chosen = choose(study)
+    nodes = 1 if chosen == PYTHON else study.resources.nodes
+    each = study.ranks_per_node if chosen == SRUN else 1
     # Explicit, all of it: a node with hyperthreads starts two copies without -n, and what sbatch
     # was given for its own task must not decide how many ranks there are.
     cpus = max(1, _cpus_per_node(study) // each)
+    label = [] if chosen == PYTHON else ["--label"]
     return [
         "srun", f"--nodes={nodes}", f"--ntasks={nodes * each}", f"--ntasks-per-node={each}",
         f"--cpus-per-task={cpus}", "--cpu-bind=cores", "--distribution=block:block",
-        "--kill-on-bad-exit=1", "--mpi=none", "--export=ALL", "--label", *argv,
+        "--kill-on-bad-exit=1", "--mpi=none", "--export=ALL", *label, *options, *argv,
     ]  # fmt: skip
 
 

@@ -1,34 +1,38 @@
-"""What brings the training's software: how each runtime wraps a command."""
+"""What brings the training's software: how each runtime wraps a command.
+
+Each is a function (study, argv, environment, folders) -> (argv, environment) of the process that is
+started: the folders are what a container must see at the same paths. None of them starts anything.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sweep.command import apptainer, enroot, pyxis, shells
 from sweep.errors import InputError
 from sweep.study import Study
 
 Built = tuple[list[str], dict[str, str]]
+Contain = Callable[[Study, Sequence[str], dict[str, str], Sequence[str]], Built]
 
 
-def _run_plain(study: Study, argv: list[str], env: dict[str, str]) -> Built:
+def _run_plain(
+    study: Study, argv: Sequence[str], env: dict[str, str], folders: Sequence[str]
+) -> Built:
+    shells.refuse(
+        study, ("image", "binds", "workdir", "options", "setup", "remap_root", "name")
+    )
+    return list(argv), env
+
+
+def _run_venv(
+    study: Study, argv: Sequence[str], env: dict[str, str], folders: Sequence[str]
+) -> Built:
+    shells.refuse(study, ("binds", "workdir", "options", "setup", "remap_root", "name"))
     given = study.environment
-    for name in ("image", "binds", "workdir", "options", "setup", "remap_root", "name"):
-        if getattr(given, name):
-            raise InputError(
-                f"environment.{name}: has no meaning with runtime {given.runtime}.",
-                "Name the runtime that it is for, or leave it out.",
-            )
-    return argv, env
-
-
-def _run_venv(study: Study, argv: list[str], env: dict[str, str]) -> Built:
-    given = study.environment
-    for name in ("binds", "workdir", "options", "setup", "remap_root", "name"):
-        if getattr(given, name):
-            raise InputError(f"environment.{name}: has no meaning with runtime venv.")
-    folder = Path(study.workdir, Path(given.image or ".venv").expanduser())
+    folder = Path(study.workdir, Path(given.built or given.image or ".venv").expanduser())
     if not (folder / "bin" / "python").exists():
         raise InputError(
             f"environment.image: no virtual environment at {folder} (bin/python is missing).",
@@ -39,12 +43,16 @@ def _run_venv(study: Study, argv: list[str], env: dict[str, str]) -> Built:
         "PATH": os.pathsep.join([str(folder / "bin"), env["PATH"]]),
     }
     env.pop("PYTHONHOME", None)
-    return argv, env
+    return list(argv), env
 
 
-# How each runtime wraps a command: (study, argv, environment) -> both as they are to be started.
-RUNTIMES: dict[str, Callable[[Study, list[str], dict[str, str]], Built]] = {
+RUNTIMES: dict[str, Contain] = {
     "none": _run_plain,
     "venv": _run_venv,
+    "conda": shells.activate_conda,
+    "modules": shells.load_modules,
+    "apptainer": apptainer.contain,
+    "singularity": apptainer.contain,
+    "enroot": enroot.contain,
+    "pyxis": pyxis.contain,
 }
-LATER_RUNTIMES = ("conda", "modules", "apptainer", "singularity", "enroot", "pyxis")

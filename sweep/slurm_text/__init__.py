@@ -56,7 +56,7 @@ from sweep.slurm_text.queue import (
     squeue_argv,
     time_left_argv,
 )
-from sweep.slurm_text.reasons import Explanation, explain_reason
+from sweep.slurm_text.reasons import Explanation, explain_reason, is_launch_failure
 from sweep.slurm_text.states import STATES, classify_state, split_state
 from sweep.slurm_text.steps import (
     held_argv,
@@ -110,6 +110,7 @@ __all__ = [
     "find_limits",
     "format_time",
     "held_argv",
+    "is_launch_failure",
     "is_secret",
     "names_memory",
     "parse_associations",

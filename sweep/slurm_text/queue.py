@@ -15,6 +15,7 @@ from sweep.slurm_text.times import expand_indices, parse_time
 # Array id, index, own id, state, time left, start, submission, nodes, reason. No job name: it may
 # hold anything, newlines included. The reason is free text of Slurm's, and so stands last.
 FORMAT = "%F|%K|%A|%T|%L|%S|%V|%N|%r"
+NAMED_FORMAT = f"%j|{FORMAT}"
 _COLUMNS = FORMAT.count("|") + 1
 _INDICES = re.compile(r"[\d,:-]+(?:\.\.\.)?(?:%\d+)?|N/A|")
 
@@ -35,6 +36,7 @@ class QueuedTask:
         submitted: Submission, or the latest requeue.
         nodes: As squeue prints them, n[1-2]; empty when pending.
         reason: Why it is pending, or how it ended; empty when there is none.
+        name: The job's, where it was asked for.
     """
 
     job: str
@@ -47,6 +49,7 @@ class QueuedTask:
     submitted: str = ""
     nodes: str = ""
     reason: str = ""
+    name: str = ""
 
 
 def squeue_argv(
@@ -54,6 +57,7 @@ def squeue_argv(
     names: Iterable[str] = (),
     user: str | None = None,
     ended: bool = True,
+    named: bool = False,
     squeue: str = "squeue",
 ) -> list[str]:
     """Return the command line that asks for tasks by id, by name token and user, or both.
@@ -64,14 +68,16 @@ def squeue_argv(
 
     Args:
         ended: Also those that ended within the site's MinJobAge, which saves asking sacct.
+        named: Print the job's name as well; only with ``names`` of ours, which can hold nothing
+            that breaks a row.
     """
-    argv = [squeue, "-h", "-a", "-r", "-o", FORMAT]
+    argv = [squeue, "-h", "-a", "-r", "-o", NAMED_FORMAT if named else FORMAT]
     if ended:
         argv += ["-t", "all"]
     if user:
         argv += ["-u", user]
-    if named := ",".join(names):
-        argv += ["-n", named]
+    if tokens := ",".join(names):
+        argv += ["-n", tokens]
     if listed := ",".join(jobs):
         argv += ["-j", listed]
     return argv
@@ -82,15 +88,19 @@ def time_left_argv(job: str, squeue: str = "squeue") -> list[str]:
     return [squeue, "-h", "-j", job, "-o", "%L"]
 
 
-def parse_squeue(stdout: str) -> list[QueuedTask]:
+def parse_squeue(stdout: str, named: bool = False) -> list[QueuedTask]:
     """Read squeue's rows; lines that are none (a site's banner) are passed over.
+
+    Args:
+        named: Each begins with the job's name.
 
     Raises:
         CouldNotAsk: a list of indices was shortened, so that some tasks are unknown.
     """
     tasks = []
     for line in stdout.splitlines():
-        columns = line.split("|", _COLUMNS - 1)
+        name, _, row = line.partition("|") if named else ("", "", line)
+        columns = row.split("|", _COLUMNS - 1)
         if len(columns) < _COLUMNS or not columns[0].isdigit() or not columns[2].isdigit():
             continue
         job, index, own_id, state, left, started, submitted, nodes, reason = columns
@@ -112,12 +122,15 @@ def parse_squeue(stdout: str) -> list[QueuedTask]:
                 _known(submitted),
                 _known(nodes),
                 "" if reason == "None" else reason.strip(),
+                name,
             )
         )
     return tasks
 
 
-def read_squeue(stdout: str, stderr: str, returncode: int) -> list[QueuedTask]:
+def read_squeue(
+    stdout: str, stderr: str, returncode: int, named: bool = False
+) -> list[QueuedTask]:
     """Return squeue's answer; a job that Slurm does not know is an empty one.
 
     Raises:
@@ -127,7 +140,7 @@ def read_squeue(stdout: str, stderr: str, returncode: int) -> list[QueuedTask]:
     if returncode > 0 and is_gone(stderr):
         return []
     raise_for_answer("squeue", stdout, stderr, returncode)
-    return parse_squeue(stdout)
+    return parse_squeue(stdout, named)
 
 
 def collect_tasks(tasks: Sequence[QueuedTask]) -> dict[tuple[str, int], QueuedTask]:

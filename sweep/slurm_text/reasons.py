@@ -40,8 +40,10 @@ _REASONS: tuple[tuple[str, str, str, bool], ...] = (
      _WAIT, False),
     ("JobHeldUser", "held by its user", "Let it go with: scontrol release JOB.", True),
     ("JobHeldAdmin", "held by an administrator", "Ask the site.", True),
-    (r"launch failed requeued held|job requeued in held state|JobLaunchFailure",
+    (r"launch failed requeued held|JobLaunchFailure",
      "a node could not start it, so Slurm holds it",
+     "sweep lets it go when it looks next; by hand: scontrol release JOB.", True),
+    ("job requeued in held state", "it was put back into the queue and is held",
      "Let it go with: scontrol release JOB.", True),
     ("PartitionTimeLimit|TimeLimit", "its time limit is longer than the partition allows",
      "Lower resources.time, or choose another slurm.partition.", True),
@@ -95,6 +97,11 @@ _REASONS: tuple[tuple[str, str, str, bool], ...] = (
     ("FrontEndDown|SchedDefer|Deadline|DeadLine|InactiveLimit|OutOfMemory|SystemFailure",
      "the site's scheduler puts it off", _WAIT, False),
 )  # fmt: skip
+
+
+def is_launch_failure(reason: str) -> bool:
+    """Tell whether Slurm holds a task by itself, since a node could not start it."""
+    return reason.strip("() ").replace("_", " ") == "launch failed requeued held"
 
 
 def explain_reason(reason: str) -> Explanation:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweep.storage.connection import Database
+from sweep.storage.prepared import numbers
 from sweep.storage.trial_rows import stored_number
 
 PARAMS_SQL = """
@@ -87,7 +88,7 @@ def insert_params(
         for name, (value, text) in params.items()
     ]
     if rows:
-        columns = [_numbers(column) for column in _columns(rows)]
+        columns = [numbers(column) for column in _columns(rows)]
         db.execute(PARAMS_SQL, (*columns, *_columns(list(which))))
 
 
@@ -111,6 +112,13 @@ def insert_values(db: Database, trial_id: int, values: Sequence[float]) -> None:
         db.execute(VALUES_SQL, _columns(rows))
 
 
+def insert_first_values(db: Database, values: Sequence[tuple[int, float]]) -> None:
+    """Store the first objective's value of many trials, (trial id, value) each."""
+    if values:
+        rows = [(trial_id, 0, *stored_number(value)) for trial_id, value in values]
+        db.execute(VALUES_SQL, _columns(rows))
+
+
 def insert_steps(db: Database, trial_id: int, steps: Mapping[int, float]) -> None:
     """Store a trial's intermediate values."""
     rows = [(trial_id, int(step), *stored_number(value)) for step, value in steps.items()]
@@ -126,8 +134,3 @@ def _system_attributes(trial: Mapping[str, Any]) -> dict[str, Any]:
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _numbers(column: Sequence[float]) -> str:
-    """Return numbers as one array literal: quicker by far than psycopg2's adapting of each."""
-    return "{" + ",".join(map(repr, column)) + "}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import select
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,39 +17,26 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from sweep.errors import DatabaseUnavailable, InputError, SweepError
+from sweep.storage.names import resolve
+from sweep.storage.prepared import as_prepared
+from sweep.storage.refusals import HARMLESS_STATES, advice_for, first_line, is_full, passes
 from sweep.storage.url import describe, dsn
 
 T = TypeVar("T")
 
 FIRST_PAUSE_S = 0.05  # between the first two tries of ``retry``; doubles each time
 LONGEST_PAUSE_S = 5.0
+FULL_PAUSE_S = 0.5  # the longest one for a server that has no connection left
 
-# SQLSTATEs (or their classes) after which asking again may help. 08 connection, 40 rolled back
-# (deadlock, serialisation), 53 out of resources (connections, memory, disk), 57 operator (shutdown,
-# statement timeout), 25006 a read-only stand-by after a failover, 25P03 idle in transaction,
-# 55P03 a lock not granted in time. PostgreSQL's manual, appendix A.
-PASSING_CLASSES = ("08", "40", "53", "57")
-PASSING_STATES = ("25006", "25P03", "55P03")
-# Of those, the ones that leave the session usable.
-HARMLESS_STATES = ("40001", "40P01", "55P03", "57014")
-
-# Refusals that no waiting mends, by the words of the server or of libpq: a failed connection has no
-# SQLSTATE in psycopg2. Text in other languages counts as passing, and is shown when patience ends.
-REFUSALS = {
-    "password authentication failed": "Check the user name and the password in the storage URL.",
-    "no password supplied": "Put the password into the storage URL, or into a PGPASSFILE.",
-    "authentication failed": "Check the user name and how the server authenticates it.",
-    "no pg_hba.conf entry": "Ask the server's administrator to admit this host in pg_hba.conf.",
-    "does not support SSL": "Leave sslmode out of the storage URL, or turn SSL on at the server.",
-    "certificate verify failed": "Check sslrootcert in the storage URL.",
-    "root certificate file": "Check sslrootcert in the storage URL.",
-    "does not exist": "Create it on the server (createdb, createuser), or correct the URL.",
-    "permission denied for database": "Ask the server's administrator for the CONNECT privilege.",
-    "invalid connection option": "Remove the unknown option from the storage URL.",
-    "is not permitted to log in": "Ask the server's administrator for a role that may log in.",
-}
-# Also "does not exist" when a server is away: the socket's file. That one passes.
-SOCKET_MISSING = "No such file or directory"
+# A session is given up after a while if the server is full, so that all come to their turn, however
+# many share it. The pause is one in which another's try finds the place free.
+TURN_S = 5.0
+TURN_PAUSE_S = 0.15
+FULL_SQL = """
+SELECT sum(numbackends) >= current_setting('max_connections')::int
+  - current_setting('superuser_reserved_connections')::int FROM pg_stat_database
+"""
+UNPREPARED_STATES = ("26000", "42P05")  # no statement of this name; there is one already
 
 
 class _TimedOut(Exception):
@@ -62,7 +48,7 @@ class Database:
 
     Safe for use by several threads (one at a time gets it); not shared over a fork: a child opens
     its own. Interrupting a call (KeyboardInterrupt) closes the connection, so that no half-read
-    answer is left in it.
+    answer is left in it. Where the server has no place left, ``retry`` takes turns with others.
 
     Args:
         url: A PostgreSQL URL.
@@ -84,6 +70,10 @@ class Database:
         self.rowcount = -1
         self._dsn = dsn(url)
         self._connection: Any = None
+        self._turn_ends = 0.0  # when the session's place may be given to others, monotonic
+        self._used = 0.0  # when it was last used, monotonic
+        self._statements: dict[str, str] = {}  # prepared ones of this session: names by text
+        self._prepares = True
         self._transaction_of: int | None = None  # the thread that has one open
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -115,6 +105,39 @@ class Database:
         with self._owned():
             connection = self._open()
             return self._run(connection, sql, params)
+
+    def execute_prepared(self, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a statement that this session will run again: it is planned once.
+
+        Args:
+            sql: See ``as_prepared``.
+
+        Raises:
+            As ``execute``.
+        """
+        if not self._prepares:
+            return self.execute(sql, params)
+        import psycopg2
+
+        text, names = as_prepared(sql)
+        with self._owned():
+            connection = self._open()
+            name = self._statements.get(text)
+            prepare = "" if name else f"PREPARE sweep_{len(self._statements)} AS {text};"
+            name = name or f"sweep_{len(self._statements)}"
+            self._statements[text] = name
+            marks = ", ".join(["%s"] * len(names))
+            execute = f"EXECUTE {name} ({marks})" if names else f"EXECUTE {name}"
+            values = tuple(params[key] for key in names)
+            try:
+                return self._run(connection, prepare.replace("%", "%%") + execute, values)
+            except psycopg2.Error as error:
+                if error.pgcode not in UNPREPARED_STATES:
+                    raise
+                # A pooler between us and the server hands out another session each time.
+                self._prepares = False
+                self._drop()
+                raise DatabaseUnavailable(*self._lost(first_line(error))) from error
 
     @contextmanager
     def transaction(self) -> Iterator[Database]:
@@ -172,6 +195,7 @@ class Database:
         """
         start = time.monotonic()
         pause_s = FIRST_PAUSE_S
+        self._take_turns()
         while True:
             try:
                 with self.transaction() if transaction else nullcontext():
@@ -182,14 +206,44 @@ class Database:
                     raise  # an open transaction of the caller's is lost: only it can begin again
                 if on_wait is not None:
                     on_wait(waited_s, error)
+                if is_full(error):
+                    pause_s = min(pause_s, FULL_PAUSE_S)
                 jittered_s = pause_s * random.uniform(0.5, 1.5)
                 time.sleep(max(0.0, min(jittered_s, patience_s - waited_s)))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._transaction_of is not None
 
     def close(self) -> None:
         """Close the connection; a later call opens a new one."""
         with self._owned():
             self._drop()
+
+    def rest(self, idle_s: float = 0.0) -> None:
+        """Close the connection if it has not been used for so long: others may need its place."""
+        if self._connection is not None and time.monotonic() - self._used >= idle_s:
+            with self._owned():
+                if self._transaction_of is None:
+                    self._drop()
+
+    def _take_turns(self) -> None:
+        """Give up a session that has been held for a while, if the server is full."""
+        if self._connection is None or time.monotonic() < self._turn_ends:
+            return
+        with self._owned():
+            if self._transaction_of is not None or self._connection is None:
+                return
+            self._begin_turn()
+            with suppress(DatabaseUnavailable):  # whoever called will see it as well
+                if self.execute(FULL_SQL)[0][0]:
+                    self._drop()
+                    time.sleep(random.uniform(0.3, 1.0) * TURN_PAUSE_S)
+
+    def _begin_turn(self) -> None:
+        self._turn_ends = time.monotonic() + TURN_S * random.uniform(0.5, 1.5)
 
     @contextmanager
     def _owned(self) -> Iterator[None]:
@@ -205,6 +259,7 @@ class Database:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
+        self._statements.clear()
         if connection is not None:
             with suppress(Exception):
                 connection.close()
@@ -224,6 +279,8 @@ class Database:
             connection = psycopg2.connect(**self._parameters(deadline), async_=1)
             self._wait(connection, deadline)
             self._connection = connection
+            self._statements.clear()
+            self._begin_turn()
             self._run(connection, self._settings(), deadline=deadline)
         except _TimedOut:
             error = f"no connection within {self.timeout_s:g} s"
@@ -247,7 +304,7 @@ class Database:
         } | self._dsn
         host = found.get("host", "")
         if host and not host.startswith(("/", "@")) and "," not in host and "hostaddr" not in found:
-            addresses = _resolve(host, deadline - time.monotonic())
+            addresses = resolve(host, deadline - time.monotonic())
             if isinstance(addresses, str):
                 raise DatabaseUnavailable(*self._lost(addresses))
             found["hostaddr"] = ",".join(addresses)
@@ -282,15 +339,16 @@ class Database:
                 self._status = cursor.statusmessage
                 rows = cursor.fetchall() if cursor.description is not None else []
             sound = True
+            self._used = time.monotonic()
             return rows
         except _TimedOut:
             error = f"no answer within {self.timeout_s:g} s"
             raise DatabaseUnavailable(*self._lost(error)) from None
         except psycopg2.Error as error:
             state = error.pgcode
-            if _passes(error):
+            if passes(error):
                 sound = state in HARMLESS_STATES and not connection.closed
-                raise DatabaseUnavailable(*self._lost(_first_line(error))) from error
+                raise DatabaseUnavailable(*self._lost(first_line(error))) from error
             sound = not connection.closed
             raise
         except (ValueError, TypeError, UnicodeError, IndexError, KeyError):
@@ -331,50 +389,8 @@ class Database:
     def _refusal(self, error: Exception) -> SweepError:
         text = str(error).strip()
         where = describe(self._dsn)
-        for words, advice in REFUSALS.items():
-            if words in text and SOCKET_MISSING not in text:
-                cls = InputError if words == "invalid connection option" else SweepError
-                return cls(f"The database {where} refuses: {_first_line(error)}.", advice)
-        return DatabaseUnavailable(*self._lost(_first_line(error)))
-
-
-def _passes(error: Any) -> bool:
-    """Tell whether a psycopg2 error speaks of the database's state rather than the statement."""
-    import psycopg2
-
-    if error.pgcode is None:
-        # The connection broke (OperationalError), was closed (InterfaceError), or libpq lost the
-        # thread (DatabaseError itself).
-        return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) or (
-            type(error) is psycopg2.DatabaseError
-        )
-    return error.pgcode[:2] in PASSING_CLASSES or error.pgcode in PASSING_STATES
-
-
-def _first_line(error: Exception) -> str:
-    """Return the server's own words in one line, without libpq's address and severity."""
-    text = str(error).strip()
-    line = text.splitlines()[0].strip() if text else type(error).__name__
-    return line.rpartition("FATAL:")[2].strip().rstrip(".") if "FATAL:" in line else line
-
-
-def _resolve(host: str, timeout_s: float) -> list[str] | str:
-    """Return a host's addresses, or a sentence saying why there are none.
-
-    libpq would resolve the name itself, without a limit in time: a name server that is away can
-    take minutes.
-    """
-    found: list[list[str] | str] = []
-
-    def ask() -> None:
-        try:
-            infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            found.append(f"the name {host!r} cannot be resolved ({error})")
-        else:
-            found.append(list(dict.fromkeys(str(info[4][0]) for info in infos)))
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(max(timeout_s, 0.0))
-    return found[0] if found else f"the name {host!r} was not resolved in time"
+        found = advice_for(text)
+        if found is not None:
+            cls = InputError if found[0] == "invalid connection option" else SweepError
+            return cls(f"The database {where} refuses: {first_line(error)}.", found[1])
+        return DatabaseUnavailable(*self._lost(first_line(error)))

@@ -7,6 +7,7 @@ Values are the ones that Optuna stores (lists and objects as JSON text). Imports
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ from sweep.study import Study
 
 FIXED = ("grid", "random", "qmc")
 GRID_LIMIT = 100_000  # points; more do not make a search
+DRAWS = 50  # for a random point that is not there yet
+_FAR = 10**6  # beyond every trial's number
 
 
 def fixed_design(study: Study) -> list[dict[str, Any]] | None:
@@ -39,13 +42,29 @@ def fixed_design(study: Study) -> list[dict[str, Any]] | None:
         units = _sequence(study, count)
         rows = [_place(study.space, unit.__getitem__) for unit in units]
     else:
-        rows = [random_point(study, number) for number in range(count)]
+        rows = _random_rows(study, count)
     return [
         complete_point(study, number, rows[number] if number < len(rows) else {})
         if number < len(study.points)
         else rows[number]
         for number in range(count)
     ]
+
+
+def _random_rows(study: Study, count: int) -> list[dict[str, Any]]:
+    """Return random points; with ``duplicates: resample`` no two alike, while there are others."""
+    if study.duplicates != "resample":
+        return [random_point(study, number) for number in range(count)]
+    rows: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for number in range(count):
+        for again in range(DRAWS):
+            row = random_point(study, number + again * _FAR)
+            if (text := json.dumps(row, sort_keys=True)) not in seen:
+                break
+        seen.add(text)
+        rows.append(row)
+    return rows
 
 
 def complete_point(study: Study, number: int, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,21 +11,29 @@ looks keeps its older face (only launch does that, after the user's code was cor
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Container
 from typing import Any
 
 from sweep.storage.connection import Database
 from sweep.storage.trial_rows import FINISHED, read_trials
 
+FOLLOW_EVERY_S = 1.0
+FOLLOW_SHARE = 50.0  # seconds between two looks for each second that one took
+
+# Each part is a range of our index on (study, state, trial), where ``launch`` has made it.
 CHANGED_SQL = """
 SELECT t.trial_id, t.state::text,
-  (SELECT min(w.trial_id) FROM trials w WHERE w.study_id = s.study_id AND w.state = 'WAITING')
-FROM studies s LEFT JOIN trials t ON t.study_id = s.study_id AND (
-  t.state = 'RUNNING'
-  OR (t.state = 'WAITING' AND %(waiting)s)
-  OR (t.state IN ('COMPLETE', 'PRUNED', 'FAIL')
-      AND (t.trial_id >= %(from_id)s OR t.trial_id = ANY(%(running)s))))
-WHERE s.study_id = %(study)s
+  (SELECT min(w.trial_id) FROM trials w WHERE w.study_id = %(study)s AND w.state = 'WAITING')
+FROM studies s LEFT JOIN (
+  SELECT trial_id, state FROM trials WHERE study_id = %(study)s AND state = 'RUNNING'
+  UNION ALL SELECT trial_id, state FROM trials
+  WHERE study_id = %(study)s AND state = 'WAITING' AND %(waiting)s
+  UNION ALL SELECT trial_id, state FROM trials WHERE study_id = %(study)s
+    AND state IN ('COMPLETE', 'PRUNED', 'FAIL') AND trial_id >= %(from_id)s
+  UNION ALL SELECT trial_id, state FROM trials WHERE trial_id = ANY(%(running)s::int[])
+    AND state IN ('COMPLETE', 'PRUNED', 'FAIL') AND trial_id < %(from_id)s
+) t ON TRUE WHERE s.study_id = %(study)s
 """
 
 
@@ -43,13 +51,16 @@ class History:
         self._from_id = 0  # every trial below it is in _finished, or in _running
         self._sorted: list[Any] = []  # the finished ones by number
         self._stale = False
+        self.finished_order: list[Any] = []  # the finished ones as they were read
+        self.generation = 0  # counts the times that a finished one was taken back
+        self._due = 0.0  # when ``follow`` looks again, monotonic
 
     def look(self, database: Database, states: Container[Any] | None = None) -> list[Any]:
         """Return the study's trials as they are now, by number.
 
         Args:
-            states: Optuna's TrialStates to return; all when None. Waiting trials are only read
-                when they are asked for.
+            states: Optuna's TrialStates to return; all when None. Waiting and running trials are
+                only read when they are asked for.
 
         Raises:
             KeyError: There is no such study.
@@ -59,7 +70,8 @@ class History:
 
         with self._lock:
             waiting = states is None or TrialState.WAITING in states
-            open_trials = self._follow(database, waiting)
+            running = states is None or TrialState.RUNNING in states
+            open_trials = self._follow(database, waiting, running)
             if self._stale:
                 self._sorted = sorted(self._finished.values(), key=lambda trial: trial.number)
                 self._stale = False
@@ -74,32 +86,52 @@ class History:
         """Return a finished trial that has been read, or None."""
         return self._finished.get(trial_id)
 
-    def _follow(self, database: Database, waiting: bool) -> list[Any]:
+    def follow(self, database: Database) -> None:
+        """Read what has finished since, unless that was done a moment ago.
+
+        At most once a second, and for at most one part in 50 of the time: many workers that judge
+        many steps must not spend their time on reading what each other has finished.
+        """
+        began = time.monotonic()
+        with self._lock:
+            if began >= self._due:
+                self._follow(database, waiting=False, running=False)
+                now = time.monotonic()
+                self._due = now + max(FOLLOW_EVERY_S, FOLLOW_SHARE * (now - began))
+
+    def _follow(self, database: Database, waiting: bool, running: bool) -> list[Any]:
         rows = database.execute(
             CHANGED_SQL,
             {
                 "study": self.study_id,
                 "waiting": waiting,
                 "from_id": self._from_id,
-                "running": list(self._running),
+                "running": [trial_id for trial_id in self._running if trial_id < self._from_id],
             },
         )
         if not rows:
             raise KeyError(f"no study with id {self.study_id}")
         found = {trial_id: state for trial_id, state, _ in rows if trial_id is not None}
+        for trial_id, state in found.items():
+            if state not in FINISHED and self._finished.pop(trial_id, None) is not None:
+                # It was finished at the last look, and has been given back since.
+                self._stale = True
+                self.generation += 1
+                self.finished_order = list(self._finished.values())
         wanted = [
             trial_id
             for trial_id, state in found.items()
-            if state not in FINISHED or trial_id not in self._finished
+            if (state in FINISHED and trial_id not in self._finished)
+            or (state == "RUNNING" and running)
+            or state == "WAITING"
         ]
         open_trials = []
         for trial in read_trials(database, wanted):
             if trial.state.is_finished():
                 self._finished[trial._trial_id] = trial
+                self.finished_order.append(trial)
                 self._stale = True
             else:
-                # It may have been finished at the last look, and given back since.
-                self._stale |= self._finished.pop(trial._trial_id, None) is not None
                 open_trials.append(trial)
         self._running = {
             trial_id

@@ -10,7 +10,7 @@ import copy
 import json
 from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import (
     BaseDistribution,
@@ -25,7 +25,11 @@ from sweep.storage import bulk, schema
 from sweep.storage.connection import Database
 from sweep.storage.history import History
 from sweep.storage.optuna_studies import StudyStorage
+from sweep.storage.prepared import numbers
 from sweep.storage.trial_rows import read_distribution, read_trials, stored_number, stored_time
+
+if TYPE_CHECKING:
+    from sweep.storage.verdicts import Curves
 
 # The trial that a write is for, if it may be written: open, and owned by the attempt whose token
 # this storage carries. The lock keeps the attempt alive until the statement has ended.
@@ -45,9 +49,10 @@ WITH attempt AS (
 
 
 class PostgresStorage(StudyStorage):
-    """Optuna's studies in a PostgreSQL database that ``sweep launch`` has prepared.
+    """Optuna's studies in a PostgreSQL database that ``sweep launch`` or Optuna has prepared.
 
     Use it as any Optuna storage: ``optuna.load_study(study_name=…, storage=PostgresStorage(url))``.
+    Without a token it needs Optuna's tables alone.
 
     Laws:
         - A finished trial is not changed; claiming a waiting one is compare-and-set.
@@ -71,7 +76,8 @@ class PostgresStorage(StudyStorage):
     ) -> None:
         if isinstance(database, str):
             database = Database(database)
-            database.retry(schema.check, patience_s=patience_s)
+            check = schema.check_optuna if token is None else schema.check
+            database.retry(check, patience_s=patience_s)
         self.database = database
         self.patience_s = patience_s
         self.token = token
@@ -80,6 +86,7 @@ class PostgresStorage(StudyStorage):
     def _forget(self) -> None:
         super()._forget()
         self._histories: dict[int, History] = {}
+        self._curves: dict[int, Curves] = {}
         self._known: dict[tuple[int, str], BaseDistribution] = {}
         self._study_of: dict[int, int] = {}  # trial id → study id
 
@@ -141,19 +148,24 @@ class PostgresStorage(StudyStorage):
         self.set_trial_params(trial_id, {param_name: (param_value_internal, distribution)})
 
     def set_trial_params(
-        self, trial_id: int, params: Mapping[str, tuple[float, BaseDistribution]]
+        self,
+        trial_id: int,
+        params: Mapping[str, tuple[float, BaseDistribution]],
+        study_id: int | None = None,
     ) -> None:
         """Store several parameters of a trial in one statement; one that it has stays as it is.
 
         Args:
             params: For each name Optuna's internal value and the distribution.
+            study_id: The trial's study, where the caller knows it; saves asking.
 
         Raises:
             As ``set_trial_param``.
         """
         if not params:
             return
-        study_id = self._study_of.get(trial_id)
+        if study_id is None:
+            study_id = self._study_of.get(trial_id)
         if study_id is None or any((study_id, name) not in self._known for name in params):
             self._check_open(trial_id)
             study_id = self._study_of[trial_id]
@@ -173,7 +185,7 @@ class PostgresStorage(StudyStorage):
             "RETURNING trial_id",
             {
                 "names": list(params),
-                "values": [float(value) for value, _ in params.values()],
+                "values": numbers([float(value) for value, _ in params.values()]),
                 "distributions": [distribution_to_json(d) for _, d in params.values()],
             },
         )
@@ -202,7 +214,8 @@ class PostgresStorage(StudyStorage):
                 self._trial_sql() + ", changed AS (UPDATE trials SET state = %(state)s,"
                 " datetime_start = COALESCE(%(start)s, datetime_start),"
                 " datetime_complete = COALESCE(%(complete)s, datetime_complete)"
-                " WHERE trial_id = (SELECT trial_id FROM trial) AND state::text = ANY(%(allowed)s)"
+                " WHERE trial_id = (SELECT trial_id FROM trial)"
+                " AND state = ANY(%(allowed)s::trialstate[])"
                 " RETURNING trial_id), stored AS ("
                 "INSERT INTO trial_values (trial_id, objective, value, value_type)"
                 " SELECT trial_id, place - 1, value, kind::trialvaluetype FROM changed,"
@@ -234,7 +247,8 @@ class PostgresStorage(StudyStorage):
             trial_id,
             "INSERT INTO trial_intermediate_values "
             "(trial_id, step, intermediate_value, intermediate_value_type) "
-            "SELECT trial_id, %(step)s, %(value)s, %(kind)s FROM trial "
+            "SELECT trial_id, %(step)s::int, %(value)s::float8, "
+            "%(kind)s::trialintermediatevaluetype FROM trial "
             "ON CONFLICT (trial_id, step) DO UPDATE SET "
             "intermediate_value = excluded.intermediate_value, "
             "intermediate_value_type = excluded.intermediate_value_type RETURNING trial_id",
@@ -251,8 +265,9 @@ class PostgresStorage(StudyStorage):
         self._write(
             trial_id,
             f"INSERT INTO trial_{kind}_attributes (trial_id, key, value_json) "
-            "SELECT trial_id, %(key)s, %(value)s FROM trial ON CONFLICT (trial_id, key) "
-            "DO UPDATE SET value_json = excluded.value_json RETURNING trial_id",
+            "SELECT trial_id, %(key)s::text, %(value)s::text FROM trial "
+            "ON CONFLICT (trial_id, key) DO UPDATE "
+            "SET value_json = excluded.value_json RETURNING trial_id",
             {"key": key, "value": json.dumps(value)},
         )
 
@@ -261,8 +276,10 @@ class PostgresStorage(StudyStorage):
 
     def _write(self, trial_id: int, sql: str, params: dict[str, Any]) -> None:
         """Run an idempotent write to an open trial; ``sql`` returns a row where it wrote."""
-        written = self._rows(
-            f"{self._trial_sql()} {sql}", {**params, "trial": trial_id, "token": self.token}
+        written = self._again(
+            lambda database: database.execute_prepared(
+                f"{self._trial_sql()} {sql}", {**params, "trial": trial_id, "token": self.token}
+            )
         )
         if not written:
             self._check_open(trial_id)
@@ -270,16 +287,16 @@ class PostgresStorage(StudyStorage):
     def _check_open(self, trial_id: int) -> None:
         """Raise what keeps a trial from being written: it is unknown, final, or another's."""
         found = self._rows(
-            "SELECT study_id, number, state::text, EXISTS (SELECT 1 FROM sweep_attempt a WHERE "
-            "a.token = %s AND a.outcome IS NULL AND a.trial_id = t.trial_id) "
-            "FROM trials t WHERE trial_id = %s",
-            (self.token, trial_id),
+            "SELECT study_id, number, state::text FROM trials t WHERE trial_id = %s", (trial_id,)
         )
         if not found:
             raise KeyError(f"no trial with id {trial_id}")
-        study_id, number, state, is_owner = found[0]
+        study_id, number, state = found[0]
         self._study_of[trial_id] = study_id
-        if self.token is not None and not is_owner:
+        if self.token is not None and not self._rows(
+            "SELECT 1 FROM sweep_attempt WHERE token = %s AND outcome IS NULL AND trial_id = %s",
+            (self.token, trial_id),
+        ):
             raise StaleAttempt(f"Trial {number} belongs to another attempt by now.")
         if TrialState[state].is_finished():
             raise UpdateFinishedTrialError(
@@ -328,10 +345,21 @@ class PostgresStorage(StudyStorage):
         deepcopy: bool = True,
         states: Container[TrialState] | None = None,
     ) -> list[FrozenTrial]:
-        history = self._histories.get(study_id) or History(study_id)
+        history = self._histories.setdefault(study_id, History(study_id))
         trials = self._again(lambda database: history.look(database, states))
-        self._histories[study_id] = history
         return copy.deepcopy(trials) if deepcopy else trials
+
+    def curves(self, study_id: int) -> Curves:
+        """Return what the complete trials reported, as it was a second ago (``History.follow``)."""
+        history = self._histories.setdefault(study_id, History(study_id))
+        self._again(history.follow)
+        from sweep.storage.verdicts import Curves
+
+        curves = self._curves.get(study_id)
+        if curves is None:
+            curves = self._curves[study_id] = Curves(history)
+        curves.follow()
+        return curves
 
     def get_n_trials(
         self, study_id: int, state: tuple[TrialState, ...] | TrialState | None = None
@@ -340,7 +368,7 @@ class PostgresStorage(StudyStorage):
         names = [one.name for one in (TrialState if wanted is None else wanted)]
         found = self._rows(
             "SELECT (SELECT count(*) FROM trials t WHERE t.study_id = s.study_id "
-            "AND t.state::text = ANY(%s)) FROM studies s WHERE s.study_id = %s",
+            "AND t.state = ANY(%s::trialstate[])) FROM studies s WHERE s.study_id = %s",
             (names, study_id),
         )
         if not found:

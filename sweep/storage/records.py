@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from sweep import feasibility
 from sweep import trial as words
 from sweep.storage.connection import Database
 from sweep.storage.ledger import USER_FAILURES
@@ -110,6 +111,7 @@ def read_trials(
         )
     }
     params = _read_params(db, chosen, study)
+    broken = read_violations(db, study_id, numbers) if study.constraints else {}
     series = _read_metrics(db, chosen) if metrics else {}
     records = []
     for trial_id, number, optuna_state, started, ended in trials:
@@ -134,6 +136,7 @@ def read_trials(
                 duration_s=_duration_s(tried, started_utc, ended_utc),
                 attempts=tuple(tried),
                 metrics=series.get(trial_id, {}),
+                violation=broken.get(number),
             )
         )
     return records
@@ -151,6 +154,18 @@ def _read_attempts(db: Database, chosen: Mapping[str, Any]) -> dict[int, list[At
     for row in rows:
         found.setdefault(row[0], []).append(Attempt(*row))
     return found
+
+
+def read_violations(
+    db: Database, study_id: int, numbers: Sequence[int] | None = None
+) -> dict[int, float]:
+    """Return by how much trials break the study's constraints, by number, where that is known."""
+    rows = db.execute(
+        "SELECT t.number, s.value_json FROM trials t JOIN trial_system_attributes s "
+        f"USING (trial_id) WHERE s.key = '{feasibility.KEY}' AND {_CHOSEN}",
+        {"study": study_id, "numbers": list(numbers) if numbers is not None else None},
+    )
+    return {int(number): feasibility.total(json.loads(text)) for number, text in rows}
 
 
 def _read_values(db: Database, chosen: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:

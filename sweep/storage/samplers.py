@@ -12,17 +12,51 @@ from typing import Any
 from sweep.errors import InputError, SweepError
 from sweep.study import Choice, Study
 
-# What auto stands for. A Gaussian process is better on smooth small spaces and worse on noisy ones;
-# nobody knows which one a study has, and it needs torch.
-AUTO = "tpe"
+# What pruner: auto stands for. With a first rung that is late enough it stops most trials and
+# misleads the sampler least; `python -m benchmarks.search pruners` compares.
+AUTO_PRUNER = "asha"
+
+# Above these a Gaussian process costs too much or knows too little.
+GP_PARAMETERS = 8
+GP_TRIALS = 200
+BOTH = "gp and tpe"
 
 
-def sampler_name(study: Study) -> str:
-    """Return the sampler's name, with auto resolved."""
-    return AUTO if study.sampler.type == "auto" else study.sampler.type
+def choose(study: Study) -> tuple[str, str]:
+    """Return which sampler a study uses, and why, in words for people; auto is resolved.
+
+    A Gaussian process is by far the best on smooth spaces of a few numbers, TPE where there is
+    noise, and nobody knows beforehand which one a study has: there they take turns, so that each
+    learns from the other's trials. `python -m benchmarks.search samplers` compares.
+
+    Returns:
+        (name, reason); the name is "gp and tpe" where they take turns.
+    """
+    name = study.sampler.type
+    if name != "auto":
+        return name, "as the study file says"
+    if study.is_multi_objective:
+        return "tpe", "there are several objectives"
+    if any(p.type == "categorical" or p.when for p in study.space):
+        return "tpe", "the space has categories or conditions"
+    if not study.space or len(study.space) > GP_PARAMETERS:
+        return "tpe", f"the space has not 1 to {GP_PARAMETERS} parameters"
+    if study.trials > GP_TRIALS:
+        return "tpe", f"there are more than {GP_TRIALS} trials"
+    if study.pruner.type != "none":
+        return "tpe", "a pruner stops trials, and gp learns from complete ones alone"
+    if not all(find_spec(package) for package in ("torch", "scipy")):
+        return "tpe", "torch is not installed here; with it, gp and tpe would take turns"
+    return BOTH, f"the space has {len(study.space)} numbers and no conditions: they take turns"
 
 
-def build_sampler(study: Study, seed: int) -> Any:
+def sampler_name(study: Study, number: int = 0) -> str:
+    """Return which sampler proposes a trial, with auto resolved."""
+    name = choose(study)[0]
+    return ("gp", "tpe")[number % 2] if name == BOTH else name
+
+
+def build_sampler(study: Study, seed: int, number: int = 0) -> Any:
     """Return the Optuna sampler of a study.
 
     For designs that need no results (grid, random, qmc) it is the random one: what those propose is
@@ -30,6 +64,7 @@ def build_sampler(study: Study, seed: int) -> Any:
 
     Args:
         seed: Of this proposal: workers with one seed would all propose the same point.
+        number: The trial's, where several samplers take turns.
 
     Raises:
         InputError: The sampler cannot search this space.
@@ -37,10 +72,14 @@ def build_sampler(study: Study, seed: int) -> Any:
     """
     import optuna
 
-    name = sampler_name(study)
+    name = sampler_name(study, number)
+    if study.constraints and int(optuna.__version__.split(".")[0]) < 5:
+        raise SweepError(
+            f"Constraints need Optuna 5, and this is {optuna.__version__}.", "pip install -U optuna"
+        )
     _check(study, name)
     options = dict(study.sampler.options) if study.sampler.type != "auto" else {}
-    with _silence():
+    with silence():
         if name in ("random", "grid", "qmc"):
             return optuna.samplers.RandomSampler(seed=seed)
         if name == "tpe":
@@ -80,10 +119,10 @@ def build_sampler(study: Study, seed: int) -> Any:
 
 def _check(study: Study, name: str) -> None:
     if name == "gp":
-        _require("torch", "gp", "pip install torch, or use the sampler tpe")
-        _require("scipy", "gp", "pip install scipy, or use the sampler tpe")
+        require("torch", "sampler gp", "pip install torch, or use the sampler tpe")
+        require("scipy", "sampler gp", "pip install scipy, or use the sampler tpe")
     if name == "cmaes":
-        _require("cmaes", "cmaes", "pip install cmaes, or use the sampler tpe")
+        require("cmaes", "sampler cmaes", "pip install cmaes, or use the sampler tpe")
         if study.is_multi_objective:
             raise InputError(
                 "The sampler cmaes optimises one objective.", "Use nsgaii or tpe for several."
@@ -96,16 +135,20 @@ def _check(study: Study, name: str) -> None:
             )
 
 
-def _require(module: str, sampler: str, advice: str) -> None:
+def require(module: str, what: str, advice: str) -> None:
+    """Raises: SweepError: A package that something needs is not installed."""
     if find_spec(module) is None:
         raise SweepError(
-            f"The sampler {sampler} needs the package {module}, which is not installed here.",
+            f"The {what} needs the package {module}, which is not installed here.",
             advice[0].upper() + advice[1:] + ".",
         )
 
 
-def build_pruner(study: Study) -> Any:
+def build_pruner(study: Study, first: int = 0) -> Any:
     """Return the Optuna pruner of a study.
+
+    Args:
+        first: What a min_resource that the study leaves open is.
 
     Raises:
         InputError: A pruner of this name does not exist, or its options contradict each other.
@@ -113,27 +156,31 @@ def build_pruner(study: Study) -> Any:
     import optuna
 
     name, options = study.pruner.type, dict(study.pruner.options)
+    if name == "auto":
+        name = AUTO_PRUNER
+    if options.get("min_resource", "auto") == "auto":
+        options["min_resource"] = first
     pruners = optuna.pruners
     try:
-        with _silence():
-            if name == "none":
+        with silence():
+            if name in ("none", "promotion"):  # a paused trial is none of Optuna's affair
                 return pruners.NopPruner()
             if name in ("median", "percentile"):
                 return pruners.PercentilePruner(
                     50.0 if name == "median" else float(options["percentile"]),
                     n_startup_trials=options.get("startup_trials", 5),
-                    n_warmup_steps=options.get("min_resource", 0),
+                    n_warmup_steps=options["min_resource"],
                     interval_steps=options.get("interval", 1),
                 )
             if name == "asha":
                 return pruners.SuccessiveHalvingPruner(
-                    min_resource=options.get("min_resource", 1),
+                    min_resource=max(1, options["min_resource"]),
                     reduction_factor=options.get("reduction_factor", 3),
                     min_early_stopping_rate=options.get("min_early_stopping_rate", 0),
                 )
             if name == "hyperband":
                 return pruners.HyperbandPruner(
-                    min_resource=options.get("min_resource", 1),
+                    min_resource=max(1, options["min_resource"]),
                     max_resource=options.get("max_resource", "auto"),
                     reduction_factor=options.get("reduction_factor", 3),
                 )
@@ -146,7 +193,7 @@ def build_pruner(study: Study) -> Any:
                 )
             if name == "patient":
                 return pruners.PatientPruner(
-                    _held_back(study, options.get("pruner")),
+                    _held_back(study, options.get("pruner"), first),
                     patience=options["patience"],
                     min_delta=options.get("min_delta", 0.0),
                 )
@@ -156,7 +203,7 @@ def build_pruner(study: Study) -> Any:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Keep back what Optuna warns of when it is asked for what the study file asks for."""
     from optuna.exceptions import ExperimentalWarning
 
@@ -168,9 +215,22 @@ def _silence() -> Iterator[None]:
         yield
 
 
-def _held_back(study: Study, nested: Mapping[str, Any] | None) -> Any:
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let a Gaussian process use one thread: its matrices are small, and training runs beside."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _held_back(study: Study, nested: Mapping[str, Any] | None, first: int) -> Any:
     """Return the pruner that a patient one holds back, or None: patience alone then stops."""
     if nested is None:
         return None
     options = {name: value for name, value in nested.items() if name != "type"}
-    return build_pruner(dataclasses.replace(study, pruner=Choice(nested["type"], options)))
+    return build_pruner(dataclasses.replace(study, pruner=Choice(nested["type"], options)), first)

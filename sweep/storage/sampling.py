@@ -6,18 +6,34 @@ Functions; Optuna is imported when one of them needs it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from sweep.space import Parameter, Space
+from sweep.storage import twins, warm_start
 from sweep.storage.design import FIXED, fixed_design, random_point, stored_point
-from sweep.storage.samplers import build_pruner, build_sampler, sampler_name
+from sweep.storage.samplers import (
+    AUTO_PRUNER,
+    build_pruner,
+    build_sampler,
+    one_thread,
+    sampler_name,
+)
 from sweep.study import Choice, Study
 from sweep.trial import trial_seed
 
 if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
     from sweep.storage.optuna_storage import PostgresStorage
+    from sweep.storage.view import SamplerView
+
+TRIES = 8  # draws beyond the first for a configuration that nobody has
+LEAST_REPORTS = 3  # no trial is stopped before it has made so many
+SHARE = 10  # nor before this part of the longest run
+FIRST_RUNG = "sweep:first_rung"  # attribute of a study: what its pruner has made of "auto"
+RUNGED = ("asha", "hyperband")
 
 __all__ = [
     "build_pruner",
@@ -76,23 +92,58 @@ def propose(
 
     from sweep.storage.view import SamplerView
 
-    view = SamplerView(storage)
-    sampler = build_sampler(study, trial_seed(study.seed, number))
+    view = SamplerView(storage, warm_start.frozen(storage.database, study_id, study))
     name = view.get_study_name_from_id(study_id)
-    with _quiet(), _one_thread(study):
-        optuna_study = optuna.study.Study(name, view, sampler=sampler)
-        trial = optuna.trial.Trial(optuna_study, trial_id)
-        chosen = _choose_fixed(study, number) if study.sampler.type in FIXED else None
-        if chosen is not None:
-            # A design without results: the sampler has no say, the user's fixed values do.
-            trial._fixed_params = {**chosen, **trial._fixed_params}
-        values: dict[str, Any] = {}
-        for parameter in study.space:
-            if parameter.is_active(values):
-                stored = _suggest(trial, parameter)
-                values[parameter.name] = parameter.from_optuna(stored)
-    view.write_params(trial_id)
+    is_fixed = study.sampler.type in FIXED
+    for again in range(TRIES + 1):
+        seed = trial_seed(study.seed + again, number)
+        # What a sampler insists on it may propose again: chance has the last word.
+        by_chance = again > TRIES // 2 and not is_fixed
+        drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
+        sampler = build_sampler(drawn, seed, number)
+        with _quiet(), one_thread() if sampler_name(drawn, number) == "gp" else nullcontext():
+            trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
+            if is_fixed:
+                # A design without results: the sampler has no say, the user's fixed values do.
+                trial._fixed_params = {**_choose_fixed(study, number), **trial._fixed_params}
+            _suggest_all(study, trial)
+        may_draw_again = again < TRIES and not is_fixed and bool(view.chosen_params(trial_id))
+        with twins.one_at_a_time(storage.database, study_id):
+            if not (may_draw_again and _is_known(study, view, study_id, trial_id)):
+                view.write_params(trial_id, study_id)
+                break
+        view.forget_choice(trial_id)
     return dict(storage.get_trial(trial_id).params)
+
+
+def _suggest_all(study: Study, trial: Any) -> None:
+    values: dict[str, Any] = {}
+    for parameter in study.space:
+        if parameter.is_active(values):
+            values[parameter.name] = parameter.from_optuna(_suggest(trial, parameter))
+
+
+def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> bool:
+    """Tell whether a configuration that was chosen is to be drawn again.
+
+    It is where another trial runs it at present (two that were proposed at the same moment), and,
+    with ``duplicates: resample``, where one has finished it.
+    """
+    params = view.chosen_params(trial_id)
+    if twins.is_taken(view.database, study_id, trial_id, params):
+        return True
+    if study.duplicates != "resample":
+        return False
+    return any(
+        other.number >= 0
+        and other.state.is_finished()
+        and other.params.keys() == params.keys()
+        and all(
+            other.distributions[name].to_internal_repr(other.params[name]) == value
+            for name, value in params.items()
+        )
+        for other in view.get_all_trials(study_id, deepcopy=False)
+    )
 
 
 def _choose_fixed(study: Study, number: int) -> dict[str, Any]:
@@ -119,8 +170,19 @@ def _suggest(trial: Any, parameter: Parameter) -> Any:
     )
 
 
-def should_prune(study: Study, storage: PostgresStorage, study_id: int, trial_id: int) -> bool:
+def should_prune(
+    study: Study,
+    storage: PostgresStorage,
+    study_id: int,
+    trial_id: int,
+    steps: Mapping[int, float] | None = None,
+) -> bool:
     """Tell whether the study's pruner would stop a trial at the last step that it reported.
+
+    Args:
+        steps: What the trial has reported, where the caller knows: its only writer does. Then most
+            verdicts of the median and percentile pruners need no statement; they know what had
+            finished a second ago (see ``History.follow``).
 
     Raises:
         StaleAttempt: The storage's attempt has ended.
@@ -130,14 +192,90 @@ def should_prune(study: Study, storage: PostgresStorage, study_id: int, trial_id
         return False
     import optuna
 
+    from sweep.storage.verdicts import is_quick, judge
     from sweep.storage.view import SamplerView
 
+    if steps is not None and is_quick(build_pruner(study, 1)):
+        curves = storage.curves(study_id)
+        first = _warmup(study, sorted(steps), lambda: curves.longest)
+        if first is None:
+            return False
+        direction = storage.get_study_directions(study_id)[0]
+        return judge(build_pruner(study, first), steps, curves, direction)
     view = SamplerView(storage)
-    pruner = build_pruner(study)
+    trial = view.get_trial(trial_id)
+    first = first_resource(study, view, study_id, trial)
+    if first is None:
+        return False
+    pruner = build_pruner(study, first)
     with _quiet():
         name = view.get_study_name_from_id(study_id)
         optuna_study = optuna.study.Study(name, view, pruner=pruner)
-        return bool(pruner.prune(optuna_study, view.get_trial(trial_id)))
+        return bool(pruner.prune(optuna_study, trial))
+
+
+def first_resource(
+    study: Study, view: SamplerView, study_id: int, trial: FrozenTrial
+) -> int | None:
+    """Return before which amount a pruner stops no trial; None while it may not stop this one.
+
+    What the study file says; else the third report and a tenth of the longest run, whichever is
+    later: before that the order of trials says little, and a pruner that errs early misleads the
+    sampler as well. For rungs, which have to be the same for all trials, that is taken from the
+    first trial that is complete, once.
+    """
+    steps = sorted(trial.intermediate_values)
+    if _given(study) is None and _kind(study) in RUNGED:
+        if len(steps) < LEAST_REPORTS:
+            return None
+        fixed = view.read_study_note(study_id, FIRST_RUNG)
+        if fixed is None:
+            fixed = _first_rung(view.get_all_trials(study_id, deepcopy=False))
+            if fixed is None:
+                return None
+            fixed = view.write_study_note(study_id, FIRST_RUNG, fixed)
+        return int(fixed)
+    others = view.get_all_trials(study_id, deepcopy=False)
+    return _warmup(study, steps, lambda: max((other.last_step or 0 for other in others), default=0))
+
+
+def _given(study: Study) -> int | None:
+    """Return the amount before which no trial is stopped where the study file says so."""
+    options = study.pruner.options
+    inner: Mapping[str, Any] = options.get("pruner") or options
+    given = inner.get("min_resource", inner.get("warmup", "auto"))
+    return None if given == "auto" else int(given)
+
+
+def _warmup(study: Study, steps: Sequence[int], longest: Callable[[], int]) -> int | None:
+    """Return ``first_resource`` of pruners without rungs.
+
+    Args:
+        steps: What the trial has reported, ascending.
+        longest: Asked for the last step of the longest run.
+    """
+    given = _given(study)
+    if given is not None:
+        return given
+    if len(steps) < LEAST_REPORTS:
+        return None
+    first = max(steps[LEAST_REPORTS - 1], -(-longest() // SHARE))
+    return first if steps[-1] >= first else None
+
+
+def _kind(study: Study) -> str:
+    """Return which pruner decides: the one that a patient one holds back, if any."""
+    kind = str((study.pruner.options.get("pruner") or {}).get("type") or study.pruner.type)
+    return AUTO_PRUNER if kind == "auto" else kind
+
+
+def _first_rung(trials: list[FrozenTrial]) -> int | None:
+    """Return a tenth of the first complete trial, and its third report at least, or None."""
+    for trial in trials:
+        steps = sorted(trial.intermediate_values)
+        if trial.state.name == "COMPLETE" and len(steps) >= LEAST_REPORTS:
+            return max(1, int(steps[LEAST_REPORTS - 1]), -(-int(steps[-1]) // SHARE))
+    return None
 
 
 @contextmanager
@@ -152,22 +290,6 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _one_thread(study: Study) -> Iterator[None]:
-    """Let a Gaussian process use one thread: its matrices are small, and training runs beside."""
-    if sampler_name(study) != "gp":
-        yield
-        return
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]:
     """Return the waiting trials ``start`` to ``start + count - 1`` as ``bulk`` takes them.
 
@@ -176,7 +298,9 @@ def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]
     """
     whole = fixed_design(dataclasses.replace(study, trials=start + count))
     if whole is None:
-        early = min(max(study.parallel, len(study.points)), start + count)
+        # With an earlier study to learn from, the first proposals need not be random.
+        most = len(study.points) if study.warm_start else max(study.parallel, len(study.points))
+        early = min(most, start + count)
         by_chance = dataclasses.replace(study, sampler=Choice("random"), trials=early)
         whole = fixed_design(by_chance) or []
     return [

@@ -78,15 +78,18 @@ CREATE TABLE IF NOT EXISTS sweep_rerun (
 );
 CREATE INDEX IF NOT EXISTS sweep_rerun_trial ON sweep_rerun (trial_id);
 
-CREATE INDEX IF NOT EXISTS sweep_trials_open ON trials (study_id, trial_id)
-  WHERE state IN ('WAITING', 'RUNNING');
+DROP INDEX IF EXISTS sweep_trials_open;
+CREATE INDEX IF NOT EXISTS sweep_trials_state ON trials (study_id, state, trial_id);
 """
 
+OPTUNA_SQL = """
+SELECT (SELECT version_num FROM alembic_version), (SELECT library_version FROM version_info)
+"""
 # The last thing that TABLES makes: where it is there, everything is.
 COMPLETE_SQL = """
 SELECT (SELECT version_num FROM alembic_version),
        (SELECT library_version FROM version_info),
-       to_regclass('sweep_trials_open') IS NOT NULL
+       to_regclass('sweep_trials_state') IS NOT NULL
 """
 
 
@@ -135,6 +138,29 @@ def check(database: Database) -> None:
             f"{_name(database)} holds no studies of sweep.",
             "Run `sweep launch STUDY.yaml` first: it makes the tables.",
         )
+
+
+def check_optuna(database: Database) -> None:
+    """Make sure that Optuna's tables are there, of the version that our statements are for.
+
+    Raises:
+        SweepError: They are missing, or made by another version of Optuna.
+        DatabaseUnavailable: The database does not answer.
+    """
+    import psycopg2
+
+    try:
+        revision, library = database.execute(OPTUNA_SQL)[0]
+    except psycopg2.errors.UndefinedTable:
+        revision = library = None
+    if revision is None:
+        raise SweepError(
+            f"{_name(database)} has none of Optuna's tables.",
+            "Run `sweep launch STUDY.yaml` first: it makes them. (So does opening the database "
+            "once with optuna.storages.RDBStorage.)",
+        )
+    if revision != REVISION:
+        raise _other_version(database, revision, library)
 
 
 def _name(database: Database) -> str:

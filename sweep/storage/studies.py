@@ -17,6 +17,7 @@ SPEC = "sweep:study"
 STATE = "sweep:state"
 WAVE = "sweep:wave:"
 CANCEL = "sweep:cancel:"
+LOOK_LOCK = 0x5EEB0002  # first half of an advisory lock; the second is the study's id
 RECONCILED = "sweep:reconciled"
 FOLDER = "sweep:folder"
 
@@ -28,6 +29,7 @@ RUNNING = "running"
 HELD = "held"
 STOPPED = "stopped"
 DRAINING = "draining"
+ENDED = "ended"
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,22 @@ class StudyState:
     """Whether trials are to be pulled.
 
     Attributes:
-        word: running, held (the user's code fails), stopped (running trials leave too) or
-            draining (running trials may end).
+        word: running, held (the user's code fails), stopped (running trials leave too),
+            draining (running trials may end) or ended (a budget is used up or a goal is reached).
         reason: Why, in a sentence.
+        leave: Where the study has ended, whether running trials leave as well.
+        by: Where it has ended, the key of the study file that ended it.
     """
 
     word: str = RUNNING
     reason: str = ""
+    leave: bool = False
+    by: str = ""
+
+    @property
+    def wants_leaving(self) -> bool:
+        """Whether running trials are to leave with a checkpoint."""
+        return self.word == STOPPED or (self.word == ENDED and self.leave)
 
 
 @dataclass(frozen=True)
@@ -161,3 +172,23 @@ def read_waves(db: Database, study_id: int, *, live_only: bool = False) -> list[
     )
     waves = sorted((Wave(**json.loads(row[0])) for row in rows), key=lambda wave: wave.submitted)
     return [wave for wave in waves if not (live_only and wave.over)]
+
+
+def take_turn(db: Database, study_id: int, every_s: float) -> bool:
+    """Tell whether it is this process's turn to look after a study; inside a transaction.
+
+    Args:
+        every_s: Seconds between two looks, by whomever; 0 for one that must look, because nobody
+            may come for what it leaves.
+    """
+    lock = (LOOK_LOCK, study_id)
+    if not every_s:
+        db.execute("SELECT pg_advisory_xact_lock(%s, %s)", lock)
+    elif not db.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", lock)[0][0]:
+        return False
+    now = float(db.execute("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0][0])
+    last = read_attribute(db, study_id, RECONCILED) or 0.0
+    if every_s and now - last < every_s:
+        return False
+    write_attribute(db, study_id, RECONCILED, now)
+    return True

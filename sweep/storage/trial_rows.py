@@ -92,7 +92,7 @@ def frozen_trial(row: Sequence[Any]) -> Any:
     for name, value, text in _list(params):
         distribution = read_distribution(text)
         distributions[name] = distribution
-        external[name] = distribution.to_external_repr(value)
+        external[name] = distribution.to_external_repr(float(value))  # JSON has 1 for 1.0
     return FrozenTrial(
         number=number,
         state=TrialState[state],

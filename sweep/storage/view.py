@@ -8,6 +8,7 @@ trial is what it is: TPE takes it for one with a bad result. Waiting trials are 
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Collection, Container, Sequence
 from typing import Any
@@ -45,14 +46,15 @@ def _seen(trial: FrozenTrial, worst: list[float] | None, paused: Collection[int]
     if trial.state == TrialState.RUNNING and trial._trial_id in paused:
         trial = copy.copy(trial)
         trial.state = TrialState.PRUNED
-    elif worst is not None and _diverged(trial):
+    elif worst is not None and diverged(trial):
         trial = copy.copy(trial)
         trial.state = TrialState.COMPLETE
         trial.values = worst
     return trial
 
 
-def _diverged(trial: FrozenTrial) -> bool:
+def diverged(trial: FrozenTrial) -> bool:
+    """Tell whether a trial's objective was no finite number."""
     if trial.state == TrialState.COMPLETE:
         return not all(map(math.isfinite, trial.values))
     end = trial.user_attrs.get(END)
@@ -85,10 +87,12 @@ class SamplerView(PostgresStorage):
 
     Args:
         storage: Shares its connection and its history.
+        more: Trials of an earlier study, shown before this one's.
     """
 
-    def __init__(self, storage: PostgresStorage) -> None:
+    def __init__(self, storage: PostgresStorage, more: Sequence[FrozenTrial] = ()) -> None:
         self.__dict__.update(storage.__dict__)
+        self._more = list(more)
         self._snapshots: dict[int, list[FrozenTrial]] = {}
         self._params: dict[int, dict[str, tuple[float, BaseDistribution]]] = {}
 
@@ -105,7 +109,7 @@ class SamplerView(PostgresStorage):
             if any(trial.state == TrialState.RUNNING for trial in trials):
                 paused = {row[0] for row in self._rows(PAUSED_SQL, (study_id,))}
             directions = self.get_study_directions(study_id)
-            self._snapshots[study_id] = view(trials, directions, paused)
+            self._snapshots[study_id] = self._more + view(trials, directions, paused)
         trials = [t for t in self._snapshots[study_id] if states is None or t.state in states]
         return copy.deepcopy(trials) if deepcopy else trials
 
@@ -119,10 +123,36 @@ class SamplerView(PostgresStorage):
         params = self._params.setdefault(trial_id, {})
         params[param_name] = (param_value_internal, distribution)
 
-    def write_params(self, trial_id: int) -> None:
+    def chosen_params(self, trial_id: int) -> dict[str, float]:
+        """Return the parameters that were set and are not stored yet, as Optuna's numbers."""
+        return {name: value for name, (value, _) in self._params.get(trial_id, {}).items()}
+
+    def forget_choice(self, trial_id: int) -> None:
+        """Take back the parameters that were set, and look at the study anew."""
+        self._params.pop(trial_id, None)
+        self._snapshots.clear()
+
+    def write_params(self, trial_id: int, study_id: int) -> None:
         """Store the parameters that were set, in one statement.
 
         Raises:
             As ``set_trial_param`` of the storage.
         """
-        self.set_trial_params(trial_id, self._params.pop(trial_id, {}))
+        self.set_trial_params(trial_id, self._params.pop(trial_id, {}), study_id)
+
+    def read_study_note(self, study_id: int, key: str) -> Any:
+        """Return one of the study's system attributes, or None."""
+        found = self._rows(
+            "SELECT value_json FROM study_system_attributes WHERE study_id = %s AND key = %s",
+            (study_id, key),
+        )
+        return json.loads(found[0][0]) if found else None
+
+    def write_study_note(self, study_id: int, key: str, value: Any) -> Any:
+        """Set one of the study's system attributes unless it is there; return what it is."""
+        self._rows(
+            "INSERT INTO study_system_attributes (study_id, key, value_json) VALUES (%s, %s, %s) "
+            "ON CONFLICT (study_id, key) DO NOTHING",
+            (study_id, key, json.dumps(value)),
+        )
+        return self.read_study_note(study_id, key)

@@ -223,7 +223,7 @@ def _check_pruner(pruner: Any, root: Node, reader: Reader) -> None:
                 f"must be below upper, {node.entries['upper'].text}", "Swap the two.",
             )  # fmt: skip
         least, most = options.get("min_resource", 1), options.get("max_resource")
-        if isinstance(most, int) and least > most:
+        if isinstance(most, int) and isinstance(least, int) and least > most:
             reader.report(
                 node.entries["max_resource"], f"{path}.max_resource",
                 f"must not be below min_resource, {least}", "Raise it.",
@@ -301,8 +301,13 @@ def _check_environment(environment: Any, root: Node, reader: Reader) -> None:
         return
     node = root.entries["environment"]
     runtime = environment.runtime
-    useless = {"none": ("image", "binds", "workdir", "setup", "options", "remap_root", "name"),
-               "venv": ("binds", "workdir", "setup", "options", "remap_root", "name")}  # fmt: skip
+    inside = ("binds", "workdir", "options", "remap_root", "name", "unpack")
+    useless = {
+        "none": ("image", "setup", "build", *inside), "venv": ("setup", *inside), "conda": inside,
+        "modules": ("image", "build", *inside),
+        **dict.fromkeys(("apptainer", "singularity"), ("remap_root", "name")),
+        **dict.fromkeys(("enroot", "pyxis"), ("unpack",)),
+    }  # fmt: skip
     for name in useless.get(runtime, ()):
         if name in node.entries:
             advice = "Remove it."
@@ -315,3 +320,6 @@ def _check_environment(environment: Any, root: Node, reader: Reader) -> None:
     if runtime not in ("none", "venv", "modules") and environment.image is None:
         what = "Name or folder of the environment." if runtime == "conda" else "Path of the image."
         reader.report(node, "environment.image", f"is missing for runtime {runtime}", what, "")
+    if runtime == "modules" and not environment.setup:
+        what = 'Write the lines that load them: ["module load python/3.11"].'
+        reader.report(node, "environment.setup", f"is missing for runtime {runtime}", what, "")

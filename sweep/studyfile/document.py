@@ -13,7 +13,16 @@ from pathlib import Path
 
 from sweep.errors import InputError
 from sweep.paths import write_atomic
-from sweep.studyfile import address, amounts, kinds, rules, search_keys, site_keys, space_keys
+from sweep.studyfile import (
+    address,
+    amounts,
+    constraint_keys,
+    kinds,
+    rules,
+    search_keys,
+    site_keys,
+    space_keys,
+)
 from sweep.studyfile.keys import OBJECTIVE, RETRY, STUDY
 from sweep.studyfile.sections import REQUIRED, Key, Section, Variant, write_example
 
@@ -33,7 +42,8 @@ _KINDS: dict[type, str] = {
     kinds.Variables: "names with texts",
     space_keys.SpaceRule: "names with parameters",
     space_keys.Values: "names with values",
-    space_keys.Configurations: "list of names with values",
+    space_keys.Configurations: "list of names with values, or a CSV file",
+    constraint_keys.Constraints: "metrics with bounds",
     space_keys.Choices: "list of values",
     space_keys.Conditions: "names with values",
     amounts.Duration: "time",
@@ -100,7 +110,9 @@ def _sections() -> Iterator[tuple[str, str, tuple[Key, ...]]]:
     yield "objective.from", "", reading.keys
     for kind, section in space_keys.PARAMETERS.items():
         yield f"space: a parameter of type {kind}", "", section.keys
-    for variant, title in ((search_keys.SAMPLER, "sampler"), (search_keys.PRUNER, "pruner")):
+    yield "constraints: the bounds of a metric", "", constraint_keys.BOUNDS.keys
+    for variant, title in ((search_keys.SAMPLER, "sampler"), (search_keys.PRUNER, "pruner"),
+                           (search_keys.TERMINATOR, "terminator")):  # fmt: skip
         for name, keys in variant.options.items():
             if keys:
                 yield f"{title}: {name}", f"`{title}: {{type: {name}, …}}`", keys

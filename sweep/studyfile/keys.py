@@ -11,9 +11,10 @@ from typing import Any
 from sweep.study import Choice, Ddp, Environment, Objective, Resources, Retry, Slurm, Storage
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
+from sweep.studyfile.constraint_keys import Constraints
 from sweep.studyfile.kinds import Command, Commands, OneOrMore
-from sweep.studyfile.rules import Text, TextList, Whole, Word
-from sweep.studyfile.search_keys import PRUNER, SAMPLER
+from sweep.studyfile.rules import Real, Text, TextList, Whole, Word
+from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SLURM
 from sweep.studyfile.space_keys import Configurations, SpaceRule, Values
@@ -116,7 +117,18 @@ STUDY = Section(
         Key("fixed", Values(), "Values that every trial gets.", {}, {"epochs": 5},
             aliases=("constants", "config", "defaults")),
         Key("points", Configurations(), "Configurations to try first; they may leave parameters "
-            "out.", (), [{"lr": 0.01}], aliases=("enqueue", "initial_points", "configurations")),
+            "out. Or the path of a CSV file with a column for each, such as sweep collect writes.",
+            (), [{"lr": 0.01}], aliases=("enqueue", "initial_points", "configurations")),
+        Key("warm_start", NAME, "Name of an earlier study in the same database: the sampler learns "
+            "from its trials too, as far as they lie in this space.", None, "digits",
+            aliases=("learn_from", "transfer", "previous_study", "prior")),
+        Key("duplicates", Word(("keep", "resample", "reuse")), "What becomes of a configuration "
+            "that a trial has finished already. keep: it runs again; resample: another one is "
+            "drawn; reuse: the earlier result counts, and nothing runs.", "keep", "resample",
+            aliases=("duplicate", "on_duplicate")),
+        Key("constraints", Constraints(), "Bounds that metrics must keep to. Trials that break one "
+            "are ranked after those that do not, and samplers keep away from their like.", (),
+            {"latency_ms": {"max": 50}}, aliases=("constraint", "subject_to", "limits")),
         Key(
             "trials", Whole(1, 100_000), "N: the study ends with so many trials. Only sampler grid "
             "has a default: the size of the grid.", None, 30,
@@ -129,6 +141,21 @@ STUDY = Section(
         Key("pruner", PRUNER, "Which trials are stopped early.",
             Choice("none"), {"type": "asha", "min_resource": 3, "reduction_factor": 3},
             aliases=("early_stopping", "early_terminate", "scheduler", "pruning")),
+        Key("time", Duration(), "Budget of the whole study: it ends once its trials have run for "
+            "so long. Time in which none runs does not count. The limit of one task is "
+            "resources.time, that of one trial trial_time.", None, "8h", "time_s",
+            ("budget", "study_time", "time_budget", "max_duration", "wall_time")),
+        Key("gpu_hours", Real(above=0), "Budget of the whole study: it ends once its trials have "
+            "held GPUs for so many hours.", None, 100,
+            aliases=("max_gpu_hours", "gpu_budget", "gpuhours")),
+        Key("target", Real(), "The study ends once a trial's objective is as good as this.", None,
+            0.99, aliases=("target_value", "stop_at", "goal_value")),
+        Key("patience", Whole(1, 100_000), "The study ends once so many trials in a row were no "
+            "better than the best before them.", None, 30,
+            aliases=("max_stagnation", "stagnation", "no_improvement")),
+        Key("terminator", TERMINATOR, "Optuna's terminator: the study ends once it finds that "
+            "little is left to gain. It needs torch where the tasks run.",
+            Choice("none"), "emmr", aliases=("termination", "stopper")),
         Key(
             "max_parallel", Whole(1, 100_000), "K: so many trials run at once, at most. Absent: no "
             "limit.", None, 4,
@@ -171,15 +198,23 @@ STUDY = Section(
         Key("workdir", Text(rule="must be a folder"), "Folder in which training starts, seen from "
             "where sweep is called. Absent: that folder.", ".", "experiments",
             aliases=("cwd", "chdir", "working_dir")),
+        Key("code", Word(("frozen", "live")), "frozen: trials run a copy of the code that launch "
+            "makes, and editing it changes none of them. live: they run the files as they are when "
+            "they start.", "frozen", "live", aliases=("source", "snapshot")),
         Key("data", TextList(Text(rule="must be a path")), "Files or folders whose content is "
             "recorded with the study.", (), ["data/mnist"], aliases=("datasets", "dataset")),
+        Key("track", TextList(Word(("mlflow", "tensorboard"))), "Trackers that are shown each "
+            "trial's parameters, metrics and files. mlflow: the server of $MLFLOW_TRACKING_URI, or "
+            "files in runs/<name>/mlruns; tensorboard: files in runs/<name>/tensorboard. Training "
+            "never waits for them.", (), ["tensorboard"],
+            aliases=("tracker", "trackers", "tracking", "loggers", "logger")),
         Key("commands", Commands(), "Further commands, which `sweep run NAME` runs on the best "
             "trial's checkpoint. Placeholders as in command, and {checkpoint}; {trial_dir} is the "
             "run's own folder.", {}, {"evaluate": "python evaluate.py {checkpoint}"},
             aliases=("scripts", "tasks_after")),
     ),
     None,
-    {"time": "resources.time", "gpus": "resources.gpus", "gpu": "resources.gpus",
+    {"gpus": "resources.gpus", "gpu": "resources.gpus",
      "cpus": "resources.cpus", "memory": "resources.memory", "nodes": "resources.nodes",
      "partition": "slurm.partition", "account": "slurm.account", "qos": "slurm.qos",
      "direction": "objective.direction", "max_attempts": "retry.max_attempts",

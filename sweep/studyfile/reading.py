@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sweep.errors import InputError, Problem, StudyFileError
 from sweep.study import Study
 from sweep.studyfile.crosschecks import check_together
+from sweep.studyfile.defaults import lay_beneath, read_defaults
 from sweep.studyfile.keys import STUDY
 from sweep.studyfile.overrides import apply_override
 from sweep.studyfile.rules import Reader
+from sweep.studyfile.search_checks import check_search, read_points_file
 from sweep.studyfile.tree import Node, YamlError, decode, parse
 
 
-def load(path: Path, overrides: Sequence[str] = ()) -> Study:
-    """Read and check a study file.
+def load(
+    path: Path, overrides: Sequence[str] = (), environ: Mapping[str, str] = os.environ
+) -> Study:
+    """Read and check a study file, with the site's and the user's defaults beneath it.
 
     Args:
         overrides: ``key.path=value`` each, the value in YAML; they win over the file.
+        environ: Names the files of defaults; see ``sweep.settings``.
 
     Raises:
         StudyFileError: With all problems, in the order of the lines.
         InputError: The file cannot be read, or an override is not ``key=value``.
     """
+    root, problems = read_tree(path, overrides, environ)
+    return _check(root, problems, str(path))
+
+
+def read_tree(
+    path: Path, overrides: Sequence[str], environ: Mapping[str, str]
+) -> tuple[Node, list[Problem]]:
+    """Return the tree that a study is made from, and the problems so far. Raises: as ``load``."""
     try:
         if path.exists() and not path.is_file():
             raise InputError(f"{path} is not a file.", "Give the study file itself.")
@@ -38,11 +52,24 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Study:
         text = decode(data, str(path))
     except YamlError as error:
         raise StudyFileError([error.problem]) from None
-    return loads(text, str(path), overrides)
+    return _parse(text, str(path), overrides, read_defaults(environ))
 
 
-def loads(text: str, file: str, overrides: Sequence[str] = ()) -> Study:
-    """Check a study file's text. Args and Raises as ``load``; ``file`` is named in problems."""
+def loads(
+    text: str, file: str, overrides: Sequence[str] = (), layers: Sequence[Node] = ()
+) -> Study:
+    """Check a study file's text. Args and Raises as ``load``; ``file`` is named in problems.
+
+    Args:
+        layers: Defaults beneath it, the weakest first.
+    """
+    root, problems = _parse(text, file, overrides, layers)
+    return _check(root, problems, file)
+
+
+def _parse(
+    text: str, file: str, overrides: Sequence[str], layers: Sequence[Node]
+) -> tuple[Node, list[Problem]]:
     try:
         root, problems = parse(text, file)
     except YamlError as error:
@@ -57,13 +84,20 @@ def loads(text: str, file: str, overrides: Sequence[str] = ()) -> Study:
             [Problem(file, root.line, "", "must be a mapping of keys to values", root.shown(),
                      "For example name: digits.")]
         )  # fmt: skip
+    root = lay_beneath(layers, root)
     for override in overrides:
         problems += apply_override(root, override)
+    return root, problems
+
+
+def _check(root: Node, problems: list[Problem], file: str) -> Study:
     # Where duplicate keys or tags were found the rest is checked all the same.
     fixed = root.entries.get("fixed")
     reader = Reader(fixed.entries if fixed else ())
     values = STUDY.read_values(root, "", reader)
+    read_points_file(values, root, Path(file).absolute().parent, reader)
     check_together(values, root, reader)
+    check_search(values, root, reader)
     # What the tree has reported already (a NUL in a name) breaks the key's own rule as well.
     seen = {(problem.file, problem.line, problem.path) for problem in problems}
     problems += [p for p in reader.problems if (p.file, p.line, p.path) not in seen]

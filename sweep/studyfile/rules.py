@@ -210,7 +210,7 @@ class Flag:
 class TextList:
     """A list of texts; one text stands for a list of it."""
 
-    item: Text = Text()
+    item: Text | Word = Text()
 
     def read(self, node: Node, path: str, reader: Reader) -> Any:
         if isinstance(node.value, str):

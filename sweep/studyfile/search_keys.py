@@ -46,53 +46,81 @@ SAMPLERS: dict[str, tuple[Key, ...]] = {
     ),
 }  # fmt: skip
 
-MIN_RESOURCE = Key("min_resource", Whole(0, 10**9), "No trial is stopped before this step.", 0, 3,
+_AUTO = {"auto": "auto"}
+MIN_RESOURCE = Key("min_resource", Whole(0, 10**9, _AUTO), "No trial is stopped before this "
+                   "amount; auto: before its third report, and a tenth of the longest trial.",
+                   "auto", 3,
                    aliases=("n_warmup_steps", "warmup_steps", "warmup", "min_steps"))  # fmt: skip
-INTERVAL = Key("interval", Whole(1, 10**9), "Steps between decisions.", 1, 1,
+INTERVAL = Key("interval", Whole(1, 10**9), "Amount between decisions.", 1, 1,
                aliases=("interval_steps",))  # fmt: skip
 FINISHED = Key("startup_trials", Whole(0, 100_000), "Trials to finish before any is stopped.", 5, 5,
                aliases=STARTUP.aliases)  # fmt: skip
 REDUCTION = Key("reduction_factor", Whole(2, 100), "One of so many trials goes on from each rung.",
                 3, 3, aliases=("eta", "factor"))  # fmt: skip
-FIRST_RUNG = Key("min_resource", Whole(1, 10**9), "Step of the first rung: no trial is stopped "
-                 "before.", 1, 3, aliases=("min_iter", "grace_period", "min_t"))  # fmt: skip
+FIRST_RUNG = Key("min_resource", Whole(1, 10**9, _AUTO), "Amount of the first rung: no trial is "
+                 "stopped before. auto: a tenth of the first complete trial, and its third report "
+                 "at least; until one is complete none is stopped.", "auto", 3,
+                 aliases=("min_iter", "grace_period", "min_t"))  # fmt: skip
+RESOURCE = Key("resource", Word(("steps", "epochs", "seconds")), "What amounts count: the steps "
+               "that are reported, the metric epoch that is reported beside, or seconds of "
+               "training.",
+               "steps", "epochs", aliases=("unit", "time_attr", "resource_attr"))  # fmt: skip
 PRUNERS: dict[str, tuple[Key, ...]] = {
     "none": (),
-    "median": (MIN_RESOURCE, FINISHED, INTERVAL),
+    "auto": (RESOURCE,),
+    "median": (MIN_RESOURCE, FINISHED, INTERVAL, RESOURCE),
     "percentile": (
         Key("percentile", Real(0, 100), "A trial outside the best so many per cent is stopped.",
             REQUIRED, 25),
-        MIN_RESOURCE, FINISHED, INTERVAL,
+        MIN_RESOURCE, FINISHED, INTERVAL, RESOURCE,
     ),
     "asha": (
         FIRST_RUNG, REDUCTION,
         Key("min_early_stopping_rate", Whole(0, 100), "Rungs to leave out at the start.", 0, 0),
+        RESOURCE,
     ),
     "hyperband": (
         FIRST_RUNG,
-        Key("max_resource", Whole(1, 10**9, {"auto": "auto"}), "Step at which trials are complete; "
-            "auto: the highest that was reported.", "auto", 27, aliases=("max_iter", "max_t")),
-        REDUCTION,
+        Key("max_resource", Whole(1, 10**9, {"auto": "auto"}), "Amount at which trials are "
+            "complete; auto: the highest that was reported.", "auto", 27,
+            aliases=("max_iter", "max_t")),
+        REDUCTION, RESOURCE,
+    ),
+    "promotion": (
+        Key("max_resource", Whole(2, 10**9), "Amount at which trials are complete.", REQUIRED, 27,
+            aliases=("max_iter", "max_t", "epochs")),
+        Key("min_resource", Whole(1, 10**9, {"auto": "auto"}), "Amount of the first rung, at which "
+            "each trial pauses; auto: a tenth of max_resource, and at least 3.", "auto", 3,
+            aliases=("min_iter", "grace_period", "min_t")),
+        REDUCTION, RESOURCE,
     ),
     "threshold": (
         Key("lower", Real(), "A trial whose metric falls below is stopped.", None, 0.1),
         Key("upper", Real(), "A trial whose metric rises above is stopped.", None, 10.0),
-        Key("warmup", Whole(0, 10**9), "No trial is stopped before this step.", 0, 3,
+        Key("warmup", Whole(0, 10**9), "No trial is stopped before this amount.", 0, 3,
             aliases=("n_warmup_steps", "warmup_steps", "min_resource")),
-        INTERVAL,
+        INTERVAL, RESOURCE,
     ),
     "patient": (
         Key("patience", Whole(0, 10**9), "Steps without improvement that are let pass.", REQUIRED,
             5),
         Key("min_delta", Real(0), "The least improvement that counts.", 0.0, 0.001),
+        RESOURCE,
     ),
 }  # fmt: skip
 
 PRUNER_MEANT = {
     "sha": "asha", "successive_halving": "asha", "successivehalving": "asha", "halving": "asha",
-    "bohb": "hyperband", "nop": "none", "off": "none", "false": "none", "null": "none",
+    "bohb": "hyperband", "pause": "promotion", "promote": "promotion", "pasha": "promotion",
+    "default": "auto", "true": "auto", "on": "auto", "nop": "none", "off": "none",
+    "false": "none", "null": "none",
 }  # fmt: skip
-_HELD_BACK = {name: keys for name, keys in PRUNERS.items() if name not in ("none", "patient")}
+_ALONE = ("none", "auto", "patient", "promotion")
+_HELD_BACK = {
+    name: tuple(key for key in keys if key is not RESOURCE)
+    for name, keys in PRUNERS.items()
+    if name not in _ALONE
+}
 PRUNERS["patient"] += (
     Key(
         "pruner", Variant("pruner", _HELD_BACK, PRUNER_MEANT, nested=True),
@@ -109,3 +137,19 @@ SAMPLER = Variant(
      "gaussian": "gp", "gaussian_process": "gp", "genetic": "nsgaii", "default": "auto"},
 )  # fmt: skip
 
+MIN_TRIALS = Key("min_trials", Whole(20, 100_000), "Complete trials before it judges.", 30, 40,
+                 aliases=("min_n_trials", "startup_trials"))  # fmt: skip
+TERMINATORS: dict[str, tuple[Key, ...]] = {
+    "none": (),
+    "emmr": (
+        MIN_TRIALS,
+        Key("deterministic", Flag(), "The objective has no noise.", False, False,
+            aliases=("deterministic_objective",)),
+    ),
+    "regret": (MIN_TRIALS,),
+}  # fmt: skip
+TERMINATOR = Variant(
+    "terminator", TERMINATORS,
+    {"true": "emmr", "on": "emmr", "auto": "emmr", "optuna": "emmr", "regret_bound": "regret",
+     "regretbound": "regret", "off": "none", "false": "none", "null": "none"},
+)  # fmt: skip

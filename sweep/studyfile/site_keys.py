@@ -135,8 +135,19 @@ ENVIRONMENT = Section(
             "What brings the training's software.", "none", "apptainer", aliases=("type", "kind"),
         ),
         Key(
-            "image", Text(), "The image; with venv the environment's folder, with conda its name "
-            "or folder.", None, "train.sif", aliases=("container", "path"),
+            "image", Text(), "The image: a file, a folder, a registry's name (docker://...), a "
+            "definition (.def) or an archive of Docker's (.tar); with venv the environment's "
+            "folder or a requirements.txt, with conda its name, folder or lock file. What is no "
+            "image yet is built once, by sweep build or launch.", None, "train.sif",
+            aliases=("container", "path"),
+        ),
+        Key(
+            "unpack", Flag(), "Build a folder instead of one file (apptainer): many files, but no "
+            "file server that a signal of Slurm's ends too.", False, True, aliases=("sandbox",),
+        ),
+        Key(
+            "build", Word(("here", "job")), "Where the image is built: on this machine, or in a "
+            "job, on slurm.service's partition.", "here", "job",
         ),
         Key(
             "binds", TextList(Text(pattern=r"[^:]+(:[^:]+(:(ro|rw))?)?",
@@ -155,10 +166,10 @@ ENVIRONMENT = Section(
             "env", Variables(), "Variables for training. One without a value passes that of the "
             "launching shell.", {}, {"OMP_NUM_THREADS": 4}, aliases=("variables", "environment"),
         ),
-        Key("setup", TextList(), "Shell lines that run before training.", (),
-            ["module load cuda/12.4"]),
-        Key("options", TextList(), "Further options of the container's program.", (),
-            ["--cleanenv"], aliases=("extra", "args")),
+        Key("setup", TextList(), "Shell lines that run before training: inside the container; "
+            "with modules and conda in bash on the node.", (), ["module load cuda/12.4"]),
+        Key("options", TextList(), "Further options of the container's program, one argument "
+            "each.", (), ["--cleanenv"], aliases=("extra", "args")),
         Key("remap_root", Flag(), "Be root inside (enroot, pyxis).", False, True),
         Key("name", SLURM_WORD, "Name of the container (enroot, pyxis).", None, "train"),
     ),

@@ -277,8 +277,10 @@ class Configurations:
     """``points``: configurations of the user's own. Checked against the space by ``studyfile``."""
 
     def read(self, node: Node, path: str, reader: Reader) -> Any:
+        if node.kind == "scalar" and isinstance(node.value, str) and node.value.endswith(".csv"):
+            return ()  # read later, by the space
         if node.kind != "list":
-            return reader.report(node, path, "must be a list of mappings")
+            return reader.report(node, path, "must be a list of mappings, or a CSV file")
         good = [True]
         for i, item in enumerate(node.items):
             if item.kind != "map":
@@ -289,4 +291,5 @@ class Configurations:
         return tuple(node.plain()) if all(good) else INVALID
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "array", "items": {"type": "object"}}
+        return {"anyOf": [{"type": "array", "items": {"type": "object"}},
+                          {"type": "string", "pattern": r"\.csv$"}]}  # fmt: skip

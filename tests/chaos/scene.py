@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from sweep import process
-from sweep.launch import Opened, open_study
+from sweep.local_runner import TASK_NAME
+from sweep.opened import Opened, open_study
 from sweep.paths import AttemptFolder, Runs
 from sweep.storage import records
 from sweep.trial import TrialRecord
@@ -193,14 +194,14 @@ class Scene:
         return [one for one in found if process.start_time(one.pid) is not None]
 
     def workers(self) -> list[int]:
-        return [p.pid for p in self._find() if "sweep.task" in p.command
-                and "--finalise" not in p.command and "local_runner" not in p.command]  # fmt: skip
+        return [p.pid for p in self._find() if p.name == TASK_NAME]
 
     def trainings(self) -> list[int]:
         return [p.pid for p in self._find() if f"{self.name}-train.py" in p.command]
 
     def runners(self) -> list[int]:
-        return [p.pid for p in self._find() if "sweep.local_runner" in p.command]
+        return [p.pid for p in self._find()
+                if "sweep.local_runner" in p.command and p.name != TASK_NAME]  # fmt: skip
 
     # What must hold
 

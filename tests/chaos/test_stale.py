@@ -93,6 +93,65 @@ def test_a_stopped_training_comes_back(
     ledger.db.close()
 
 
+# Each step is a checkpoint and then a report; the first attempt is slow.
+SAVING = """
+import os, sys, time
+from sweep.report import Reporter
+
+reporter = Reporter()
+attempt = int(os.environ["SWEEP_ATTEMPT"])
+start = int(open(reporter.resume).read()) + 1 if reporter.resume else 0
+for step in range(start, 20):
+    time.sleep(float(sys.argv[1]) if attempt == 1 else 0.02)
+    path = os.path.join(reporter.checkpoint_dir, "last")
+    with open(path + ".tmp", "w") as stream:
+        stream.write(str(step))
+    os.rename(path + ".tmp", path)
+    reporter.log(step=step, loss=100.0 * attempt + step)
+"""
+
+
+def test_what_a_stale_training_went_on_reporting_is_not_lost(
+    tmp_path: Path, runs: Path, sweep: Any, fresh_url: str
+) -> None:
+    """Given up, it trains on to a further checkpoint: the next attempt goes on from that, and
+    takes over the steps before it, which the first was not allowed to store."""
+    scene = Scene(tmp_path, runs, sweep, fresh_url, trials=1, parallel=1)
+    scene.write(f"python {scene.name}-train.py 0.5", SAVING).launch()
+    scene.wait_for(lambda: lines(scene, 1) >= 2)
+    workers = scene.workers()
+    for pid in workers:
+        kill(pid, signal.SIGSTOP)
+    try:
+        opened = scene.open()
+        ledger = opened.ledger
+        folder = Runs(runs).study(scene.name)
+        assert reconcile(ledger, folder, Gone(), unseen_s=0.0, every_s=0.0, host="other-node")  # type: ignore[arg-type]
+        (stored,) = ledger.db.execute("SELECT COUNT(*) FROM sweep_metric")[0]
+        scene.wait_for(lambda: lines(scene, 1) >= stored + 2)
+        subprocess.run(
+            [sys.executable, "-m", "tests.chaos.other_node", str(scene.root)],
+            env=sweep_environment(runs, {"SWEEP_STORAGE": fresh_url}),
+            check=True,
+            timeout=60,
+        )
+    finally:
+        for pid in workers:
+            kill(pid, signal.SIGCONT)
+    scene.wait_for(lambda: not scene.processes())
+    first, second = ledger.all_attempts()
+    assert second.first_step is not None and second.first_step >= stored + 2
+    expected = [(s, (100.0 if s < second.first_step else 200.0) + s) for s in range(20)]
+    assert scene.records()[0].metrics["loss"] == expected
+    assert ledger.db.execute(
+        "SELECT step, intermediate_value FROM trial_intermediate_values ORDER BY step"
+    ) == expected
+    own = ledger.db.execute("SELECT MAX(step) FROM sweep_metric WHERE attempt = 1")
+    assert own == [(second.first_step - 1,)]  # nothing beyond, though it trained on
+    assert (first.outcome, second.outcome) == ("lost", "finished")
+    ledger.db.close()
+
+
 # Its helper, a data loader say, is in a session of its own and would outlive everything.
 HELPER = """
 import subprocess

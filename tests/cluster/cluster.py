@@ -125,6 +125,7 @@ class Cluster:
         Raises:
             TimeoutError: the nodes did not become idle within a minute.
         """
+        self.refuse_jobs(False)
         for name in self.daemons:
             self._signal(name, signal.SIGCONT, missing_ok=True)
         if "slurmdbd" not in self.running():
@@ -320,6 +321,14 @@ class Cluster:
         update = ["scontrol", "update", f"NodeName={node}", f"State={state}"]
         self.run([*update, *([] if state == "RESUME" else [f"Reason={reason}"])], check=True)
 
+    def refuse_jobs(self, refused: bool = True) -> None:
+        """Let every node fail to start jobs: Slurm drains it, and puts the job back, held."""
+        flag = self.root / "refuse-jobs"
+        if refused:
+            flag.touch()
+        else:
+            flag.unlink(missing_ok=True)
+
     # -- inside
 
     def _prepare(self) -> None:
@@ -350,6 +359,7 @@ class Cluster:
         (self.root / "etc/munge.key").chmod(0o400)
         self._write("etc/slurm.conf", config.slurm_conf(self.layout))
         self._write("etc/gres.conf", config.gres_conf(self.layout))
+        self._write("etc/prolog", config.prolog(self.layout), 0o755)
         if self.layout.proctrack == "cgroup":
             self._write("etc/cgroup.conf", config.cgroup_conf())
 

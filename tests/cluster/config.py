@@ -112,6 +112,7 @@ MpiDefault=none
 PropagateResourceLimits=NONE
 ProctrackType=proctrack/{layout.proctrack}
 TaskPlugin={"task/cgroup" if cgroup else "task/none"}
+Prolog={root}/etc/prolog
 PrologFlags={"Contain" if cgroup else "Alloc"}
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=5
@@ -145,6 +146,11 @@ GraceTime={layout.preempt_grace_s}
 PartitionName=high DefaultTime=30 MaxTime=UNLIMITED PriorityTier=10
 {layout.extra}
 """
+
+
+def prolog(layout: Layout) -> str:
+    """Return what a node runs before a job; it refuses while there is a file ``refuse-jobs``."""
+    return f"#!/bin/sh\n[ ! -e {layout.root}/refuse-jobs ]\n"
 
 
 def slurmdbd_conf(layout: Layout, password: str) -> str:

@@ -140,17 +140,23 @@ class Faulty:
         )
         return {number: json.loads(text)["reason"] for number, text in rows}
 
+    def live(self, steps: int) -> list[Seen]:
+        """Return the live attempts that have reported so many steps."""
+        return [a for a in self.attempts() if a.outcome is None and len(a.steps) >= steps]
+
     def wait_steps(self, steps: int, trials: int, timeout_s: float = 90) -> list[Seen]:
         """Wait until so many trials each have reported so many steps in their live attempt."""
+        found: list[Seen] = []
 
-        def live() -> list[Seen]:
-            return [a for a in self.attempts() if a.outcome is None and len(a.steps) >= steps]
+        def have_come() -> bool:
+            found[:] = self.live(steps)
+            return len(found) >= trials
 
         try:
-            wait_for(lambda: len(live()) >= trials, timeout_s, f"{trials} trials to report")
+            wait_for(have_come, timeout_s, f"{trials} trials to report")
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.tell()}") from None
-        return live()
+        return found
 
     def wait_end(self, timeout_s: float = 180, *states: str) -> dict[str, Any]:
         """Wait until the study is finished (or in one of these states), and return its status."""

@@ -187,7 +187,9 @@ def test_down_leaves_nothing() -> None:
         uid = cluster._uid()
         job = cluster.submit("trap '' TERM; sleep 300 & wait; sleep 300")
         processes.wait_for(lambda: state_of(cluster, job) == "RUNNING", 60, "the job to run")
-        assert len(processes.find_leftovers(root, uid)) >= 7
+        processes.wait_for(
+            lambda: len(processes.find_leftovers(root, uid)) >= 7, 60, "the job's processes"
+        )
         Cluster(root).down()
         assert processes.find_leftovers(root, uid) == []
         assert machine.HOSTS.read_text() == hosts

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.test_launch import run_to_its_end
-from tests.cluster.user import User
+from tests.cluster.user import ROOT, User
 from tests.needs import look_for_mnist, skip_or_fail
 
 pytestmark = [pytest.mark.slurm, pytest.mark.long]
@@ -96,3 +97,26 @@ def test_mnist_on_the_cluster(user: User) -> None:
     best = json.loads(user.sweep("collect", "--top", "1", "--format", "json").stdout)[0]
     assert best["value"] > 0.9
     rank_and_run_again(user, "mnist", data)
+
+
+@pytest.mark.mnist
+def test_200_mnist_trials_20_at_once(user: User) -> None:
+    """studies/mnist.yaml with 200 short trials: a small network on a part of the real images."""
+    if not look_for_mnist().there:
+        skip_or_fail("mnist", look_for_mnist().what)
+    spec = YAML(typ="safe").load(ROOT / "studies" / "mnist.yaml")
+    spec |= {
+        "trials": 200, "max_parallel": 20, "executor": "slurm",
+        "fixed": {"model": "mlp", "layers": 1, "epochs": 1, "augment": "none",
+                  "train_fraction": 0.05},
+        "resources": {"time": "00:30:00", "gpus": 0, "cpus": 1, "memory": "1G"},
+    }  # fmt: skip
+    path = user.write("mnist.yaml", json.dumps(spec))
+    data = {"SWEEP_DATA": os.environ["SWEEP_DATA"], "OMP_NUM_THREADS": "1"}
+    run_to_its_end(user, path, "mnist", 200, 20, data, timeout_s=3600)
+    best = json.loads(user.sweep("collect", "--top", "1", "--format", "json").stdout)[0]
+    assert best["value"] > 0.6
+    print(f"best: {best['value']}, {best['params']}")
+    rank_and_run_again(user, "mnist", data)
+    user.wait_empty(120)
+    assert user.processes() == []

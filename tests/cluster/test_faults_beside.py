@@ -10,6 +10,7 @@ import contextlib
 import secrets
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,13 +105,13 @@ def test_same_task_runs_twice(scenes: dict[str, Faulty]) -> None:
     wait_for(lambda: not Path(f"/proc/{first.group}").exists(), 30, "its training to be ended")
     first = study.of(0)[0]
     study.wait_end(60)
-    assert study.of(0)[0] == first, "a stale write was accepted"
+    assert replace(study.of(0)[0], steps=first.steps) == first, "a stale write was accepted"
     assert "no longer owns its trial; nothing was written" in study.log_of(first)
     first, second = study.of(0)
     assert second.host != first.host and second.outcome == "finished"
-    # One step at most lies between: reported when the first run was stale, its checkpoint taken.
+    # What the first run reported when it was stale, before the checkpoint that was taken, counts.
     assert second.steps == tuple(range(second.steps[0], study.steps + 1))
-    assert 1 <= second.steps[0] - first.steps[-1] <= 2, study.tell()
+    assert second.steps[0] - first.steps[-1] == 1, study.tell()
 
 
 def test_time_limit_with_grace(scenes: dict[str, Faulty]) -> None:

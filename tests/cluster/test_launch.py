@@ -53,7 +53,7 @@ def no_elements(user: User) -> Callable[[], bool]:
 
 def run_to_its_end(
     user: User, path: Path, name: str, trials: int, parallel: int,
-    env: dict[str, str] | None = None,
+    env: dict[str, str] | None = None, timeout_s: float = 600,
 ) -> set[str]:  # fmt: skip
     """Launch, leave nothing on the login node, and end with exactly N, never more than K at once.
 
@@ -63,8 +63,9 @@ def run_to_its_end(
     done = user.sweep("launch", path, env=env)
     assert f"%{parallel}, slurm)" in done.stdout
     assert user.processes() == []
-    most, arrays = watch(user, no_elements(user), 600)
+    most, arrays = watch(user, no_elements(user), timeout_s)
     assert most <= parallel
+    print(f"never more than {most} running, in {len(arrays)} arrays")
     status = user.wait_state(name, "finished")
     assert status["counts"]["complete"] == trials == len(user.trials(name))
     return arrays
@@ -94,9 +95,29 @@ def test_from_launch_to_the_winner_run_again(user: User) -> None:
     verdict = json.loads(user.sweep("rerun-best", "--wait", "--json").stdout)
     assert (verdict["verdict"], verdict["relative_difference"]) == ("reproduced", 0)
     user.wait_empty(90)  # the database's job ends by itself within about a minute
+    page = user.runs / "first" / "results" / "report.html"  # by the finaliser
+    assert "The winner: trial" in page.read_text(encoding="utf-8")
     assert user.processes() == []
     assert user.status("first")["counts"]["complete"] == 40
     assert user.processes() == []  # the server that status started was brief
+
+
+def test_editing_after_launch_changes_no_trial(user: User, url: dict[str, str]) -> None:
+    """The script is edited while jobs wait in the queue: trials and the re-run keep the old one."""
+    script = "import sys, time; time.sleep(0.5); print('value=' + sys.argv[1])\n"
+    user.write("train.py", script)
+    path = user.study(
+        "edited", ["/usr/bin/python3", "train.py", "{x}"], objective=FROM_OUTPUT, trials=4,
+        max_parallel=1,
+    )  # fmt: skip
+    user.sweep("launch", path, env=url)
+    user.write("train.py", "print('value=99')\n")
+    assert user.queue(), "nothing waited any more when the script was edited"
+    watch(user, no_elements(user), 300)
+    assert user.wait_state("edited", "finished")["counts"]["complete"] == 4
+    assert all(trial["value"] == trial["params"]["x"] for trial in user.trials("edited"))
+    verdict = json.loads(user.sweep("rerun-best", "--wait", "--json", env=url).stdout)
+    assert (verdict["verdict"], verdict["relative_difference"]) == ("reproduced", 0)
 
 
 def test_two_launches_at_once(user: User, url: dict[str, str]) -> None:
@@ -384,7 +405,8 @@ def test_hostile_names(user: User, url: dict[str, str]) -> None:
     folder = user.make(user.folder / " ".join(HOSTILE).replace("/", ""))
     (folder / "line\nbreak").mkdir()
     user.make(folder / "line\nbreak")
-    code = "import sys; print('value=1'); open('seen', 'a').write(sys.argv[1] + chr(10))"
+    seen = str(folder / "seen")  # the workdir is a copy of that folder
+    code = f"import sys; print('value=1'); open({seen!r}, 'a').write(sys.argv[1] + chr(10))"
     space = {"word": {"type": "categorical", "choices": [*HOSTILE, "line\nbreak"]}}
     command = ["/usr/bin/python3", "-c", code, "{word}"]
     path = user.study("hostile", command, objective=FROM_OUTPUT, space=space,
@@ -394,7 +416,7 @@ def test_hostile_names(user: User, url: dict[str, str]) -> None:
     wait_for(lambda: no_elements(user)(), 120, "the end")
     status = json.loads(user.sweep("status", "hostile", "--json", env=env).stdout)
     assert status["counts"]["complete"] == 10, user.explain()
-    assert sorted((folder / "seen").read_text().split("\n")[:-1]) == sorted(
+    assert sorted(Path(seen).read_text().split("\n")[:-1]) == sorted(
         [*HOSTILE, "line", "break"]
     )
     assert not list(folder.rglob("owned")) and not (user.folder / "owned").exists()

@@ -117,20 +117,20 @@ def test_a_whole_node_serves_four_trials_at_once(faulty: Faulty) -> None:
 
 def test_fewer_slots_where_k_is_less(faulty: Faulty) -> None:
     """A K of 3 leaves one of four slots out, and the task asks for no more than it uses."""
-    launch(faulty, steps=2, trials=6, max_parallel=3, pause_s=1.5)
+    launch(faulty, steps=2, trials=4, max_parallel=3)
     live = faulty.wait_steps(1, trials=3)
     shown = faulty.cluster.run(["scontrol", "show", "job", f"{live[0].job}_0"]).stdout
     assert "TresPerNode=gres:gpu:a100:3" in shown
     faulty.wait_end(60)
-    faulty.check_whole(6)
+    faulty.check_whole(4)
     assert set(slots_of(faulty).values()) == {0, 1, 2}
     assert {attempt.job for attempt in faulty.attempts()} == {live[0].job}
 
 
 def test_a_slot_that_dies_and_a_task_that_is_requeued(faulty: Faulty) -> None:
     """One worker's death is its trial's alone; a requeued task goes on with all of its trials."""
-    launch(faulty, steps=12, trials=8, max_parallel=8)
-    live = faulty.wait_steps(3, trials=8)
+    launch(faulty, steps=10, options="hasten", trials=8, max_parallel=8)
+    live = faulty.wait_steps(2, trials=8)
     first = [attempt for attempt in live if attempt.index == 0]
     second = [attempt for attempt in live if attempt.index == 1]
     assert len(first) == len(second) == 4

@@ -78,7 +78,8 @@ class User:
     def env(self, changes: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return what is set beside the cluster's environment."""
         path = f"{self.bin}:{self.cluster.env()['PATH']}"
-        return {"PATH": path, "SWEEP_RUNS": str(self.runs), "COLUMNS": "200", **(changes or {})}
+        return {"PATH": path, "SWEEP_RUNS": str(self.runs), "COLUMNS": "200",
+                "SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": "", **(changes or {})}  # fmt: skip
 
     def sweep(
         self,

@@ -28,7 +28,6 @@ from tests.processes import find_processes, wait_until_gone
 from tests.toys import TRAINING, write_toy
 
 HOSTILE = "a b'c\"d $(touch pwned) `id` %s%j {index} ü;&|*\n#"
-GATED = "[python, train.py, --x, '{x}', --steps, '5', --gate, gate]"  # waits for a file `gate`
 
 
 @pytest.fixture
@@ -58,6 +57,14 @@ def collected(sweep: Sweep, *arguments: str) -> list[dict[str, Any]]:
     assert ran.code == 0, ran.err
     found: list[dict[str, Any]] = json.loads(ran.out)
     return found
+
+
+def gated(folder: Path) -> str:
+    """Return the command of a training that waits for a file ``gate`` in a folder.
+
+    By its absolute path: trainings start in a snapshot of the code.
+    """
+    return f"[python, train.py, --x, '{{x}}', --steps, '5', --gate, '{folder}/gate']"
 
 
 def counts(sweep: Sweep) -> dict[str, int]:
@@ -264,7 +271,7 @@ def test_launch_returns_while_a_pipe_is_read(
     sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
 ) -> None:
     """`sweep launch | head -1` ends although the trainings go on: they do not hold the pipe."""
-    path = write_toy(tmp_path, trials=2, command=GATED)
+    path = write_toy(tmp_path, trials=2, command=gated(tmp_path))
     script = f"set -o pipefail; {shlex.quote(sys.executable)} -m sweep launch {path} | head -1"
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path,
@@ -282,7 +289,7 @@ def test_interrupted_wait_goes_on(
     sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
 ) -> None:
     """Ctrl-C during `launch --wait` exits with 130 and a message; the study goes on without it."""
-    path = write_toy(tmp_path, trials=4, command=GATED)
+    path = write_toy(tmp_path, trials=4, command=gated(tmp_path))
     code, text = type_ctrl_c(
         ["launch", str(path), "--wait"], tmp_path,
         sweep_environment(runs, {"SWEEP_STORAGE": fresh_url}),
@@ -309,6 +316,7 @@ def type_ctrl_c(
     """Run sweep in a terminal, type Ctrl-C once ``ready``, and return its exit code and text."""
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in a background job
         os.chdir(cwd)
         os.execve(sys.executable, [sys.executable, "-m", "sweep", *arguments], env)
     parts: list[bytes] = []
@@ -343,7 +351,7 @@ def test_stopped_study_goes_on_from_its_checkpoints(
     sweep: Sweep, runs: Path, tmp_path: Path
 ) -> None:
     """`stop` ends the trainings, keeping the trials; `launch` takes them up as attempt 2."""
-    path = write_toy(tmp_path, trials=3, command=GATED)
+    path = write_toy(tmp_path, trials=3, command=gated(tmp_path))
     assert sweep("launch", path).code == 0
     wait_for(lambda: min(steps_of(runs, "toy", 0), steps_of(runs, "toy", 1)) >= 2, "two steps")
     ran = sweep("stop")
@@ -363,7 +371,7 @@ def test_stopped_study_goes_on_from_its_checkpoints(
 
 def test_drained_study_lets_its_trials_end(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
     """`stop --drain` starts no further trial; who waits is released; `launch` goes on."""
-    path = write_toy(tmp_path, trials=5, command=GATED)
+    path = write_toy(tmp_path, trials=5, command=gated(tmp_path))
     waiting = subprocess.Popen(
         [sys.executable, "-m", "sweep", "launch", str(path), "--wait"], cwd=tmp_path,
         env=sweep_environment(runs, sweep.keywords["env"]),  # type: ignore[attr-defined]
@@ -468,7 +476,8 @@ def test_program_that_the_system_cannot_run(sweep: Sweep, tmp_path: Path) -> Non
     (tmp_path / "broken").write_bytes(b"\x7fELF nonsense")
     (tmp_path / "broken").chmod(0o755)
     ran = hold(sweep, write_toy(tmp_path, trials=6, command="[./broken, '{params}']"))
-    assert f"2 failed: Not a program: {tmp_path}/broken." in ran.out
+    # The frozen copy is what was started.
+    assert re.search(rf"2 failed: Not a program: {tmp_path}/runs/toy/code/\w+/broken\.", ran.out)
     assert "Does its first line start with #!?" in ran.out
 
 

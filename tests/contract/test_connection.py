@@ -14,7 +14,7 @@ import psycopg2
 import pytest
 
 from sweep.errors import BusyError, DatabaseUnavailable, InputError, SweepError
-from sweep.storage import schema
+from sweep.storage import connection, schema
 from sweep.storage.connection import Database
 from tests.postgres_fixture import PASSWORD, Server, running_server
 
@@ -203,6 +203,71 @@ def test_full_server(server: Server, database: Database) -> None:
         for connection in taken:
             connection.close()
     assert database.retry(lambda db: db.execute("SELECT 1"), patience_s=20) == [(1,)]
+
+
+def test_more_workers_than_connections(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full server all come to their turn, and none fails."""
+    monkeypatch.setattr(connection, "TURN_S", 0.3)
+    monkeypatch.setattr(connection, "FULL_PAUSE_S", 0.1)
+    end = time.monotonic() + 4.0
+    done = [0] * 18  # the server takes 12, the test's own included
+    failures: list[BaseException] = []
+
+    def work(place: int) -> None:
+        database = Database(server.url(), timeout_s=10.0)
+        try:
+            while time.monotonic() < end or not done[place]:
+                database.retry(lambda db: db.execute("SELECT pg_sleep(0.01)"), patience_s=60.0)
+                done[place] += 1
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            database.close()
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(done))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(90)
+    assert failures == []
+    assert min(done) > 0
+
+
+def test_a_session_at_rest_is_closed(database: Database) -> None:
+    """What has been idle gives its place away; what is in use keeps it."""
+    before = backend(database)
+    database.rest(60.0)
+    assert backend(database) == before
+    with database.transaction():
+        database.rest()
+        assert backend(database) == before
+    database.rest()
+    assert backend(database) != before
+
+
+def test_prepared_statements(database: Database) -> None:
+    """A statement is planned once a session, and again in the next session."""
+    sql = "SELECT %(a)s::int + %(b)s::int + %(a)s::int, '100%%'"
+    for number in range(3):
+        assert database.execute_prepared(sql, {"a": number, "b": 1}) == [(2 * number + 1, "100%")]
+    known = "SELECT count(*) FROM pg_prepared_statements"
+    assert database.execute(known) == [(1,)]
+    with pytest.raises(psycopg2.errors.InvalidTextRepresentation):
+        database.execute_prepared("SELECT %(x)s::int", {"x": "word"})
+    assert database.execute_prepared("SELECT %(x)s::int", {"x": 7}) == [(7,)]
+    database.close()
+    assert database.execute_prepared(sql, {"a": 1, "b": 1}) == [(3, "100%")]
+    assert database.execute(known) == [(1,)]
+
+
+def test_statements_that_a_pooler_loses(database: Database) -> None:
+    """Where prepared statements vanish from under the session, plain ones take their place."""
+    sql = "SELECT %(a)s::int"
+    assert database.execute_prepared(sql, {"a": 1}) == [(1,)]
+    database.execute("DEALLOCATE ALL")
+    found = database.retry(lambda db: db.execute_prepared(sql, {"a": 2}), patience_s=20.0)
+    assert found == [(2,)]
+    assert database.execute("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
 
 
 def test_deadlock_is_tried_again(server: Server, database: Database) -> None:

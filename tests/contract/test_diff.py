@@ -12,7 +12,7 @@ from tests.toys import TRAINING, write_toy
 def test_diff_names_what_differs(tmp_path: Path, runs: Path, sweep: Any, fresh_url: str) -> None:
     """Two trials, a trial and its re-run after the script was changed, and two studies."""
     env = {"SWEEP_STORAGE": fresh_url}
-    write_toy(tmp_path, trials=2, fixed="{steps: 3}")
+    write_toy(tmp_path, trials=2, fixed="{steps: 3}", code="live")
     assert sweep("launch", "study.yaml", "--wait", env=env).code == 0
     rows = json.loads(sweep("collect", "--format", "json", env=env).out)
     params = {row["trial"]: row["params"] for row in rows}

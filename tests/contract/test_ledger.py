@@ -115,7 +115,7 @@ class TestClaim:
     @pytest.mark.parametrize(
         "outcome",
         ["interrupted", "timeout", "killed", "out of memory", "node failed", "lost", "stalled",
-         "given back", "paused"],
+         "given back", "halted"],
     )  # fmt: skip
     def test_a_trial_that_can_go_on_comes_first(self, ledger: Ledger, outcome: str) -> None:
         """It is claimed again as its next attempt, before those that wait."""

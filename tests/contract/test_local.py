@@ -162,6 +162,28 @@ class TestRunner:
         assert subprocess.run(late, cwd=PROJECT).returncode == 1
         assert (folder / "ran").read_text() == "ran\n"
 
+    def test_a_runner_that_was_started_ahead(
+        self, scheduler: LocalScheduler, folder: Path
+    ) -> None:
+        """It takes the next array; one that gets none ends, at the latest with its starter."""
+        scheduler.prepare()
+        ahead = scheduler._ahead
+        assert ahead is not None
+        job = scheduler.submit(self.contract.job(folder, "touch ran"))
+        assert ahead.returncode == 0  # its child is the runner
+        self.contract.wait_states(scheduler, job, {0: "COMPLETED"})
+        scheduler.prepare()
+        ahead = scheduler._ahead
+        assert ahead is not None
+        assert ahead.stdin is not None
+        ahead.stdin.close()  # as the kernel does where the starter is killed
+        assert ahead.wait(20) == 1
+        scheduler.submit(self.contract.job(folder, "touch again", token="job-2"))
+        self.contract.wait_states(scheduler, "job-2", {0: "COMPLETED"})
+        scheduler.prepare()
+        scheduler.close()
+        assert scheduler._ahead is None
+
     def test_a_token_is_submitted_once(self, scheduler: LocalScheduler, folder: Path) -> None:
         """A second submission of a token is refused."""
         job = self.contract.job(folder, "true")

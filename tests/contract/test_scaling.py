@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Sweep
+from tests.processes import find_processes
 
 # Any training can take part: it looks for SWEEP_PROFILE and reports a few names.
 OTHER = """
@@ -72,3 +79,35 @@ def test_a_training_of_ones_own(tmp_path: Path, sweep: Sweep) -> None:
     assert code == 1 and "the training reported no samples_per_s" in out
     assert sweep("scaling", path).code == 2
     assert sweep("scaling", path, "--gpus", "1,x").code == 2
+
+
+def wait_for(has_come: Callable[[], bool], timeout_s: float = 300) -> None:
+    until = time.monotonic() + timeout_s
+    while not has_come():
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_shows_what_it_has(
+    tmp_path: Path, runs: Path, how: signal.Signals
+) -> None:
+    """The second training never ends: the first one's row is printed and kept, nothing runs on."""
+    script = tmp_path / "slow.py"
+    script.write_text(OTHER + "if os.environ['WORLD_SIZE'] == '2': import time; time.sleep(600)")
+    command = f"{sys.executable} {script} 7"
+    path = write(tmp_path, command=command, launcher="torchrun")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweep", "scaling", path, "--ranks", "1,2"], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "SWEEP_RUNS": str(runs)},
+    )  # fmt: skip
+    kept = runs / "scales/results/scaling-strong.json"
+    second = runs / "scales/scaling/strong-2"
+    wait_for(lambda: kept.exists() and any(second.rglob("metrics.jsonl")))
+    process.send_signal(how)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 130, out + err
+    assert [row["ranks"] for row in json.loads(kept.read_text())["rows"]] == [1]
+    assert out.splitlines()[2].split()[:2] == ["1", "1"]
+    assert f"written: {kept}" in err and "Traceback" not in err
+    wait_for(lambda: not find_processes(tmp_path))

@@ -16,10 +16,16 @@ from tests.cluster.cluster import Cluster
 from tests.contract.scheduler_contract import SchedulerContract
 from tests.study_rows import make_study
 
-pytestmark = [pytest.mark.slurm, pytest.mark.long]
+pytestmark = pytest.mark.slurm
+
+# The essence of the contract, on a cluster where each element takes seconds; the rest is long.
+SHORT = {
+    "test_states_follow_an_element", "test_the_throttle_changes_live", "test_cancel_some",
+    "test_after_runs_once_when_all_have_ended", "test_limits_are_the_sites", "test_time_left",
+}  # fmt: skip
 
 
-class TestSlurm(SchedulerContract):
+class OnSlurm(SchedulerContract):
     """A real cluster; elements take seconds to start and end."""
 
     patience_s = 90.0
@@ -100,9 +106,14 @@ class TestSlurm(SchedulerContract):
         assert all(s.state == ENDED or s.word for s in self.states(scheduler, job).values())
 
 
-# Slurm's shortest limit is a minute, and its sacct tells seconds later: these take minutes.
-for _name in (
-    "test_the_time_limit", "test_leaving_at_the_grace_signal_is_an_ordinary_end",
-):  # fmt: skip
-    setattr(TestSlurm, _name, pytest.mark.long(getattr(SchedulerContract, _name)))
+class TestSlurm(OnSlurm):
+    """Its short form."""
 
+
+@pytest.mark.long
+class TestSlurmInFull(OnSlurm):
+    """The rest of it."""
+
+
+for _name in [name for name in dir(OnSlurm) if name.startswith("test_")]:
+    setattr(TestSlurmInFull if _name in SHORT else TestSlurm, _name, None)  # not collected there

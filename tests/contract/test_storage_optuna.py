@@ -16,6 +16,7 @@ from optuna.study import StudyDirection
 from optuna.testing.pytest_storages import StorageTestCase
 from optuna.trial import FrozenTrial, TrialState
 
+import sweep
 from sweep.errors import StaleAttempt, SweepError
 from sweep.storage import PostgresStorage
 from sweep.storage.bulk import insert_waiting_trials
@@ -44,6 +45,43 @@ def optunas(database_url: str) -> Iterator[RDBStorage]:
 
 class TestOptunaSuite(StorageTestCase):
     """Every test that Optuna has for its storages."""
+
+
+@pytest.fixture
+def plain_url(empty_url: str) -> str:
+    """Give a database that Optuna has prepared, not sweep."""
+    RDBStorage(normalise(empty_url)).engine.dispose()
+    return empty_url
+
+
+class TestOnOptunasTablesAlone(StorageTestCase):
+    """The same on a database that has no table of ours."""
+
+    @pytest.fixture
+    def storage(self, plain_url: str) -> Iterator[PostgresStorage]:
+        storage = PostgresStorage(plain_url)
+        yield storage
+        storage.database.close()
+
+
+def test_usable_by_itself(plain_url: str) -> None:
+    """Two lines of a notebook, on a study that RDBStorage made; attributes of sweep load late."""
+    optuna.create_study(study_name="s", storage=normalise(plain_url)).enqueue_trial({"x": 0.5})
+    study = optuna.load_study(study_name="s", storage=sweep.storage.PostgresStorage(plain_url))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    assert [trial.number for trial in study.trials] == [0, 1]
+    assert study.trials[0].value == 0.5
+    study._storage.remove_session()
+
+
+def test_tables_of_another_optuna(plain_url: str) -> None:
+    """Which version they are of, which is needed, and what to do."""
+    database = Database(plain_url)
+    database.execute("UPDATE alembic_version SET version_num = 'v9.0.0.a'")
+    with pytest.raises(SweepError, match=r"schema v9\.0\.0\.a.*needs schema v3\.2") as caught:
+        PostgresStorage(plain_url)
+    assert "Install a newer sweep" in caught.value.hint
+    database.close()
 
 
 def objective(trial: optuna.Trial) -> float:

@@ -198,7 +198,7 @@ def test_stop_and_go_on(scene: Scene) -> None:
     scene.wait()
     records = scene.check()
     ends = {a.outcome for record in records for a in record.attempts}
-    assert ends == {"paused", "finished"}
+    assert ends == {"halted", "finished"}
 
 
 def test_drain(scene: Scene) -> None:

@@ -374,7 +374,7 @@ def test_a_venv_comes_first(tmp_path: Path) -> None:
     [
         (
             {"environment": Environment(runtime="apptainer")},
-            "environment.runtime: apptainer comes with a later release.\nNow: none, venv.",
+            "environment.image: is missing for runtime apptainer.",
         ),
         (
             {"environment": Environment(runtime="aptainer")},

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep import provenance
+from sweep import data_record, machine
+from sweep.machine import capture_gpus, capture_host
 from sweep.packages import describe_python, list_packages, mask
-from sweep.provenance import capture_host, capture_study, differences
+from sweep.provenance import capture_study, differences
 from sweep.space import Space
 from sweep.study import Environment, Objective, Study
 
@@ -59,6 +60,8 @@ def test_a_clean_commit(repository: Path) -> None:
         "dirty": False,
         "diff": None,
         "untracked": [],
+        "untracked_imported": [],
+        "submodules": {},
     }
     assert list(digest) == ["train.py"]
     assert len(digest["train.py"]) == 64
@@ -108,16 +111,70 @@ def test_without_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert code["git"] == "git is not installed"
 
 
-def test_a_module_brings_its_package(tmp_path: Path) -> None:
-    """With -m the files of the module's package are hashed."""
-    (tmp_path / "trainer").mkdir()
-    for name in ("trainer/train.py", "trainer/model.py", "alone.py", "other.py"):
-        (tmp_path / name).write_text(name)
-    command = ("python", "-m", "trainer.train", "--x={x}")
-    files = capture_study(make_study(tmp_path, command))["code"]["files"]
-    assert sorted(files) == ["trainer/model.py", "trainer/train.py"]
-    files = capture_study(make_study(tmp_path, ("python", "-m", "alone")))["code"]["files"]
-    assert sorted(files) == ["alone.py"]
+IMPORTS = {
+    "trainer/__init__.py": "",
+    "trainer/train.py": "import os, json\nfrom . import model\nfrom .deep.er import (\n  f,\n)\n",
+    "trainer/model.py": "from trainer import (\n    layers,\n    gone,\n)\nimport numpy as np\n",
+    "trainer/layers.py": "def f():\n    import late\n",
+    "trainer/deep/er.py": "from ..shapes import *\n",
+    "trainer/shapes.py": "import trainer.train  # in a circle\n",
+    "trainer/unused.py": "",
+    "late.py": "",
+    "src/package/__init__.py": "",
+    "src/package/a.py": "",
+    "alone.py": "from package.a import b\n",
+    "other.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (
+            "python -m trainer.train --x={x}",
+            "late.py trainer/__init__.py trainer/deep/er.py trainer/layers.py trainer/model.py "
+            "trainer/shapes.py trainer/train.py",
+        ),
+        ("python -m alone", "alone.py src/package/__init__.py src/package/a.py"),
+        ("python trainer/layers.py other.py", "late.py other.py trainer/layers.py"),
+    ],
+)
+def test_what_the_command_imports(tmp_path: Path, command: str, found: str) -> None:
+    """The files of the user's own that a command reaches by its imports are hashed; no others."""
+    for name, text in IMPORTS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    files = capture_study(make_study(tmp_path, tuple(command.split())))["code"]["files"]
+    assert " ".join(sorted(files)) == found
+
+
+def test_untracked_files_that_are_imported(repository: Path) -> None:
+    """What a commit would lack is named, what the command imports of it by itself."""
+    (repository / "train.py").write_text("import new\n")
+    for name in ("new.py", "a.py", "note.txt"):
+        (repository / name).write_text("")
+    code = capture_study(make_study(repository))["code"]
+    assert code["untracked"] == ["new.py", "a.py"]
+    assert code["untracked_imported"] == ["new.py"]
+    assert sorted(code["files"]) == ["new.py", "train.py"]
+
+
+def test_submodules(repository: Path, tmp_path: Path) -> None:
+    """A submodule is known by its commit."""
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    (other / "part.py").write_text("1\n")
+    git(other, "add", ".")
+    git(other, "commit", "-q", "-m", "part")
+    allow = ("-c", "protocol.file.allow=always")
+    git(repository, *allow, "submodule", "add", "-q", str(other), "part")
+    first = capture_study(make_study(repository))
+    assert first["code"]["submodules"] == {"part": git(other, "rev-parse", "HEAD")}
+    (repository / "part/part.py").write_text("2\n")
+    git(repository / "part", "commit", "-q", "-a", "-m", "next")
+    second = capture_study(make_study(repository))
+    assert "code: the submodule part has another commit." in differences(first, second)
 
 
 def test_our_own_environment() -> None:
@@ -166,6 +223,12 @@ def test_an_image_is_hashed(tmp_path: Path) -> None:
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, "abc"
     )
     assert "packages" not in got
+    first = capture_study(study)
+    assert capture_study(study, known=first) == first
+    (tmp_path / "a.sif").write_bytes(b"abd!")
+    assert differences(first, capture_study(study, known=first)) == [
+        "environment: the image's content was ba7816bf8f01 and is 053071a2efb7."
+    ]
 
 
 def test_data_is_known_by_content(tmp_path: Path) -> None:
@@ -190,23 +253,54 @@ def test_large_data_is_known_by_names_sizes_and_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond the limit contents are not read."""
-    monkeypatch.setattr(provenance, "MAX_HASHED_BYTES", 2)
+    monkeypatch.setattr(data_record, "MAX_HASHED_BYTES", 2)
     (tmp_path / "d").write_bytes(b"123")
     study = make_study(tmp_path, data=("d",))
     first = capture_study(study)
     assert "content_sha256" not in first["data"]["d"]
     os.utime(tmp_path / "d", (1, 1))
     assert differences(first, capture_study(study)) == [
-        "data: d has other files' names, sizes or times (1 files of 3 bytes, now 1 of 3)."
+        "data: d has other files' times (1 files of 3 bytes, now 1 of 3)."
+    ]
+    (tmp_path / "d").write_bytes(b"124")
+    assert differences(first, capture_study(study)) == [
+        "data: d has other content, by samples (1 files of 3 bytes, now 1 of 3)."
+    ]
+    (tmp_path / "d").write_bytes(b"1234")
+    assert differences(first, capture_study(study)) == [
+        "data: d has other files, or sizes of them (1 files of 3 bytes, now 1 of 4)."
+    ]
+    asked = capture_study(study, full=True)
+    assert asked["data"]["d"]["content_sha256"]
+    # Later records of it are whole too, and nothing is read while nothing was touched.
+    again = capture_study(study, known=asked)
+    assert again["data"] == asked["data"]
+    (tmp_path / "d").write_bytes(b"4321")
+    assert differences(asked, capture_study(study, known=asked)) == [
+        "data: d has other content (1 files of 4 bytes, now 1 of 4)."
+    ]
+
+
+def test_a_list_of_checksums_stands_for_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the data have a list of checksums, it says that they are others."""
+    monkeypatch.setattr(data_record, "MAX_HASHED_BYTES", 2)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/x").write_bytes(b"123")
+    (tmp_path / "d/SHA256SUMS").write_text("1  x\n")
+    study = make_study(tmp_path, data=("d",))
+    first = capture_study(study)
+    (tmp_path / "d/SHA256SUMS").write_text("2  x\n")
+    assert differences(first, capture_study(study)) == [
+        "data: d has other content, by its list of checksums (2 files of 8 bytes, now 2 of 8)."
     ]
 
 
 def test_the_host() -> None:
     """The machine is described, and the description is JSON."""
     host = capture_host()
-    assert sorted(host) == [
-        "cpu", "cpus", "cuda_visible_devices", "driver", "gpus", "host", "kernel",
-    ]  # fmt: skip
+    assert sorted(host) == ["cpu", "cpus", "host", "kernel"]
     assert host["cpus"] == len(os.sched_getaffinity(0))
     assert json.loads(json.dumps(host)) == host
 
@@ -216,19 +310,46 @@ def test_gpus_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\nprintf 'NVIDIA H100, 80GB, 570.1\\nNVIDIA H100, 80GB, 570.1\\n'\n")
     tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    host = capture_host()
-    assert (host["gpus"], host["driver"]) == (["NVIDIA H100, 80GB"] * 2, "570.1")
+    monkeypatch.setattr(machine, "NVIDIA", tmp_path / "none")
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "1"}
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "cuda/version.json").write_text('{"cuda": {"version": "12.4.1"}}')
+    found = capture_gpus(environ | {"CUDA_HOME": str(tmp_path / "cuda")})
+    assert found == {
+        "gpus": ["NVIDIA H100, 80GB"] * 2, "driver": "570.1", "cuda": "12.4.1",
+        "cuda_visible_devices": "1",
+    }  # fmt: skip
     tool.write_text("#!/bin/sh\nexit 9\n")
-    host = capture_host()
-    assert (host["gpus"], host["driver"]) == ([], "nvidia-smi failed")
+    found = capture_gpus(environ)
+    assert (found["gpus"], found["driver"]) == ([], "nvidia-smi failed")
+
+
+def test_gpus_by_the_drivers_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the driver's files tell, no process is started; models that differ need one."""
+    monkeypatch.setattr(machine, "NVIDIA", tmp_path)
+    for slot in ("0000:01:00.0", "0000:02:00.0"):
+        (tmp_path / "gpus" / slot).mkdir(parents=True)
+        (tmp_path / "gpus" / slot / "information").write_text(
+            "Model: \t\t NVIDIA H200\nIRQ:   \t\t 99\nGPU UUID: \t GPU-1\n"
+        )
+    (tmp_path / "version").write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build\n"
+        "GCC version:  gcc version 12.3.0\n"
+    )
+    found = capture_gpus({"PATH": ""})
+    assert (found["gpus"], found["driver"]) == (["NVIDIA H200"] * 2, "570.133.20")
+    (tmp_path / "gpus/0000:02:00.0/information").write_text("Model: \t\t NVIDIA A100\n")
+    assert capture_gpus({"PATH": ""})["gpus"] == []
 
 
 RECORD = {
     "code": {"git": "ok", "commit": "a" * 40, "dirty": False, "diff": None, "files": {"t.py": "1"}},
-    "environment": {"python": "3.11.7", "packages": {"torch": "2.1", "numpy": "1.0"}},
+    "environment": {
+        "python": "3.11.7", "packages": {"torch": "2.1", "numpy": "1.0"}, "gpus": ["A100"],
+        "modules": ["gcc/13"], "variables": {"OMP_NUM_THREADS": "2", "NCCL_ALGO": "Ring"},
+    },
     "data": {"d": {"files": 1, "bytes": 3, "manifest_sha256": "m", "content_sha256": "c"}},
-    "execution": {"host": "n1", "kernel": "6.1", "gpus": ["A100"], "cpus": 4, "cpu": "EPYC"},
+    "execution": {"host": "n1", "kernel": "6.1", "cpus": 4, "cpu": "EPYC"},
 }
 
 
@@ -258,15 +379,21 @@ RECORD = {
             ],
         ),
         ("data", {"d": {"missing": True}}, ["data: d is missing now."]),
-        ("execution", {"host": "n2", "kernel": "6.2", "driver": "570"}, []),
+        ("execution", {"host": "n2", "kernel": "6.2"}, []),
         (
-            "execution",
-            {"gpus": [], "cpus": 8},
+            "environment",
+            {"gpus": [], "modules": ["gcc/14"], "variables": {"OMP_NUM_THREADS": "4", "TF_X": "1"}},
             [
-                "execution: the number of CPUs was 4 and is 8.",
-                "execution: the list of GPUs was A100 and is none.",
+                "environment: the list of GPUs was A100 and is none.",
+                "environment: the list of loaded modules was gcc/13 and is gcc/14.",
+                "environment: the variable NCCL_ALGO was Ring and is not set.",
+                "environment: the variable OMP_NUM_THREADS was 2 and is 4.",
+                "environment: the variable TF_X is 1 and was not set.",
             ],
         ),
+        ("execution", {"cpus": 8}, ["execution: the number of CPUs was 4 and is 8."]),
+        ("code", {"snapshot": "s", "modified": ["t.py"]},
+         ["code: t.py was changed in the frozen code."]),
     ],
 )
 def test_differences_are_sentences(
@@ -276,6 +403,45 @@ def test_differences_are_sentences(
     other = copy.deepcopy(RECORD)
     other[axis].update(change)
     assert differences(RECORD, other) == sentences
+
+
+def test_frozen_code_counts_as_frozen() -> None:
+    """Two runs of one snapshot have the same code, whatever the live tree is; its loss is named."""
+    then, now = copy.deepcopy(RECORD), copy.deepcopy(RECORD)
+    then["code"]["snapshot"] = now["code"]["snapshot"] = "s"  # type: ignore[index]
+    now["code"]["commit"] = "b" * 40  # type: ignore[index]
+    assert differences(then, now) == []
+    del now["code"]["snapshot"]  # type: ignore[attr-defined]
+    assert differences(then, now)[0] == (
+        "code: the frozen code that it ran is gone; the live code ran."
+    )
+    resumed = copy.deepcopy(RECORD)
+    resumed["execution"]["attempts"] = 3  # type: ignore[index]
+    assert differences(resumed, RECORD) == [
+        "execution: it went on from checkpoints, in 3 attempts; in one now."
+    ]
+
+
+def test_no_secret_is_recorded(tmp_path: Path) -> None:
+    """Of the environment only variables that count are kept; secrets among them are hidden."""
+    environ = {
+        "PATH": "/usr/bin", "WANDB_API_KEY": "canary1", "PGPASSWORD": "canary2",
+        "NCCL_TOKEN": "canary3", "TORCH_HOME": "http://u:canary4@h/x", "OMP_NUM_THREADS": "2",
+        "SWEEP_STORAGE": "postgresql://u:canary5@h/d", "EDITOR": "vi",
+    }  # fmt: skip
+    command = ("python", "t.py", "--api-key", "canary6", "--hf_token=canary7", "--max-tokens", "5",
+               "--url", "https://u:canary8@h/", "--password", "{password}")  # fmt: skip
+    given = Environment(env={"MY_SECRET": "canary9", "MODE": "fast", "WANDB_API_KEY": None})
+    record = capture_study(make_study(tmp_path, command, environment=given), environ)
+    assert "canary" not in json.dumps(record)
+    assert record["environment"]["variables"] == {
+        "MODE": "fast", "MY_SECRET": "***", "NCCL_TOKEN": "***", "OMP_NUM_THREADS": "2",
+        "TORCH_HOME": "***", "WANDB_API_KEY": "***",
+    }  # fmt: skip
+    assert record["execution"]["command"] == [
+        "python", "t.py", "--api-key", "***", "--hf_token=***", "--max-tokens", "5",
+        "--url", "https://***@h/", "--password", "{password}",
+    ]  # fmt: skip
 
 
 def test_many_packages_are_summed_up() -> None:

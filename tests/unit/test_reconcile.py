@@ -57,7 +57,7 @@ CASES = [
      ("killed", "killed by SIGKILL; by the system when memory ran out, or by hand")),
     (None, note(None, 15, "stalled"), ("stalled", "no report and no output for too long")),
     (None, note(None, 15, "too long"), ("finished", "too long")),
-    (None, note(None, 15, "paused"), ("paused", "the study was stopped")),
+    (None, note(None, 15, "halted"), ("halted", "the study was stopped")),
     (TaskState(PENDING, "PENDING"), note(), ("finished", "")),
     # A note that somebody else has written.
     (None, {}, ("lost", "nobody noted how it ended")),

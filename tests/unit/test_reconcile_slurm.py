@@ -10,7 +10,7 @@ from sweep import trial as words
 from sweep.diagnosis import Case, decide, is_whole_array, requeued, whose_cancel
 from sweep.oom import count_kills, is_in_log
 from sweep.scheduler import ENDED, PENDING, RUNNING, TaskState
-from sweep.storage.ledger import PAUSED
+from sweep.storage.ledger import HALTED
 from sweep.trial import End
 
 ME, SITE = 1000, 42
@@ -85,7 +85,7 @@ SILENT = [
     (ended("TIMEOUT"), note(0, told="checkpoint"), None, 0,
      End(words.INTERRUPTED, "asked to leave", 0)),
     (ended("TIMEOUT"), note(0, told="pruned"), None, 0, End(words.FINISHED, "pruned", 0)),
-    (MINE, note(0, told=PAUSED), "all", 0, End(PAUSED, "the study was stopped", 0)),
+    (MINE, note(0, told=HALTED), "all", 0, End(HALTED, "the study was stopped", 0)),
     # It was asked to leave, did, and its worker could not say so: the user's wish all the same.
     (MINE, note(0, told="checkpoint"), None, 0, BY_HAND),
     (MINE, note(0), None, 0, End(words.FINISHED, "", 0)),

@@ -77,6 +77,20 @@ def test_a_template_beside_the_study_file_wins(tmp_path: Path) -> None:
         render(study, ["a"], {})
 
 
+def test_the_users_own_template_is_for_all_studies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies beside the user's defaults; the study's folder still wins."""
+    monkeypatch.setenv("SWEEP_USER_CONFIG", str(tmp_path / "me" / "config.yaml"))
+    (tmp_path / "me" / "templates").mkdir(parents=True)
+    (tmp_path / "me" / "templates" / "task.sh.j2").write_text("# mine\n{{ argv }}\n")
+    study = make_study(source=str(tmp_path / "study.yaml"))
+    assert render(study, ["a"], {}) == "# mine\na\n"
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "task.sh.j2").write_text("# the study's\n")
+    assert render(study, ["a"], {}) == "# the study's\n"
+
+
 @pytest.mark.parametrize(
     ("scontrol", "words"),
     [

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from sweep import slurm
+from sweep import slurm, slurm_ask
 from sweep.errors import CouldNotAsk, InputError, OverLimit, SchedulerError, SubmitUnclear
 from sweep.paths import StudyFolder
-from sweep.scheduler import ENDED, PENDING, RUNNING, ArrayJob, TaskState
-from sweep.slurm import Answer, SlurmScheduler
+from sweep.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, TaskState
+from sweep.slurm import SlurmScheduler
+from sweep.slurm_ask import Answer
 from sweep.study import Resources, Slurm, Storage
 from tests.scripted_slurm import SILENCE, ScriptedSlurm
 from tests.study_rows import make_study
@@ -48,9 +49,12 @@ def job(tmp_path: Path, **changes: Any) -> ArrayJob:
     return ArrayJob(**(given | changes))
 
 
-def row(index: str, state: str, reason: str = "None", of: str = "7") -> str:
-    """Return one of squeue's rows."""
-    return f"{of}|{index}|70|{state}|10:00|N/A|2026-03-01T12:00:00|n1|{reason}\n"
+def row(
+    index: str, state: str, reason: str = "None", of: str = "7", name: str | None = None
+) -> str:
+    """Return one of squeue's rows, where it was asked for with the job's name before it."""
+    named = "" if name is None else f"{name}|"
+    return f"{named}{of}|{index}|70|{state}|10:00|N/A|2026-03-01T12:00:00|n1|{reason}\n"
 
 
 def account(index: str, state: str, code: str = "0:0", nodes: str = "n1", step: str = "") -> str:
@@ -104,20 +108,54 @@ def test_not_all_nodes_are_excluded(tmp_path: Path) -> None:
 
 def test_a_later_finaliser_has_a_name_of_its_own(tmp_path: Path) -> None:
     """Behind the array while that lives, else at once; every such name is looked for."""
-    run = ScriptedSlurm(sbatch="9\n", squeue=row("N/A", "PENDING", of="9"))
+    end = row("N/A", "PENDING", of="9", name="sweep-digits-1f-end2")
+    run = ScriptedSlurm(sbatch="9\n", squeue=end)
     asked = scheduler(tmp_path, run)
     assert asked.submit_finaliser(job(tmp_path), None, 2) == "9"
     argv = run.of("sbatch")[0]
     assert "--job-name=sweep-digits-1f-end2" in argv
     assert not any(option.startswith("--dependency") for option in argv)
-    assert asked.finalisers("sweep-digits-1f") == ["9"]
-    names = run.of("squeue")[0][run.of("squeue")[0].index("-n") + 1].split(",")
-    assert names[:3] == ["sweep-digits-1f-end", "sweep-digits-1f-end1", "sweep-digits-1f-end2"]
+    assert asked.beside(["sweep-digits-0e", "sweep-digits-1f"]) == Beside(finalisers=("9",))
+    (argv,) = run.of("squeue")
+    names = argv[argv.index("-n") + 1].split(",")
+    assert names[:4] == ["sweep-digits-0e", "sweep-digits-1f", "sweep-digits-1f-end",
+                         "sweep-digits-1f-end1"]  # fmt: skip
+
+
+def test_what_a_crash_left_held_is_released(tmp_path: Path) -> None:
+    """Elements, a finaliser and the database's job; not what its user holds, nor what waits."""
+    failed = "launch failed requeued held"
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "storage.json").write_text(json.dumps({"embedded": str(tmp_path / "pg")}))
+    asked = scheduler(tmp_path, ScriptedSlurm(), storage=Storage(embedded="job"))
+    service, token = asked.service_token(), "sweep-digits-1f"
+    assert service is not None
+    queue = (
+        row("2", "PENDING", failed, name=token) + row("3", "PENDING", "JobHeldUser", name=token)
+        + row("4", "RUNNING", name=token) + row("5", "PENDING", "Resources", name=token)
+        + row("N/A", "PENDING", failed, "8", f"{token}-end")
+        + row("N/A", "PENDING", failed, "9", service)
+    )  # fmt: skip
+    asked.run = run = ScriptedSlurm(squeue=queue)
+    found = asked.beside([token])
+    assert (found.held, found.finalisers) == (("7_2", "8", "9"), ("8",))
+    assert found.service_waits.startswith("a node could not start it, so Slurm holds it")
+    asked.release(found.held)
+    assert run.of("scontrol") == [["release", "7_2,8,9"]]
+    assert len(run.of("squeue")) == 1
+    # A task that finds no database cannot look for the others: it releases that job.
+    asked.run = run = ScriptedSlurm(squeue=row("N/A", "PENDING", failed, "9", service))
+    assert asked.ensure_service(tmp_path) == "9"
+    assert run.of("scontrol") == [["release", "9"]]
+    asked.release([])
+    assert len(run.of("scontrol")) == 1
 
 
 def test_a_job_that_is_completing_finalises_no_more(tmp_path: Path) -> None:
-    run = ScriptedSlurm(squeue=row("N/A", "COMPLETING", of="9"))
-    assert scheduler(tmp_path, run).finalisers("sweep-digits-1f") == []
+    token = "sweep-digits-1f"
+    run = ScriptedSlurm(squeue=row("N/A", "COMPLETING", of="9", name=f"{token}-end"))
+    assert scheduler(tmp_path, run).beside([token]) == Beside()
 
 
 def test_a_lost_finaliser_does_not_undo_the_array(tmp_path: Path) -> None:
@@ -146,7 +184,7 @@ def test_a_submission_that_did_not_get_in_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thrice at most, and each time only after nobody knew of it."""
-    monkeypatch.setattr(slurm, "FIND_PATIENCE_S", 0.0)
+    monkeypatch.setattr(slurm_ask, "FIND_PATIENCE_S", 0.0)
     run = ScriptedSlurm(sbatch=TIMED_OUT)
     with pytest.raises(SchedulerError, match=r"gave no clear answer 3 times: .* Nothing was"):
         scheduler(tmp_path, run).submit(job(tmp_path, after=()))
@@ -155,10 +193,10 @@ def test_a_submission_that_did_not_get_in_is_repeated(
 
 def test_nobody_can_say_whether_it_got_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Slurm goes on being silent nothing is submitted twice."""
-    monkeypatch.setattr(slurm, "SETTLE_S", 0.0)
+    monkeypatch.setattr(slurm_ask, "SETTLE_S", 0.0)
     run = ScriptedSlurm(sbatch=TIMED_OUT, squeue=SILENCE)
     with pytest.raises(SubmitUnclear):
-        scheduler(tmp_path, run)._sbatch(scheduler(tmp_path, run).request(job(tmp_path)))
+        scheduler(tmp_path, run).sbatch(scheduler(tmp_path, run).request(job(tmp_path)))
     assert len(run.of("sbatch")) == 1
 
 
@@ -261,15 +299,18 @@ def test_the_database_is_a_job_once(tmp_path: Path) -> None:
     folder.mkdir()
     note = folder / "storage.json"
     note.write_text(json.dumps({"embedded": str(tmp_path / "pg")}))
-    run = ScriptedSlurm(sbatch="11\n", squeue=["", row("N/A", "PENDING", "Resources", of="11")])
-    asked = scheduler(tmp_path, run, storage=Storage(embedded="job"))
+    asked = scheduler(tmp_path, ScriptedSlurm(), storage=Storage(embedded="job"))
+    token = asked.service_token()
+    queued = row("N/A", "PENDING", "Resources", of="11", name=token)
+    asked.run = run = ScriptedSlurm(sbatch="11\n", squeue=["", queued])
     asked.folder.logs.mkdir()
     assert [asked.ensure_service(tmp_path) for _ in range(2)] == ["11", "11"]
     assert len(run.of("sbatch")) == 1 and run.of("sbatch")[0][-1] == "--serve"
     assert asked.service_jobs(running=True) == []
-    assert "free" in asked.service_reason() or "resources" in asked.service_reason()
+    assert "resources" in asked.beside(["sweep-digits-1f"]).service_waits
     note.write_text(json.dumps({"url": "postgresql://host/db"}))
-    assert asked.ensure_service(tmp_path) is None and asked.service_reason() == ""
+    assert asked.ensure_service(tmp_path) is None
+    assert asked.beside(["sweep-digits-1f"]).service_waits == ""
 
 
 def test_a_job_of_the_database_that_we_added_goes_with_the_array(tmp_path: Path) -> None:
@@ -361,12 +402,12 @@ def test_is_here(tmp_path: Path, answer: Answer, here: bool) -> None:
     program = tmp_path / "sbatch"
     program.write_text("")
     program.chmod(0o755)
-    assert slurm.is_here({"PATH": str(tmp_path)}, ScriptedSlurm(sinfo=answer)) is here
-    assert slurm.is_here({"PATH": "/nonexistent"}, ScriptedSlurm(sinfo=answer)) is False
+    assert slurm_ask.is_here({"PATH": str(tmp_path)}, ScriptedSlurm(sinfo=answer)) is here
+    assert slurm_ask.is_here({"PATH": "/nonexistent"}, ScriptedSlurm(sinfo=answer)) is False
 
 
 def test_a_command_that_hangs_is_no_answer() -> None:
     """It is killed at its time, and a missing one is named."""
-    assert slurm.run_command(["sleep", "10"], {"PATH": os.environ["PATH"]}, 0.1).returncode < 0
+    assert slurm_ask.run_command(["sleep", "10"], {"PATH": os.environ["PATH"]}, 0.1).returncode < 0
     with pytest.raises(SchedulerError, match="no-such-squeue was not found"):
-        slurm.run_command(["no-such-squeue"], {"PATH": ""}, 1.0)
+        slurm_ask.run_command(["no-such-squeue"], {"PATH": ""}, 1.0)

@@ -45,7 +45,7 @@ def test_every_key_of_the_schema_has_its_line():
         ("sampler", "name, or keys", "`auto`"),
         ("executor", "`auto` or `slurm` or `local`", "`auto`"),
         ("tasks", "whole number from 1 to 100000 or `auto`", ""),
-        ("points", "list of names with values", ""),
+        ("points", "list of names with values, or a CSV file", ""),
         ("retry", "keys", ""),
     ],
 )

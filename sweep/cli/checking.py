@@ -1,0 +1,47 @@
+"""``sweep check --on-node``: the table of what a node says."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from sweep.cli.common import get_runs, scheduler_for
+from sweep.errors import EXIT_FAILED
+
+
+def check_on_node(
+    study_file: Path,
+    executor: str | None,
+    overrides: tuple[str, ...],
+    patience_s: int,
+    as_json: bool,
+    runs: Path | None,
+) -> None:
+    """Ask on a node, and print the table; leaves with 1 where a line has failed."""
+    from sweep.check import FAILED, NOT_ASKED, OK, WARNING, has_failed, table
+    from sweep.check.on_node import check
+    from sweep.executors import resolve
+    from sweep.studyfile import load
+
+    if executor:
+        overrides = (*overrides, f"executor={executor}")
+    study = resolve(load(study_file, overrides))
+    lines = check(
+        study, get_runs(runs), scheduler_for(study), os.environ,
+        lambda text: click.echo(f"… {text}", err=True), float(patience_s),
+    )  # fmt: skip
+    failed = has_failed(lines)
+    if as_json:
+        data = {"study": study.name, "ok": not failed, "lines": [one.to_data() for one in lines]}
+        click.echo(json.dumps(data, indent=1, ensure_ascii=False))
+    else:
+        click.echo(table(lines))
+        counts = [(sum(line.state == state for line in lines), state)
+                  for state in (FAILED, WARNING, OK, NOT_ASKED)]  # fmt: skip
+        found = ", ".join(f"{count} {state}" for count, state in counts if count)
+        click.echo(f"{study.name}: {found}")
+    if failed:
+        raise click.exceptions.Exit(EXIT_FAILED)

@@ -1,0 +1,51 @@
+"""The command that makes a page of a study: report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sweep.cli.common import (
+    get_runs,
+    look_after,
+    open_study,
+    runs_option,
+    scheduler_for,
+    study_argument,
+)
+
+
+@click.command(
+    short_help="Make a page of a study, for any browser, without network.",
+    epilog="\b\nExamples:\n"
+    "  sweep report\n"
+    "  sweep report digits -o digits.html\n"
+    "  sweep report digits --figures pictures --figure-format svg",
+)
+@study_argument
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+              help="The file [default: runs/<name>/results/report.html].")
+@click.option("--figures", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Write the charts as pictures into this folder as well.")
+@click.option("--figure-format", "formats", multiple=True, type=click.Choice(["png", "svg"]),
+              help="Of the pictures; repeatable [default: both].")
+@runs_option
+def report(
+    study: str | None,
+    output: Path | None,
+    figures: Path | None,
+    formats: tuple[str, ...],
+    runs: Path | None,
+) -> None:
+    """Make one HTML file of a study: what ran, the winner and how to run it again, its course,
+    curves, parameters, failures, and what it cost.
+
+    The file needs no network and nothing beside it: send it, archive it, print it.
+    """
+    from sweep.reporting import build
+
+    opened = open_study(get_runs(runs), study)
+    look_after(opened, scheduler_for(opened.study)(opened.folder), 120.0)
+    for path in build.report(opened, output, figures, formats or ("png", "svg")):
+        click.echo(f"wrote {path}")

@@ -1,0 +1,186 @@
+"""The command that runs the best trials again: rerun-best."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sweep.cli.common import (
+    get_runs,
+    json_option,
+    open_study,
+    runs_option,
+    scheduler_for,
+    study_argument,
+    wait_side_runs,
+)
+from sweep.errors import EXIT_DIFFERS, EXIT_FAILED, InputError
+
+if TYPE_CHECKING:
+    from sweep.opened import Opened
+    from sweep.verdict import Verdict
+
+
+@click.command(
+    name="rerun-best",
+    short_help="Run the best trial again and say whether it reproduced.",
+    epilog="\b\nExamples:\n"
+    "  sweep rerun-best --wait\n"
+    "  sweep rerun-best digits --trial 7 --tolerance 0.5%\n"
+    "  sweep rerun-best --top 3 --wait        the best three, one verdict each\n"
+    "  sweep rerun-best --repeats 3 --wait    the noise floor: how far repeats lie apart\n"
+    "  sweep rerun-best --seeds 5 --wait      and with five other seeds",
+)
+@study_argument
+@click.option("--trial", type=int, help="Run this trial again instead of the best.")
+@click.option("--top", type=click.IntRange(1, 1000), help="Run so many of the best again.")
+@click.option("--wait", is_flag=True, help="Wait for the result; else a later call reports it.")
+@click.option("--seeds", type=click.IntRange(0, 1000), default=0, help="Also so many other seeds.")
+@click.option("--repeats", type=click.IntRange(1, 1000), default=1, show_default=True,
+              help="So many times with the same seed.")
+@click.option("--report", is_flag=True, help="Start nothing: report the newest re-run again.")
+@click.option("--anyway", is_flag=True,
+              help="Run even where the trial's code, image or data are gone.")
+@click.option("--tolerance", default="1%", show_default=True, help="What still counts as equal.")
+@json_option
+@runs_option
+def rerun_best(
+    study: str | None,
+    trial: int | None,
+    top: int | None,
+    wait: bool,
+    seeds: int,
+    repeats: int,
+    report: bool,
+    anyway: bool,
+    tolerance: str,
+    as_json: bool,
+    runs: Path | None,
+) -> None:
+    """Run the best trial again, from the start, and say whether it reproduced.
+
+    Same parameters, seed, code and image; without any checkpoint; it must report as many steps. The
+    verdict is "reproduced", "explained" (it differs, and so does something that makes a run) or
+    "differs". Exit code 3 when it differs. Refused where the trial's code, image or data are gone.
+    """
+    from sweep import rerun
+    from sweep.judging import judge
+    from sweep.verdict import DIFFERS, FAILED, parse_tolerance, to_json
+
+    allowed = parse_tolerance(tolerance)
+    if trial is not None and top is not None:
+        raise InputError("--trial and --top both say which trials.", "Give one of them.")
+    opened = open_study(get_runs(runs), study)
+    schedule = scheduler_for(opened.study)(opened.folder)
+    chosen = rerun.choose_trials(opened, trial, top or 1)
+    rerun.refresh(opened, schedule)
+    known = {number: rerun.newest(opened, number, untold=not report) for number, *_ in chosen}
+    new = [each for each in chosen if known[each[0]] is None]
+    if report and new:
+        raise InputError(
+            f"Trial {new[0][0]} has not been run again yet.", "Without --report it is: rerun-best."
+        )
+    numbers = {number: found.k for number, found in known.items() if found is not None}
+    waited = list(numbers.values())
+    if new:
+        plan: list[tuple[int, str, int]] = []
+        for number, trial_id, _ in new:
+            numbers[number] = len(plan)  # its place; the first run's number is added below
+            plan += rerun.plan(opened.study, number, trial_id, seeds=seeds, repeats=repeats)
+        made = rerun.submit(
+            opened, schedule, os.environ, plan, [number for number, *_ in new], anyway=anyway
+        )
+        waited += made
+        for number, _, value in new:
+            numbers[number] = made[numbers[number]]
+            where = opened.folder.rerun(numbers[number]).root
+            metric = opened.study.objective.metric
+            click.echo(f"trial {number} ({metric} {value:.6g}) runs again in {where}",
+                       err=True) if not as_json else None  # fmt: skip
+    if wait:
+        again = "`sweep rerun-best` reports once it has ended."
+        wait_side_runs(
+            opened, schedule, waited, f"running {len(waited)} trainings again", again
+        )
+    elif new or any(found is not None and found.outcome is None for found in known.values()):
+        if as_json:
+            waiting = [{"trial": n, "k": k, "verdict": None} for n, k in numbers.items()]
+            click.echo(json.dumps(waiting if top else waiting[0]))
+        else:
+            click.echo("it runs; `sweep rerun-best` reports once it has ended (or: --wait)")
+        return
+    verdicts = [_draw(opened, judge(opened, numbers[number], allowed)) for number, *_ in chosen]
+    if as_json:
+        click.echo(to_json(verdicts, as_list=bool(top)))
+    else:
+        for verdict in verdicts:
+            show(verdict)
+    said = {verdict.verdict for verdict in verdicts}
+    if DIFFERS in said:
+        raise click.exceptions.Exit(EXIT_DIFFERS)
+    if FAILED in said:
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _draw(opened: Opened, verdict: Verdict) -> Verdict:
+    """Draw both learning curves, and return the verdict with their picture."""
+    from sweep.judging import curves
+    from sweep.rerun_plot import plot_rerun
+    from sweep.side_run import ask
+    from sweep.storage import reruns
+
+    run = ask(opened.ledger, reruns.read, verdict.k)
+    path = opened.folder.rerun(verdict.k).root / "curves.png"
+    if run is None or not path.parent.is_dir():
+        return verdict
+    why = plot_rerun(opened.study, verdict, curves(opened, run), path)
+    return verdict if why else dataclasses.replace(verdict, picture=str(path))
+
+
+def show(verdict: Verdict) -> None:
+    """Print a verdict in words."""
+    click.echo(f"trial {verdict.trial} of {verdict.study}, {verdict.metric}")
+    click.echo(f"  original             {verdict.original!r} ({verdict.steps[0]} steps)")
+    if verdict.rerun is not None:
+        click.echo(f"  again                {verdict.rerun!r} ({verdict.steps[1]} steps)")
+    if verdict.relative_difference is not None:
+        click.echo(
+            f"  relative difference  {verdict.relative_difference:.3g} "
+            f"(tolerance {verdict.tolerance:g})"
+        )
+    if verdict.apart_from is not None:
+        click.echo(f"  curves               apart from step {verdict.apart_from}")
+    if verdict.noise is not None:
+        noise = verdict.noise
+        click.echo(
+            f"  noise floor          {noise.relative:.3g}: {noise.runs} runs with the same seed "
+            f"gave {noise.low:.6g} to {noise.high:.6g}"
+        )
+    others = [value for value in verdict.other_seeds if value is not None]
+    if others:
+        mean = sum(others) / len(others)
+        click.echo(
+            f"  other seeds          mean {mean:.6g}, {min(others):.6g} to {max(others):.6g} "
+            f"({len(others)} runs)"
+        )
+    click.echo(f"  verdict              {verdict.verdict}")
+    if verdict.axes:
+        click.echo(f"  what differs         {', '.join(verdict.axes)}")
+    for sentence in verdict.differences:
+        click.echo(f"    {sentence}")
+    if verdict.causes:
+        click.echo("  nothing that was recorded differs. Such trainings differ by")
+        for sentence in verdict.causes:
+            click.echo(f"    - {sentence}")
+        if verdict.noise is None:
+            click.echo("  how far repeats lie apart: sweep rerun-best "
+                       f"{verdict.study} --trial {verdict.trial} --repeats 3 --wait")  # fmt: skip
+    if verdict.picture:
+        click.echo(f"  picture              {verdict.picture}")
+    if verdict.verdict == "failed":
+        click.echo(f"  log                  {verdict.folder}/log.txt")

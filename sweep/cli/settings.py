@@ -1,0 +1,125 @@
+"""Commands about defaults and templates: config, templates."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweep.cli.common import get_runs, json_option, runs_option
+from sweep.errors import InputError
+
+
+@click.command(
+    short_help="Show each value of a study, and where it came from.",
+    epilog="\b\nExamples:\n"
+    "  sweep config                   what the site's and your defaults hold\n"
+    "  sweep config study.yaml        each value with its file and line\n"
+    "  sweep config study.yaml --set slurm.partition=gpu --json",
+)
+@click.argument("study", required=False)
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
+              help="Override a key of the file.")  # fmt: skip
+@json_option
+@runs_option
+def config(
+    study: str | None, overrides: tuple[str, ...], as_json: bool, runs: Path | None
+) -> None:
+    """Show each value of a study, and the file and line, option or default that it came from.
+
+    STUDY is a study file, or the name of a launched study. Beneath the study file lie your
+    defaults (~/.config/sweep/config.yaml), and beneath those the site's (/etc/sweep/site.yaml): the
+    upper one wins, key by key. Without STUDY the defaults alone are shown.
+    """
+    from sweep.access import STORAGE_VARIABLE
+    from sweep.paths import RUNS_VARIABLE
+    from sweep.settings import homes
+    from sweep.storage.url import mask
+    from sweep.studyfile.origins import Origin, origins
+
+    if overrides and study is None:
+        raise click.UsageError("--set goes with a STUDY.")
+    where = get_runs(runs)
+    path = None if study is None else _study_file(study, where)
+    found = origins(path, overrides, os.environ)
+    url = os.environ.get(STORAGE_VARIABLE)
+    if url:  # it wins over the file
+        found = [one for one in found if not one.path.startswith("storage")]
+        found.append(Origin("storage", mask(url), f"${STORAGE_VARIABLE}"))
+    by_variable = f"${RUNS_VARIABLE}" if os.environ.get(RUNS_VARIABLE) else "default"
+    found.append(Origin("(runs)", str(where.root), "--runs" if runs else by_variable))
+    files = {home.whose: home.file for home in homes()}
+    if as_json:
+        click.echo(json.dumps({
+            "files": {whose: str(file) for whose, file in files.items() if file.is_file()},
+            "values": [{"path": one.path, "value": one.value, "from": one.origin}
+                       for one in found],
+        }, indent=1, ensure_ascii=False))  # fmt: skip
+        return
+    for whose, file in files.items():
+        click.echo(f"{whose} defaults: {file}{'' if file.is_file() else ' (not there)'}")
+    rows = [(one.path, _text(one.value), one.origin) for one in found]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for name, value, origin in rows:
+        click.echo(f"{name:<{widths[0]}}  {value:<{min(widths[1], 50)}}  {origin}")
+
+
+def _study_file(study: str, runs: Any) -> Path:
+    """Return a study file by its path, or by the name of a study that was launched from it."""
+    from sweep.study import Study
+
+    if Path(study).exists() or study.endswith((".yaml", ".yml")):
+        return Path(study)
+    folder = runs.study(study)
+    if not folder.study.is_file():
+        raise InputError(
+            f"{study} is no file, and no study in {runs.root}.", "Give the path of a study file."
+        )
+    return Path(Study.from_json(folder.study.read_text(encoding="utf-8")).source)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@click.command(
+    short_help="List the templates in force; copy one out to change it.",
+    epilog="\b\nExamples:\n"
+    "  sweep templates\n"
+    "  sweep templates --copy task.sh.j2            to templates/ here, for the studies here\n"
+    "  sweep templates --copy task.sh.j2 --user     for all your studies",
+)
+@click.argument("folder", default=".", type=click.Path(file_okay=True, path_type=Path))
+@click.option("--copy", "name", metavar="NAME", help="Copy the one in force out.")
+@click.option("--user", "to_user", is_flag=True, help="Copy it into your own folder.")
+@click.option("--force", is_flag=True, help="Replace a copy that is there.")
+@json_option
+def templates(folder: Path, name: str | None, to_user: bool, force: bool, as_json: bool) -> None:
+    """List which file each template is, for the studies of FOLDER (or of a study file's folder).
+
+    The first that has the name wins: templates/ in the study's folder, your own
+    (~/.config/sweep/templates), the site's (/etc/sweep/templates), sweep's.
+    """
+    from sweep import template
+
+    beside = (folder.parent if folder.is_file() else folder).absolute()
+    if name:
+        click.echo(f"wrote {template.copy_out(name, beside, to_user=to_user, force=force)}")
+        return
+    if to_user or force:
+        raise click.UsageError("--user and --force go with --copy.")
+    found = [template.find(one, beside) for one in template.names()]
+    if as_json:
+        click.echo(json.dumps([
+            {"name": one.name, "path": str(one.path), "whose": one.whose,
+             "hides": [str(path) for path in one.hidden]} for one in found
+        ], indent=1))  # fmt: skip
+        return
+    width = max(len(one.name) for one in found)
+    for one in found:
+        click.echo(f"{one.name:<{width}}  {one.whose:<5}  {one.path}")
+        for path in one.hidden:
+            click.echo(f"{'':<{width}}  hides  {path}")

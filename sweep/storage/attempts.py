@@ -1,0 +1,234 @@
+"""The attempts of a study as rows: what is in them, and everything that only reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweep import trial as words
+from sweep.errors import StaleAttempt
+from sweep.storage import promotion
+from sweep.storage.connection import Database
+from sweep.study import Study
+from sweep.trial import Attempt
+
+# An attempt's end after which the trial may be claimed again. A failure of the user's code counts
+# while the study is unproven, because launch gives such trials back once the code is corrected.
+GIVEN_BACK = "given back"
+HALTED = "halted"  # left because the study was stopped or ended
+PAUSED = promotion.PAUSED
+CLAIMABLE = (*words.RESUMABLE, GIVEN_BACK, HALTED)
+# By how much a trial ``t`` breaks its study's constraints; 0 where nothing is noted.
+VIOLATION_SQL = """COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
+  json_array_elements_text(s.value_json::json) c
+  WHERE s.trial_id = t.trial_id AND s.key = 'constraints'), 0)"""
+USER_FAILURES = (words.ERROR, words.NO_METRIC, words.NOT_STARTED)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One journal line: (step, time, metrics)."""
+
+    step: int
+    time_s: float
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process runs: its task, its host and the boot of that host."""
+
+    job: str | None
+    index: int | None
+    host: str
+    boot_id: str = ""
+    slot: int | None = None
+
+
+class Attempts:
+    """The attempts of one study, read.
+
+    Args:
+        db: An open (or openable) database.
+        study_id: Optuna's key of the study.
+        study: Its specification.
+    """
+
+    def __init__(self, db: Database, study_id: int, study: Study) -> None:
+        self.db = db
+        self.study_id = study_id
+        self.study = study
+
+    def state_after(self, token: str) -> str | None:
+        """Return the state of the trial of an attempt that has ended; None while it lives."""
+        rows = self.db.execute(
+            "SELECT a.outcome, t.state::text FROM sweep_attempt a JOIN trials t USING (trial_id) "
+            "WHERE a.token = %s",
+            (token,),
+        )
+        if not rows or rows[0][0] is None:
+            return None
+        outcome, state = rows[0]
+        if state == "RUNNING":
+            return words.FAILED if outcome in USER_FAILURES else words.RUNNING
+        known = {"COMPLETE": words.COMPLETE, "PRUNED": words.PRUNED}
+        return known.get(state, words.FAILED)
+
+    def is_proven(self) -> bool:
+        """Tell whether any trial of the study has reported an objective."""
+        names = [objective.metric for objective in self.study.objectives]
+        rows = self.db.execute(
+            "SELECT EXISTS (SELECT 1 FROM trials t JOIN sweep_metric m USING (trial_id) "
+            "WHERE t.study_id = %s AND m.name = ANY(%s))",
+            (self.study_id, names),
+        )
+        return bool(rows[0][0])
+
+    def open_failures(self) -> list[int]:
+        """Return the ids of trials whose last attempt failed by itself and which stay open."""
+        rows = self.db.execute(
+            "SELECT t.trial_id FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' "
+            "AND (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id "
+            "ORDER BY a.number DESC LIMIT 1) = ANY(%s) ORDER BY t.trial_id",
+            (self.study_id, list(USER_FAILURES)),
+        )
+        return [int(row[0]) for row in rows]
+
+    def live_attempts(self, unseen_s: float = 0.0) -> list[Attempt]:
+        """Return the live attempts that nobody has heard of for so many seconds."""
+        return self._attempts(
+            "a.outcome IS NULL AND a.seen <= clock_timestamp() - %s * interval '1 second'",
+            (unseen_s,),
+        )
+
+    def terminated_attempts(self) -> list[Attempt]:
+        """Return the last attempts of open trials that a SIGTERM ended whose sender is unknown."""
+        return self._attempts(
+            "t.state = 'RUNNING' AND a.outcome = %s AND a.number = (SELECT MAX(number) "
+            "FROM sweep_attempt b WHERE b.trial_id = a.trial_id)",
+            (words.TERMINATED,),
+        )
+
+    def latest_token(self, place: Place) -> str | None:
+        """Return the token of the latest attempt that a task (and slot) has made, or None."""
+        rows = self.db.execute(
+            "SELECT a.token FROM sweep_attempt a JOIN trials t USING (trial_id) "
+            "WHERE t.study_id = %s AND a.job = %s AND a.array_index IS NOT DISTINCT FROM %s "
+            "AND a.slot IS NOT DISTINCT FROM %s ORDER BY a.attempt_id DESC LIMIT 1",
+            (self.study_id, place.job, place.index, place.slot),
+        )
+        return str(rows[0][0]) if rows else None
+
+    def attempts(self, trial_id: int) -> list[Attempt]:
+        """Return a trial's attempts, oldest first."""
+        return self._attempts("t.trial_id = %s", (trial_id,))
+
+    def count_attempts(self) -> int:
+        """Return how many attempts the study has had."""
+        rows = self.db.execute(
+            "SELECT COUNT(*) FROM sweep_attempt a JOIN trials t USING (trial_id) "
+            "WHERE t.study_id = %s",
+            (self.study_id,),
+        )
+        return int(rows[0][0])
+
+    def all_attempts(self) -> list[Attempt]:
+        """Return all attempts of the study, by trial and number."""
+        return self._attempts("TRUE", ())
+
+    def _attempts(self, condition: str, values: Sequence[Any]) -> list[Attempt]:
+        rows = self.db.execute(
+            "SELECT a.trial_id, t.number, a.number, a.token, a.job, a.array_index, a.host, "
+            "a.process_group, a.claimed, a.seen, a.ended, a.first_step, a.outcome, a.reason, "
+            "a.exit_code, a.checkpoint, a.resumed_from, a.slot FROM sweep_attempt a JOIN trials t "
+            f"USING (trial_id) WHERE t.study_id = %s AND {condition} "
+            "ORDER BY t.number, a.number",
+            (self.study_id, *values),
+        )
+        return [Attempt(*row) for row in rows]
+
+    def lineage(self, trial_id: int, name: str) -> list[tuple[int, float]]:
+        """Return one metric's (step, value) pairs that count, ascending in step.
+
+        An attempt's steps count up to the first step that a later attempt reported.
+        """
+        rows = self.db.execute(
+            "SELECT m.step, m.value FROM sweep_metric m JOIN "
+            "(SELECT trial_id, number, MIN(first_step) OVER (PARTITION BY trial_id ORDER BY number "
+            "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS cut FROM sweep_attempt "
+            "WHERE trial_id = %s) c ON c.trial_id = m.trial_id AND c.number = m.attempt "
+            "WHERE m.trial_id = %s AND m.name = %s AND (c.cut IS NULL OR m.step < c.cut) "
+            "ORDER BY m.step, m.attempt",
+            (trial_id, trial_id, name),
+        )
+        return sorted({int(step): float(value) for step, value in rows}.items())
+
+    def reported_names(self, trial_id: int) -> list[str]:
+        """Return the names of the metrics that a trial has reported."""
+        rows = self.db.execute(
+            "SELECT DISTINCT name FROM sweep_metric WHERE trial_id = %s ORDER BY name", (trial_id,)
+        )
+        return [str(row[0]) for row in rows]
+
+    def checkpoint_hashes(self, trial_id: int) -> dict[str, str]:
+        """Return the recorded hashes of a trial's checkpoints, by path."""
+        rows = self.db.execute(
+            "SELECT checkpoint, checkpoint_sha256 FROM sweep_attempt "
+            "WHERE trial_id = %s AND checkpoint_sha256 IS NOT NULL",
+            (trial_id,),
+        )
+        return {str(path): str(found) for path, found in rows}
+
+    def next_step(self, trial_id: int, attempt: int) -> int:
+        """Return the step after the last that earlier attempts stored, 0 where there is none."""
+        rows = self.db.execute(
+            "SELECT COALESCE(MAX(step) + 1, 0) FROM sweep_metric "
+            "WHERE trial_id = %s AND attempt < %s",
+            (trial_id, attempt),
+        )
+        return int(rows[0][0])
+
+    def count_states(self) -> dict[str, int]:
+        """Return how many trials Optuna has in each of its states."""
+        rows = self.db.execute(
+            "SELECT state::text, COUNT(*) FROM trials WHERE study_id = %s GROUP BY state",
+            (self.study_id,),
+        )
+        return {state: int(count) for state, count in rows}
+
+    def unfinished(self) -> int:
+        """Return how many trials are not final."""
+        counts = self.count_states()
+        return counts.get("WAITING", 0) + counts.get("RUNNING", 0)
+
+    def best_numbers(self, limit: int, *, infeasible: bool = False) -> list[int]:
+        """Return the numbers of the best complete trials, best first (one objective).
+
+        Args:
+            infeasible: Also of those that break the study's constraints, after the others.
+        """
+        order = "DESC" if self.study.objective.direction == "maximize" else "ASC"
+        keeps = order_by = ""
+        if self.study.constraints:
+            order_by = f"{VIOLATION_SQL}, "
+            keeps = "" if infeasible else f"AND {VIOLATION_SQL} = 0 "
+        rows = self.db.execute(
+            "SELECT t.number FROM trials t JOIN trial_values v USING (trial_id) "
+            f"WHERE t.study_id = %s AND t.state = 'COMPLETE' AND v.objective = 0 {keeps}"
+            f"ORDER BY {order_by}v.value {order}, t.number LIMIT %s",
+            (self.study_id, limit),
+        )
+        return [int(row[0]) for row in rows]
+
+
+def stale(token: str) -> StaleAttempt:
+    return StaleAttempt(
+        f"The attempt {token[:8]}… no longer owns its trial; nothing was written.",
+        "Another attempt has taken over, or the study was changed; this one ends.",
+    )
+
+
+def clean(text: str) -> str:
+    """Return text that PostgreSQL can hold: it has no NUL."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")

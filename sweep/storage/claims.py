@@ -1,0 +1,182 @@
+"""Claims: which process owns which trial. One statement, and no two get the same one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sweep.storage import promotion, studies
+from sweep.storage.attempts import CLAIMABLE, PAUSED, Attempts, Place, stale
+from sweep.storage.connection import Database
+from sweep.trial import Claim
+
+DETAILS_SQL = """
+  (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)
+    ORDER BY p.param_id)::text FROM trial_params p WHERE p.trial_id = a.trial_id),
+  (SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8 FROM sweep_attempt e
+    WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)
+"""
+# Interrupted trials come before those that wait, and the oldest comes first; one that was promoted
+# by the caller comes alone.
+#
+# A row that another claim has just let go is seen through this statement's older snapshot. Then the
+# attempt's number is taken already, and nothing is inserted: the caller asks again. The same holds
+# for the token, where an earlier try took place whose answer was lost.
+CLAIM_SQL = f"""
+WITH pulls AS (
+  SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM study_system_attributes WHERE study_id = %(study)s
+    AND key = %(state_key)s AND value_json::json ->> 'word' <> 'running')
+), interrupted AS MATERIALIZED (
+  SELECT t.trial_id FROM trials t, pulls WHERE t.study_id = %(study)s AND t.state = 'RUNNING'
+    AND %(promoted)s::int IS NULL
+    AND (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
+      ORDER BY a.number DESC LIMIT 1) = ANY(%(claimable)s::text[])
+  ORDER BY t.trial_id LIMIT 1 FOR UPDATE OF t SKIP LOCKED
+), waiting AS MATERIALIZED (
+  SELECT t.trial_id FROM trials t, pulls WHERE t.study_id = %(study)s AND t.state = 'WAITING'
+    AND %(waiting)s::bool AND NOT EXISTS (SELECT 1 FROM interrupted)
+  ORDER BY t.trial_id LIMIT 1 FOR UPDATE OF t SKIP LOCKED
+), promoted AS MATERIALIZED (
+  SELECT trial_id FROM trials WHERE trial_id = %(promoted)s::int FOR UPDATE
+), chosen AS (
+  SELECT trial_id FROM interrupted UNION ALL SELECT trial_id FROM waiting
+  UNION ALL SELECT trial_id FROM promoted
+), attempt AS (
+  INSERT INTO sweep_attempt (trial_id, number, token, job, array_index, slot, host, boot_id)
+  SELECT c.trial_id, 1 + COALESCE((SELECT MAX(b.number) FROM sweep_attempt b
+    WHERE b.trial_id = c.trial_id), 0), %(token)s::text, %(job)s::text,
+    %(index)s::int, %(slot)s::int, %(host)s::text, %(boot)s::text
+  FROM chosen c ON CONFLICT DO NOTHING RETURNING trial_id, number
+), started AS (
+  UPDATE trials t SET state = 'RUNNING', datetime_start = COALESCE(t.datetime_start,
+    clock_timestamp() AT TIME ZONE 'UTC') FROM attempt a WHERE t.trial_id = a.trial_id
+  RETURNING t.trial_id, t.number
+)
+SELECT c.trial_id, s.number, a.number, NULL::text, {DETAILS_SQL}
+FROM chosen c LEFT JOIN attempt a USING (trial_id) LEFT JOIN started s USING (trial_id)
+"""
+CLAIMED_SQL = f"""
+SELECT a.trial_id, t.number, a.number, a.outcome, {DETAILS_SQL}
+FROM sweep_attempt a JOIN trials t USING (trial_id) WHERE a.token = %s
+"""
+
+
+class Claims(Attempts):
+    """Taking trials."""
+
+    def claim(self, token: str, place: Place) -> Claim | None:
+        """Own the next trial, or return None when there is none to pull.
+
+        Interrupted trials come before those that wait, and the oldest comes first. One statement; a
+        repeat with the same token gives the same trial. Where trials are promoted it is several:
+        call it inside a transaction then.
+
+        Raises:
+            StaleAttempt: The token's attempt has ended already.
+        """
+        if promotion.promotes(self.study):
+            return self._claim_promoting(token, place)
+        while True:
+            rows = self._take(token, place)
+            if rows and rows[0][2] is not None:
+                return self._claimed(token, rows[0])
+            mine = self._claimed_before(token)
+            if mine is not None or not rows:
+                return mine
+
+    def _claim_promoting(self, token: str, place: Place) -> Claim | None:
+        """Own an interrupted trial, else a paused one that may go on, else one that waits."""
+        while True:
+            # First: a promotion is noted on its trial, and must not be made for nothing.
+            mine = self._claimed_before(token)
+            if mine is not None:
+                return mine
+            rows = self._take(token, place, waiting=False)
+            runs = studies.read_state(self.db, self.study_id).word == studies.RUNNING
+            if not rows and runs:
+                found = promotion.promote(self.db, self.study_id, self.study)
+                rows = self._take(token, place, promoted=found)
+            if rows and rows[0][2] is not None:
+                return self._claimed(token, rows[0])
+            if not rows:
+                return self._claimed_before(token)
+
+    def _take(
+        self, token: str, place: Place, *, waiting: bool = True, promoted: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        return self.db.execute_prepared(
+            CLAIM_SQL,
+            {
+                "study": self.study_id,
+                "state_key": studies.STATE,
+                "claimable": self._claimable,
+                "token": token,
+                "job": place.job,
+                "index": place.index,
+                "slot": place.slot,
+                "host": place.host,
+                "boot": place.boot_id,
+                "waiting": waiting and promoted is None,
+                "promoted": promoted,
+            },
+        )
+
+    @property
+    def _claimable(self) -> list[str]:
+        """Outcomes after which a trial may be claimed without being promoted.
+
+        Where trials do not pause (any more), a paused one goes on as any other.
+        """
+        return [*CLAIMABLE] if promotion.promotes(self.study) else [*CLAIMABLE, PAUSED]
+
+    def _claimed_before(self, token: str) -> Claim | None:
+        """Return the claim that an earlier try with this token made, whose answer was lost."""
+        mine = self.db.execute(CLAIMED_SQL, (token,))
+        if not mine:
+            return None
+        if mine[0][3] is not None:
+            raise stale(token)
+        return self._claimed(token, mine[0])
+
+    def _claimed(self, token: str, row: Sequence[Any]) -> Claim:
+        trial_id, number, attempt, _, stored, used_s = row
+        params = {
+            name: stored_value(value, distribution)
+            for name, value, distribution in json.loads(stored or "[]")
+        }
+        values = self.study.space.from_optuna(params)
+        missing = [p for p in self.study.space if p.is_active(values) and p.name not in values]
+        return Claim(
+            trial_id=int(trial_id),
+            number=int(number),
+            attempt=int(attempt),
+            token=token,
+            params=params,
+            sampled=not missing,
+            used_s=float(used_s),
+        )
+
+
+def read_params(db: Database, trial_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return the stored parameter values of trials, by id, without importing Optuna."""
+    rows = db.execute(
+        "SELECT trial_id, param_name, param_value, distribution_json FROM trial_params "
+        "WHERE trial_id = ANY(%s::int[]) ORDER BY param_id",
+        (list(trial_ids),),
+    )
+    found: dict[int, dict[str, Any]] = {}
+    for trial_id, name, value, distribution in rows:
+        found.setdefault(int(trial_id), {})[name] = stored_value(value, distribution)
+    return found
+
+
+def stored_value(value: float, distribution_json: str) -> Any:
+    """Return the parameter value that Optuna's number and distribution stand for."""
+    distribution = json.loads(distribution_json)
+    kind = distribution["name"]
+    if kind == "CategoricalDistribution":
+        return distribution["attributes"]["choices"][int(value)]
+    if kind in ("IntDistribution", "IntUniformDistribution", "IntLogUniformDistribution"):
+        return int(value)
+    return float(value)

@@ -1,0 +1,74 @@
+"""Making many trials final by a handful of statements, whose attempts have ended already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sweep import trial as words
+from sweep.storage import bulk, promotion, studies
+from sweep.storage.connection import Database
+from sweep.storage.ledger import PAUSED, Ledger, clean
+from sweep.storage.records import END
+from sweep.storage.series import read_summaries
+from sweep.trial import End
+
+
+def close_trials(db: Database, trial_ids: Sequence[int], state: str, end: End) -> None:
+    """Make trials final, all for the same reason; inside a transaction.
+
+    Args:
+        state: pruned, failed or cancelled.
+    """
+    if not trial_ids:
+        return
+    db.execute(
+        "UPDATE trials SET state = %s, datetime_complete = clock_timestamp() AT TIME ZONE 'UTC' "
+        "WHERE trial_id = ANY(%s::int[])",
+        ("PRUNED" if state == words.PRUNED else "FAIL", list(trial_ids)),
+    )
+    note = {"state": state, "outcome": end.outcome, "reason": clean(end.reason)}
+    db.execute(
+        "INSERT INTO trial_user_attributes (trial_id, key, value_json) "
+        "SELECT u, %s, %s FROM unnest(%s::int[]) AS u ON CONFLICT (trial_id, key) DO UPDATE "
+        "SET value_json = excluded.value_json",
+        (END, json.dumps(note), list(trial_ids)),
+    )
+
+
+def prune_trials(ledger: Ledger, trial_ids: Sequence[int], end: End) -> None:
+    """Make trials final as pruned, each with the value that it has reached; in a transaction."""
+    if not trial_ids:
+        return
+    db, objective = ledger.db, ledger.study.objective
+    rows = db.execute(
+        "SELECT number, trial_id FROM trials WHERE trial_id = ANY(%s::int[])", (list(trial_ids),)
+    )
+    ids = {int(number): int(trial_id) for number, trial_id in rows}
+    found = read_summaries(db, ledger.study_id, numbers=list(ids))
+    best = "greatest" if objective.direction == "maximize" else "least"
+    values = []
+    for number, summaries in found.items():
+        summary = summaries.get(objective.metric)
+        if summary is None:
+            continue
+        value = summary.last if objective.at == "last" else getattr(summary, best)
+        values.append((ids[number], summary.last if value is None else value))
+    bulk.insert_first_values(db, values)
+    close_trials(db, trial_ids, words.PRUNED, end)
+
+
+def close_paused(ledger: Ledger) -> int:
+    """Prune what waits at a rung once nothing can promote it; inside ``db.retry``.
+
+    Safe to call at any time. Return how many were pruned.
+    """
+    if not promotion.promotes(ledger.study):
+        return 0
+    db, study_id = ledger.db, ledger.study_id
+    studies.lock_study(db, study_id)
+    if studies.read_state(db, study_id).word not in (studies.RUNNING, studies.DRAINING):
+        return 0
+    found = promotion.unpromoted(db, study_id, ledger.study)
+    prune_trials(ledger, found, End(PAUSED, "not promoted from its rung"))
+    return len(found)

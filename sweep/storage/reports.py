@@ -1,0 +1,182 @@
+"""What a live attempt writes: that it has started, that it lives, and what it reports.
+
+One statement each, fenced: it takes the attempt's live row, and writes nothing without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sweep.storage import promotion, resource, studies
+from sweep.storage.attempts import Attempts, Report, stale
+from sweep.storage.prepared import numbers
+from sweep.storage.trial_rows import stored_number
+
+MAX_STEP = 2**31 - 1  # Optuna keeps steps in 32 bits
+
+# ``attempt`` is the live row.
+RECORD_SQL = """
+WITH attempt AS (
+  UPDATE sweep_attempt SET seen = clock_timestamp(),
+    first_step = COALESCE(first_step, %(first)s)
+  WHERE token = %(token)s AND outcome IS NULL RETURNING trial_id, number
+), metrics AS (
+  INSERT INTO sweep_metric (trial_id, attempt, name, step, value, logged)
+  SELECT a.trial_id, a.number, u.* FROM attempt a,
+    unnest(%(names)s::text[], %(steps)s::bigint[], %(values)s::float8[], %(logged)s::float8[]) u
+  ON CONFLICT (trial_id, attempt, name, step) DO UPDATE
+  SET value = excluded.value, logged = excluded.logged
+)
+"""
+# Optuna has intermediate values for one objective only.
+OBJECTIVE_SQL = """
+, objective AS (
+  INSERT INTO trial_intermediate_values
+    (trial_id, step, intermediate_value, intermediate_value_type)
+  SELECT a.trial_id, u.step, u.value, u.kind::trialintermediatevaluetype FROM attempt a,
+    unnest(%(objective_steps)s::int[], %(objective_values)s::float8[], %(kinds)s::text[])
+      AS u(step, value, kind)
+  ON CONFLICT (trial_id, step) DO UPDATE SET intermediate_value = excluded.intermediate_value,
+    intermediate_value_type = excluded.intermediate_value_type
+)
+"""
+# A later attempt's first report cuts what earlier ones put there from that step on. Not the steps
+# that are reported now: one statement cannot delete a row and insert it again. What the attempt had
+# reported before is read as it was when the statement began.
+CUT_SQL = """
+, cut AS (
+  DELETE FROM trial_intermediate_values i USING attempt a, sweep_attempt b
+  WHERE b.token = %(token)s AND b.first_step IS NULL AND a.number > 1
+    AND i.trial_id = a.trial_id AND i.step >= %(cut_from)s::int
+    AND i.step <> ALL (%(objective_steps)s::int[])
+)
+"""
+LIVE_SQL = "SELECT 1 FROM attempt"
+
+
+class Reports(Attempts):
+    """What live attempts write."""
+
+    _cut = ""  # token of the attempt whose first report has been stored
+    _began: tuple[str, float] = ("", 0.0)  # of an attempt: see _started_s
+
+    def started(self, token: str, process_group: int, resumed: tuple[str, str] | None) -> None:
+        """Record the training's process group and the checkpoint that it goes on from.
+
+        Raises:
+            StaleAttempt: The attempt is over.
+        """
+        path, digest = resumed or (None, None)
+        self._touch(
+            token,
+            "process_group = %s, resumed_from = %s, resumed_sha256 = %s",
+            (process_group, path, digest),
+        )
+
+    def touch(self, token: str) -> studies.StudyState:
+        """Say that the attempt lives, and return the study's state.
+
+        Raises:
+            StaleAttempt: The attempt is over.
+        """
+        self._touch(token)
+        return studies.read_state(self.db, self.study_id)
+
+    def _touch(self, token: str, more: str = "", values: Sequence[Any] = ()) -> None:
+        more = f", {more}" if more else ""
+        found = self.db.execute(
+            f"UPDATE sweep_attempt SET seen = clock_timestamp(){more} "
+            "WHERE token = %s AND outcome IS NULL RETURNING 1",
+            (*values, token),
+        )
+        if not found:
+            raise stale(token)
+
+    def record(self, token: str, reports: Sequence[Report]) -> None:
+        """Store reports of a live attempt; the objective goes to Optuna's table as well.
+
+        The first step that an attempt reports cuts what earlier attempts put there from that step
+        on. One statement, which may be repeated.
+
+        Raises:
+            StaleAttempt: The attempt is over; nothing was stored.
+        """
+        if not reports:
+            live = self.db.execute(
+                "SELECT 1 FROM sweep_attempt WHERE token = %s AND outcome IS NULL FOR SHARE",
+                (token,),
+            )
+        else:
+            live = self._record(token, reports)
+        if not live:
+            raise stale(token)
+
+    def _record(self, token: str, reports: Sequence[Report]) -> list[tuple[Any, ...]]:
+        latest = {(r.step, name): (v, r.time_s) for r in reports for name, v in r.metrics.items()}
+        params: dict[str, Any] = {
+            "token": token,
+            "first": reports[0].step,
+            "names": [name for _, name in latest],
+            "steps": numbers([step for step, _ in latest]),
+            "values": numbers([value for value, _ in latest.values()]),
+            "logged": numbers([logged for _, logged in latest.values()]),
+        }
+        if self.study.is_multi_objective:
+            return self.db.execute_prepared(RECORD_SQL + LIVE_SQL, params)
+        steps = self.objective_steps(token, reports)
+        stored = [stored_number(value) for value in steps.values()]
+        params |= {
+            "cut_from": resource.first(reports, self._unit, self._started_s(token)),
+            "objective_steps": numbers(list(steps)),
+            "objective_values": numbers([value for value, _ in stored]),
+            "kinds": [kind for _, kind in stored],
+        }
+        if token == self._cut:
+            return self.db.execute_prepared(RECORD_SQL + OBJECTIVE_SQL + LIVE_SQL, params)
+        live = self.db.execute_prepared(RECORD_SQL + OBJECTIVE_SQL + CUT_SQL + LIVE_SQL, params)
+        # Inside a transaction this may still be undone: then the next try must cut again.
+        self._cut = token if live and not self.db.in_transaction else ""
+        return live
+
+    def objective_steps(self, token: str, reports: Sequence[Report]) -> dict[int, float]:
+        """Return what Optuna's table takes of an attempt's reports: the objective's values by step,
+        or by what else the pruner counts (see ``resource``)."""
+        values = resource.keyed(
+            reports, self.study.objective.metric, self._unit, self._started_s(token)
+        )
+        return {step: float(value) for step, value in values.items() if 0 <= step <= MAX_STEP}
+
+    @property
+    def _unit(self) -> str:
+        return str(self.study.pruner.options.get("resource", resource.STEPS))
+
+    def _started_s(self, token: str) -> float:
+        """Return when a trial began, moved by what its earlier attempts used, where that counts."""
+        if self._unit != resource.SECONDS:
+            return 0.0
+        if self._began[0] != token:
+            rows = self.db.execute(
+                "SELECT EXTRACT(EPOCH FROM a.claimed)::float8 - COALESCE((SELECT "
+                "SUM(EXTRACT(EPOCH FROM b.ended - b.claimed)) FROM sweep_attempt b WHERE "
+                "b.trial_id = a.trial_id AND b.ended IS NOT NULL AND b.number < a.number), "
+                "0)::float8 FROM sweep_attempt a WHERE a.token = %s",
+                (token,),
+            )
+            if not rows:
+                raise stale(token)
+            self._began = (token, float(rows[0][0]))
+        return self._began[1]
+
+    def judge_rung(self, token: str, trial_id: int) -> bool:
+        """Tell whether a trial is to pause at the rung that it has reached; inside ``db.retry``.
+
+        Raises:
+            StaleAttempt: The attempt is over.
+        """
+        live = self.db.execute(
+            "SELECT 1 FROM sweep_attempt WHERE token = %s AND outcome IS NULL FOR SHARE", (token,)
+        )
+        if not live:
+            raise stale(token)
+        return promotion.judge(self.db, self.study_id, self.study, trial_id)

@@ -1,0 +1,245 @@
+"""Conda, modules and (by a stand-in) enroot: whole studies, values, ends, named roots."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from sweep import build
+from sweep.ending import read_end
+from sweep.study import Environment
+from tests.conftest import Sweep, run_sweep
+from tests.container_stubs import write_enroot
+from tests.contract.test_containers import HOSTILE, PRINT, PYTHON, make_study, run
+from tests.needs import ensure_modules, require
+from tests.toys import write_toy
+
+
+@pytest.fixture
+def stubs(tmp_path: Path) -> dict[str, str]:
+    """Variables with which enroot is the stand-in; its log is tmp_path/stub.log."""
+    write_enroot(tmp_path / "stubs", tmp_path / "stub.log")
+    return {"PATH": f"{tmp_path}/stubs:{os.environ['PATH']}",
+            "ENROOT_DATA_PATH": str(tmp_path / "roots")}  # fmt: skip
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, runs: Path, fresh_url: str, stubs: dict[str, str]) -> Sweep:
+    path = f"{Path(sys.executable).parent}:{stubs['PATH']}"
+    env = {**stubs, "PATH": path, "SWEEP_STORAGE": fresh_url}
+    return partial(run_sweep, runs=runs, cwd=tmp_path, env=env)
+
+
+def noted(folder: Path, what: str) -> list[dict[str, str]]:
+    """Return what the stand-ins have noted of a kind."""
+    path = folder / "stub.log"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [entry for entry in map(json.loads, lines) if entry["what"] == what]
+
+
+def image(folder: Path, **env: str) -> str:
+    path = folder / "image.sqsh"
+    path.write_text(json.dumps({"env": env}))
+    return str(path)
+
+
+@pytest.fixture
+def conda(tmp_path: Path) -> Path:
+    """A conda environment as its folder is: a Python, a variable, a script of activation."""
+    prefix = tmp_path / "conda/envs/train"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin/python").symlink_to(PYTHON)
+    (prefix / "conda-meta").mkdir()
+    (prefix / "conda-meta/history").touch()
+    (prefix / "conda-meta/state").write_text(json.dumps({"env_vars": {"OF_ENV": HOSTILE}}))
+    scripts = prefix / "etc/conda/activate.d"
+    scripts.mkdir(parents=True)
+    (scripts / "a.sh").write_text('export FROM_SCRIPT="$CONDA_PREFIX/x"\n')
+    return prefix
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Path:
+    """A folder of modules with one, ``tool``, that sets a variable and prepends to PATH."""
+    ensure_modules()
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "modules/tool").write_text(
+        f"#%Module1.0\nsetenv TOOL yes\nprepend-path PATH {tmp_path}/tools\n"
+    )
+    return tmp_path / "modules"
+
+
+def environment_for(runtime: str, folder: Path, request: pytest.FixtureRequest) -> Environment:
+    odd = {"ODD": HOSTILE}
+    if runtime == "conda":
+        return Environment(runtime, str(request.getfixturevalue("conda")), env=odd)
+    if runtime == "modules":
+        place = request.getfixturevalue("modules")
+        lines = (f"module use '{place}'", "module load tool")
+        return Environment(runtime, setup=lines, env=odd)
+    return Environment("enroot", image(folder, ODD="the image's", FROM_IMAGE="yes"), env=odd)
+
+
+@pytest.mark.parametrize("runtime", ["conda", "modules", "enroot"])
+def test_values_arrive_unchanged(
+    runtime: str, tmp_path: Path, stubs: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    """Parameters and variables, whatever is in them, as in a real container."""
+    (tmp_path / "show.py").write_text(PRINT)
+    given = environment_for(runtime, tmp_path, request)
+    python = "python" if runtime == "conda" else PYTHON
+    study = make_study(tmp_path, [python, "show.py", "{odd}", "{params}"], given)
+    outer = {**stubs, "OTHER": "x", "SLURM_JOB_ID": "17"}
+    done, _ = run(study, tmp_path, {"odd": HOSTILE}, outer)
+    assert done.returncode == 0, done.stdout
+    argv, env, _, cwd = json.loads(done.stdout[done.stdout.index("[[") :])
+    assert argv == [HOSTILE, f"--odd={HOSTILE}"]
+    assert (env["ODD"], env["SLURM_JOB_ID"], cwd) == (HOSTILE, "17", str(tmp_path))
+    assert not (tmp_path / "pwned").exists()
+    if runtime == "conda":
+        prefix = str(request.getfixturevalue("conda"))
+        assert (env["CONDA_PREFIX"], env["OF_ENV"]) == (prefix, HOSTILE)
+        assert env["FROM_SCRIPT"] == f"{prefix}/x" and env["PATH"].startswith(f"{prefix}/bin:")
+    elif runtime == "modules":
+        assert env["TOOL"] == "yes" and env["PATH"].startswith(f"{tmp_path}/tools:")
+    else:
+        assert env["FROM_IMAGE"] == "yes" and "OTHER" not in env
+
+
+def test_a_conda_environment_has_a_name(
+    tmp_path: Path, conda: Path, stubs: dict[str, str]
+) -> None:
+    """It is looked for where conda keeps its environments."""
+    study = make_study(tmp_path, ["sh", "-c", "echo $CONDA_PREFIX"], Environment("conda", "train"))
+    done, _ = run(study, tmp_path, env={"CONDA_ENVS_DIRS": str(conda.parent)})
+    assert done.stdout.strip() == str(conda)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "setup", "words"),
+    [("modules", "module load no-such-module", "no-such-module"), ("enroot", "false", "failed")],
+)
+def test_a_line_of_setup_that_fails(
+    runtime: str, setup: str, words: str, tmp_path: Path, stubs: dict[str, str]
+) -> None:
+    """The command does not start, and the reason is the line, not the command."""
+    ensure_modules()
+    given = Environment(runtime, image(tmp_path) if runtime == "enroot" else None, setup=(setup,))
+    study = make_study(tmp_path, ["sh", "-c", "echo started"], given)
+    done, attempt = run(study, tmp_path, env=stubs)
+    assert "started" not in done.stdout
+    end = read_end(study, attempt, done.returncode, None, "")
+    assert end.outcome == "not started" and "environment.setup failed" in end.reason
+    assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "argv", "outcome", "reason"),
+    [
+        ({"image": "/no/such.sqsh"}, ["true"], "not started", "No such file or directory"),
+        ({"binds": ("/no/such",)}, ["true"], "not started", "failed to mount"),
+        ({}, ["sh", "-c", "exit 1"], "error", "exit code 1"),
+        ({}, ["sh", "-c", "kill -9 $$"], "killed", "SIGKILL"),
+        ({}, ["no-such-program"], "error", "exit code 127"),
+    ],
+)
+def test_whose_exit_code_it_is(
+    more: dict[str, object], argv: list[str], outcome: str, reason: str, tmp_path: Path,
+    stubs: dict[str, str],
+) -> None:  # fmt: skip
+    """Enroot's own failures are told from the command's."""
+    given = Environment("enroot", **{"image": image(tmp_path), **more})  # type: ignore[arg-type]
+    study = make_study(tmp_path, argv, given)
+    done, attempt = run(study, tmp_path, env=stubs)
+    code = done.returncode
+    end = read_end(study, attempt, code if code >= 0 else None, -code if code < 0 else None, "")
+    assert (end.outcome, reason in end.reason) == (outcome, True), (end, done.stdout)
+
+
+def test_a_study_in_enroot_from_a_registry(
+    sweep: Sweep, tmp_path: Path, runs: Path
+) -> None:
+    """One import before the tasks; a named root is made once on this node, by the first task."""
+    path = write_toy(
+        tmp_path, trials=6, parallel=6, command=f"[{PYTHON}, train.py, '{{params}}']",
+        environment="{runtime: enroot, image: docker://toy:1, name: toy-root}",
+    )  # fmt: skip
+    ran = sweep("launch", path, "--wait")
+    assert ran.code == 0, ran.err
+    assert json.loads(sweep("status", "--json").out)["counts"]["complete"] == 6
+    assert [entry["source"] for entry in noted(tmp_path, "import")] == ["docker://toy:1"]
+    assert [entry["name"] for entry in noted(tmp_path, "root")] == ["toy-root"]
+    provenance = json.loads((runs / "toy/manifest.json").read_text())["environment"]
+    assert provenance["built"].startswith("toy-1-") and len(provenance["image_sha256"]) == 64
+
+
+def test_an_import_that_fails(sweep: Sweep, tmp_path: Path) -> None:
+    """What enroot said is shown."""
+    path = write_toy(
+        tmp_path, command=f"[{PYTHON}, train.py, '{{params}}']",
+        environment="{runtime: enroot, image: docker://no-such}",
+    )  # fmt: skip
+    ran = sweep("launch", path)
+    assert ran.code == 1 and "manifest unknown" in ran.err
+
+
+def test_a_half_made_root_is_made_anew(tmp_path: Path, stubs: dict[str, str]) -> None:
+    """What a killed task has left of a named root breaks no later one."""
+    name = f"root-{os.getpid()}"
+    given = Environment("enroot", image(tmp_path), name=name)
+    study = make_study(tmp_path, ["true"], given)
+    environ = {**os.environ, **stubs}
+    (tmp_path / "roots" / name).mkdir(parents=True)
+    done, attempt = run(study, tmp_path, env=stubs)
+    assert read_end(study, attempt, done.returncode, None, "").outcome == "not started"
+    locks = Path(f"/tmp/sweep-roots-{os.geteuid()}")
+    try:
+        locks.mkdir(mode=0o700, exist_ok=True)
+        (locks / f"{name}.making").touch()
+        said: list[str] = []
+        build.make_ready(study, environ, said.append)
+        assert said == [f"removing the root {name}, which was half made"]
+        assert len(noted(tmp_path, "root")) == 1
+        assert run(study, tmp_path, env=stubs)[0].returncode == 0
+    finally:
+        for path in locks.glob(f"{name}.*"):
+            path.unlink()
+
+
+def test_a_conda_environment_from_a_lock_file(
+    sweep: Sweep, tmp_path: Path, runs: Path
+) -> None:
+    """By a real micromamba, mamba or conda, from a package that lies on this disk."""
+    require("conda")
+    import io
+    import tarfile
+
+    package = tmp_path / "tiny-1.0-0.tar.bz2"
+    index = {"name": "tiny", "version": "1.0", "build": "0", "build_number": 0, "depends": [],
+             "subdir": "noarch", "arch": None, "platform": None}  # fmt: skip
+    files = {
+        "info/index.json": json.dumps(index), "info/files": "bin/tiny\n",
+        "info/paths.json": json.dumps({"paths": [], "paths_version": 1}),
+        "bin/tiny": "#!/bin/sh\necho score=7\n",
+    }  # fmt: skip
+    with tarfile.open(package, "w:bz2") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(text), 0o755
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    (tmp_path / "lock.txt").write_text(f"@EXPLICIT\nfile://{package}\n")
+    path = write_toy(
+        tmp_path, trials=1, command="[tiny]", environment="{runtime: conda, image: lock.txt}"
+    )
+    path.write_text(path.read_text().replace(
+        "at: last}", "at: last, from: {stdout: 'score=([0-9]+)'}}"
+    ))  # fmt: skip
+    ran = sweep("launch", path, "--wait")
+    assert ran.code == 0, ran.err
+    assert len(list((runs / ".images").glob("lock-*-conda"))) == 1
