@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reo
 
 help:
 	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
-	@echo "make test      all tests in their short form (under 10 minutes)"
+	@echo "make test      all tests in their short form (25 minutes)"
 	@echo "make test-all  every long form too; goes on where it was interrupted; test-report.json"
 	@echo "make check     lint, types and unit tests (under 2 minutes)"
 	@echo "make bench     the benchmarks"
