@@ -11,6 +11,7 @@ from typing import Any
 
 from sweep.code_tree import GitFailed, find_top, git, inside
 from sweep.packages import mask
+from sweep.paths import hash_file
 
 # Untracked files of these kinds are code that a commit would lack.
 CODE_SUFFIXES = (".py", ".pyx", ".sh", ".jl", ".r", ".lua", ".c", ".cpp", ".cu", ".h")
@@ -187,11 +188,7 @@ def _resolve(name: str, folders: Sequence[Path]) -> list[Path]:
 
 def digest(path: Path) -> bytes:
     """Return the SHA-256 of a file, of nothing where it cannot be read."""
-    found = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                found.update(block)
+        return hash_file(path).digest()
     except OSError:
         return b""
-    return found.digest()

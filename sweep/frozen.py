@@ -239,8 +239,7 @@ def place(
     moved = _Mover(root, snapshot, note["links"], Path(study.workdir))
     given = study.environment
     if given.runtime == "venv":  # it does not move, and may lie outside the code
-        image = os.path.normpath(Path(study.workdir, Path(given.image or ".venv").expanduser()))
-        given = dataclasses.replace(given, image=image)
+        given = dataclasses.replace(given, image=os.path.normpath(study.venv_folder))
     own = given.env.get("PYTHONPATH")
     if own is not None:
         given = dataclasses.replace(given, env={**given.env, "PYTHONPATH": moved.path(own, first)})

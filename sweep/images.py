@@ -18,14 +18,13 @@ from pathlib import Path
 from sweep.command.apptainer import cache_variables
 from sweep.command.enroot import places
 from sweep.errors import InputError
-from sweep.paths import Runs
+from sweep.paths import Runs, hash_file
 from sweep.study import Study
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 REQUIREMENTS = (".txt", ".lock", ".in")
 CONDA_FILES = (".yml", ".yaml", ".txt", ".lock")
 CONDA_PROGRAMS = ("micromamba", "mamba", "conda")
-_CHUNK_BYTES = 1 << 20
 _SCHEME = re.compile(r"[a-z][a-z-]*:(//)?.+")
 
 
@@ -68,7 +67,7 @@ def needs_build(study: Study) -> bool:
     given = study.environment
     if not given.image or given.runtime in ("none", "modules"):
         return False
-    path = Path(study.workdir, Path(given.image).expanduser())
+    path = study.at_workdir(given.image)
     if given.runtime == "venv":
         return path.is_file()
     if given.runtime == "conda":
@@ -90,7 +89,7 @@ def plan(study: Study, runs: Runs, environ: Mapping[str, str]) -> Plan:
     """
     given = study.environment
     image = given.image or ""
-    path = Path(study.workdir, Path(image).expanduser())
+    path = study.at_workdir(image)
     if given.runtime == "venv":
         return _plan_venv(path, runs)
     if given.runtime == "conda":
@@ -201,12 +200,9 @@ def _target(runs: Runs, image: str, parts: Sequence[str], ending: str) -> Path:
 
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file; of a folder, over its files' names, kinds and sizes."""
-    whole = hashlib.sha256()
     if path.is_file():
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                whole.update(chunk)
-        return whole.hexdigest()
+        return hash_file(path).hexdigest()
+    whole = hashlib.sha256()
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(names):

@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from sweep.paths import AttemptFolder, check_owner, read_json, write_atomic
+from sweep.paths import AttemptFolder, check_owner, hash_file, read_json, write_atomic
 from sweep.report import capture, decode, encode
 from sweep.storage.ledger import Report
 from sweep.study import Objective
-from sweep.trial import End
 
 _CHUNK_BYTES = 1 << 20
 SAVED_S = 60.0  # after its latest sign of life a training may still have saved a checkpoint
@@ -202,9 +201,7 @@ def digest(path: Path) -> str:
     for file in files:
         if file != path:
             whole.update(str(file.relative_to(path)).encode() + b"\0")
-        with file.open("rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                whole.update(chunk)
+        hash_file(file, whole)
     return whole.hexdigest()
 
 
@@ -236,7 +233,3 @@ def _was_saved_by_training(path: Path, folder: AttemptFolder) -> bool:
     newest = max(file.stat().st_mtime for file in (path, *path.rglob("*")))
     return newest <= last_sign(folder) + SAVED_S
 
-
-def end_text(end: End) -> str:
-    """Return an attempt's end in words."""
-    return f"{end.outcome}: {end.reason}" if end.reason else end.outcome

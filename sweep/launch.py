@@ -45,7 +45,6 @@ from sweep.studyfile import changes
 
 PATIENCE_S = 60.0
 SUBMITTER_WAIT_S = 10.0
-FIXED_DESIGNS = ("grid", "random", "qmc")
 
 
 @dataclass(frozen=True)

@@ -129,14 +129,14 @@ def what_is_missing(folder: StudyFolder, study: Study, trial: int) -> list[str]:
                      f"repository of {workdir}.")  # fmt: skip
     image = environment.get("image")
     runtime = environment.get("runtime")
-    path = workdir / Path(image).expanduser() if image else None
+    path = study.at_workdir(image) if image else None
     if runtime == "venv":
         path = path or workdir / ".venv"
     was_there = runtime == "venv" or "image_sha256" in environment
     if path is not None and was_there and not path.exists():
         found.append(f"image: {path} is gone.")
     for name, entry in data.items():
-        there = workdir / Path(name).expanduser()
+        there = study.at_workdir(name)
         if not entry.get("missing") and not there.exists():
             found.append(f"data: {there} is gone.")
     return found

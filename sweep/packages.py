@@ -29,7 +29,7 @@ def find_python(study: Study, environ: Mapping[str, str]) -> Path | None:
     if given.runtime not in ("none", "venv"):
         return None
     if given.runtime == "venv":
-        path = str(Path(study.workdir, given.built or given.image or ".venv") / "bin")
+        path = str(study.venv_folder / "bin")
     first = study.command[0]
     word = first if os.path.basename(first).startswith("python") else "python"
     found = shutil.which(word, path=path) or shutil.which("python3", path=path)

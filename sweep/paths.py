@@ -10,7 +10,7 @@
         script.sh                   the batch script (Slurm)
         manifest.json               what made it: code, environment, data, execution
         code/<id>/                  the code as it was at a launch
-      environment.json            secrets that training needs (Slurm; 0600)
+        environment.json            secrets that training needs (Slurm; 0600)
         logs/<job>_<index>.log      one a task
         local/<job>/                the local executor's arrays
         trials/00007/config.yaml
@@ -24,17 +24,22 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweep.errors import InputError
 
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
 RUNS_VARIABLE = "SWEEP_RUNS"
+_CHUNK_BYTES = 1 << 20
 
 
 def runs_folder(given: str | os.PathLike[str] | None = None) -> Path:
@@ -244,6 +249,15 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600, sync: bool
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def hash_file(path: Path, whole: _Hash | None = None) -> _Hash:
+    """Feed a file's content to a hash, a new SHA-256 when None, and return it."""
+    whole = hashlib.sha256() if whole is None else whole
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            whole.update(chunk)
+    return whole
 
 
 def read_json(path: Path) -> Any:

@@ -113,7 +113,7 @@ def capture_attempt(
     code = base.get("code") or {}
     if not code.get("snapshot"):
         code, _ = capture_code(study.command, Path(study.workdir), runs or runs_folder())
-    environment = capture_environment(study, environ, base)
+    environment = capture_environment(study, environ, base, thorough=thorough)
     environment |= capture_gpus(environ) if gpus is None else dict(gpus)
     known = base.get("data") or {}
     few = all(entry.get("files", 0) <= MAX_LOOKED_AT for entry in known.values())
@@ -123,19 +123,28 @@ def capture_attempt(
 
 
 def capture_environment(
-    study: Study, environ: Mapping[str, str], known: Mapping[str, Any] | None = None
+    study: Study,
+    environ: Mapping[str, str],
+    known: Mapping[str, Any] | None = None,
+    *,
+    thorough: bool = True,
 ) -> dict[str, Any]:
-    """Return the ``environment`` axis, as far as it is known without starting anything."""
-    given, workdir = study.environment, Path(study.workdir)
+    """Return the ``environment`` axis, as far as it is known without starting anything.
+
+    Args:
+        known: The record before.
+        thorough: Look through an image that is a folder; else it is as it was known.
+    """
+    given = study.environment
     found: dict[str, Any] = {"runtime": given.runtime, "image": given.image}
     named = given.built or given.image
-    image = workdir / Path(named).expanduser() if named else None
+    image = study.at_workdir(named) if named else None
     if image is not None and given.built:
         # Its name is the digest of what it was built from, its record has its own.
         record = read_json(image.with_name(image.name + ".json")) or {}
         found |= {"built": image.name, "image_sha256": record.get("digest")}
     elif image is not None and given.runtime in CONTAINERS:
-        found |= _capture_image(image, (known or {}).get("environment") or {})
+        found |= _capture_image(image, (known or {}).get("environment") or {}, thorough)
     python = find_python(study, environ)
     if python:
         found |= describe_python(python)
@@ -152,14 +161,15 @@ def capture_environment(
     return found
 
 
-def _capture_image(image: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+def _capture_image(image: Path, known: Mapping[str, Any], thorough: bool) -> dict[str, Any]:
     """Return the hash of an image, read again only where the file has changed."""
     try:
         status = image.stat()
     except OSError:
         return {}
     if image.is_dir():
-        return {"image_sha256": digest_of(image)}
+        seen = None if thorough else known.get("image_sha256")
+        return {"image_sha256": seen or digest_of(image)}
     stamp = [status.st_size, status.st_mtime_ns]
     if known.get("image_stamp") == stamp and known.get("image_sha256"):
         return {"image_stamp": stamp, "image_sha256": known["image_sha256"]}
@@ -172,7 +182,7 @@ def _capture_all_data(
     before = (known or {}).get("data") or {}
     return {
         path: capture_data(
-            Path(study.workdir) / Path(path).expanduser(),
+            study.at_workdir(path),
             full=full or bool(before.get(path, {}).get("full")),
             known=before.get(path),
         )

@@ -175,10 +175,6 @@ class Space:
                 return parameter
         raise KeyError(name)
 
-    @property
-    def is_conditional(self) -> bool:
-        return any(parameter.when for parameter in self.parameters)
-
     def grid_size(self, limit: int = 1_000_000) -> int | None:
         """Return how many different configurations there are, or None when they have no number.
 

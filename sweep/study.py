@@ -13,6 +13,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import UnionType
 from typing import Any
 
@@ -306,6 +307,16 @@ class Study:
         """Whether something else than the last of its trials can end it."""
         limits = (self.time_s, self.gpu_hours, self.target, self.patience)
         return self.terminator.type != "none" or any(limit is not None for limit in limits)
+
+    def at_workdir(self, path: str) -> Path:
+        """Return a path of the study file: a relative one lies in the workdir, ~ is home."""
+        return Path(self.workdir, Path(path).expanduser())
+
+    @property
+    def venv_folder(self) -> Path:
+        """The folder of the virtual environment, with runtime venv."""
+        given = self.environment
+        return self.at_workdir(given.built or given.image or ".venv")
 
     @property
     def ranks_per_node(self) -> int:

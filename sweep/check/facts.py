@@ -6,7 +6,6 @@ be asked is ``{"not_asked": why}``.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep import process
+from sweep.paths import hash_file
 from sweep.study import Environment, Study
 
 ASK_S = 20.0
@@ -132,10 +132,10 @@ def image_path(study: Study) -> Path | None:
     if given.built:
         return Path(given.built)
     if given.runtime == "venv":
-        return Path(study.workdir, Path(given.image or ".venv").expanduser())
+        return study.venv_folder
     if given.image is None or given.runtime == "none":
         return None
-    return Path(study.workdir, Path(given.image).expanduser())
+    return study.at_workdir(given.image)
 
 
 def ask_image(
@@ -161,11 +161,7 @@ def ask_image(
     if fact["kind"] == "file":
         fact["bytes"] = path.stat().st_size
         if fact["readable"] and fact["bytes"] <= most_bytes:
-            with path.open("rb") as stream:
-                digest = hashlib.sha256()
-                while block := stream.read(1 << 20):
-                    digest.update(block)
-            fact["sha256"] = digest.hexdigest()
+            fact["sha256"] = hash_file(path).hexdigest()
     if runtime == "venv":
         fact["python"] = os.access(path / "bin" / "python", os.X_OK)
     return fact

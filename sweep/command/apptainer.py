@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from sweep.command import launchers
 from sweep.command.inner import (
+    Built,
     around,
     binds_of,
     check_options,
@@ -25,8 +26,6 @@ from sweep.command.inner import (
 )
 from sweep.errors import InputError
 from sweep.study import Study
-
-Built = tuple[list[str], dict[str, str]]
 
 _BINDS = "Use environment.binds: source[:destination[:ro]]."
 _ENV = "Use environment.env."

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from sweep.command import launchers
 from sweep.command.inner import (
     OF_RANKS,
+    Built,
     around,
     binds_of,
     check_options,
@@ -23,8 +24,6 @@ from sweep.command.inner import (
 )
 from sweep.errors import InputError
 from sweep.study import Study
-
-Built = tuple[list[str], dict[str, str]]
 
 OWNED = {
     "--mount": "Use environment.binds.", "--env": "Use environment.env.",

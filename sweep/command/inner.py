@@ -16,6 +16,8 @@ from sweep.errors import InputError
 from sweep.study import Study
 from sweep.training_env import TrialValues
 
+Built = tuple[list[str], dict[str, str]]  # argv and environment, as they are to be started
+
 CONTAINERS = ("apptainer", "singularity", "enroot", "pyxis")
 # What a line of `setup` that fails leaves in the log; `runtime_failure` reads it.
 SETUP_FAILED = "sweep: a line of environment.setup failed"
@@ -97,7 +99,7 @@ def image_of(study: Study) -> str:
         return given.built
     if not given.image:
         raise InputError(f"environment.image: is missing for runtime {given.runtime}.")
-    path = Path(study.workdir, Path(given.image).expanduser())
+    path = study.at_workdir(given.image)
     return str(path) if path.exists() or "/" in given.image.split("://")[0] else given.image
 
 

@@ -9,11 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from sweep.command.enroot import gpu_variables
-from sweep.command.inner import around, binds_of, check_options, clean, image_of, own_names
+from sweep.command.inner import Built, around, binds_of, check_options, clean, image_of, own_names
 from sweep.errors import InputError
 from sweep.study import Study
-
-Built = tuple[list[str], dict[str, str]]
 
 _BINDS = "Use environment.binds: source[:destination[:ro]]."
 OWNED = {

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from sweep.command import apptainer, enroot, pyxis, shells
+from sweep.command.inner import Built
 from sweep.errors import InputError
 from sweep.study import Study
 
-Built = tuple[list[str], dict[str, str]]
 Contain = Callable[[Study, Sequence[str], dict[str, str], Sequence[str]], Built]
 
 
@@ -31,8 +30,7 @@ def _run_venv(
     study: Study, argv: Sequence[str], env: dict[str, str], folders: Sequence[str]
 ) -> Built:
     shells.refuse(study, ("binds", "workdir", "options", "setup", "remap_root", "name"))
-    given = study.environment
-    folder = Path(study.workdir, Path(given.built or given.image or ".venv").expanduser())
+    folder = study.venv_folder
     if not (folder / "bin" / "python").exists():
         raise InputError(
             f"environment.image: no virtual environment at {folder} (bin/python is missing).",

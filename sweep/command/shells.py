@@ -7,11 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sweep.command.inner import around
+from sweep.command.inner import Built, around
 from sweep.errors import InputError
 from sweep.study import Study
-
-Built = tuple[list[str], dict[str, str]]
 
 # Where the shell function `module` is defined: as the site says, Lmod's, environment-modules'.
 _FIND_MODULE = """\
@@ -93,7 +91,7 @@ def find_conda(study: Study, env: Mapping[str, str]) -> Path:
     name = study.environment.image or ""
     if not name:
         raise InputError("environment.image: is missing for runtime conda.")
-    beside = Path(study.workdir, Path(name).expanduser())
+    beside = study.at_workdir(name)
     if "/" in name or beside.is_dir():
         return beside
     searched = _named_places(env)

@@ -23,6 +23,9 @@ CLAIMABLE = (*words.RESUMABLE, GIVEN_BACK, HALTED)
 VIOLATION_SQL = """COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
   json_array_elements_text(s.value_json::json) c
   WHERE s.trial_id = t.trial_id AND s.key = 'constraints'), 0)"""
+# For how many seconds the ended attempts of the trial of an attempt ``a`` ran.
+USED_SQL = """(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
+  FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)"""
 USER_FAILURES = (words.ERROR, words.NO_METRIC, words.NOT_STARTED)
 
 

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweep.storage import promotion, studies
-from sweep.storage.attempts import CLAIMABLE, PAUSED, Attempts, Place, stale
+from sweep.storage.attempts import CLAIMABLE, PAUSED, USED_SQL, Attempts, Place, stale
 from sweep.storage.connection import Database
 from sweep.trial import Claim
 
-DETAILS_SQL = """
+DETAILS_SQL = f"""
   (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)
     ORDER BY p.param_id)::text FROM trial_params p WHERE p.trial_id = a.trial_id),
-  (SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8 FROM sweep_attempt e
-    WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)
+  {USED_SQL}
 """
 # Interrupted trials come before those that wait, and the oldest comes first; one that was promoted
 # by the caller comes alone.

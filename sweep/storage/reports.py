@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweep.storage import promotion, resource, studies
-from sweep.storage.attempts import Attempts, Report, stale
+from sweep.storage.attempts import USED_SQL, Attempts, Report, stale
 from sweep.storage.prepared import numbers
 from sweep.storage.trial_rows import stored_number
 
@@ -157,10 +157,8 @@ class Reports(Attempts):
             return 0.0
         if self._began[0] != token:
             rows = self.db.execute(
-                "SELECT EXTRACT(EPOCH FROM a.claimed)::float8 - COALESCE((SELECT "
-                "SUM(EXTRACT(EPOCH FROM b.ended - b.claimed)) FROM sweep_attempt b WHERE "
-                "b.trial_id = a.trial_id AND b.ended IS NOT NULL AND b.number < a.number), "
-                "0)::float8 FROM sweep_attempt a WHERE a.token = %s",
+                f"SELECT EXTRACT(EPOCH FROM a.claimed)::float8 - {USED_SQL} "
+                "FROM sweep_attempt a WHERE a.token = %s",
                 (token,),
             )
             if not rows:

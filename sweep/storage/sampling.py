@@ -235,8 +235,12 @@ def first_resource(
                 return None
             fixed = view.write_study_note(study_id, FIRST_RUNG, fixed)
         return int(fixed)
-    others = view.get_all_trials(study_id, deepcopy=False)
-    return _warmup(study, steps, lambda: max((other.last_step or 0 for other in others), default=0))
+
+    def longest() -> int:
+        others = view.get_all_trials(study_id, deepcopy=False)
+        return max((other.last_step or 0 for other in others), default=0)
+
+    return _warmup(study, steps, longest)
 
 
 def _given(study: Study) -> int | None:

@@ -15,7 +15,6 @@ from typing import Any
 from sweep.storage.connection import Database
 
 FINISHED = ("COMPLETE", "PRUNED", "FAIL")
-OPEN = ("RUNNING", "WAITING")
 
 # One row a trial, its child rows as JSON: one statement is one snapshot, and a round trip.
 DETAILS_SQL = """

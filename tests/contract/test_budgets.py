@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,13 @@ import pytest
 
 from sweep import ending
 from sweep.space import Parameter, Space
-from sweep.storage import budgets, bulk, records, studies
+from sweep.storage import budgets, records, studies
 from sweep.storage.budgets import Reached, Spent, judge
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger, Place, Report
-from sweep.storage.sampling import first_rows
 from sweep.study import Choice, Objective, Resources, Study
 from sweep.trial import End
+from tests.ledgers import counts, do, make
 from tests.toys import write_toy
 
 PLACE = Place("job", 0, "node1", "boot")
@@ -67,16 +67,8 @@ def test_a_target_to_minimize() -> None:
 @pytest.fixture
 def ledger(database_url: str) -> Iterator[Ledger]:
     db = Database(database_url)
-    with db.transaction():
-        study_id = studies.insert_study(db, STUDY)
-        bulk.insert_waiting_trials(db, study_id, first_rows(STUDY, STUDY.trials))
-    yield Ledger(db, study_id, STUDY)
+    yield make(db, STUDY)
     db.close()
-
-
-def do(ledger: Ledger, work: Callable[[], Any]) -> Any:
-    with ledger.db.transaction():
-        return work()
 
 
 def finish(ledger: Ledger, token: str, value: float) -> int:
@@ -85,11 +77,6 @@ def finish(ledger: Ledger, token: str, value: float) -> int:
     do(ledger, lambda: ledger.record(token, [Report(1, 1.0, {"acc": value})]))
     do(ledger, lambda: ending.settle(ledger, token, claim.trial_id, End("finished"), None))
     return int(claim.number)
-
-
-def counts(ledger: Ledger) -> dict[str, int]:
-    found = records.count_states(ledger.db, ledger.study_id)
-    return {state: count for state, count in found.items() if count}
 
 
 def test_patience_counts_what_ended_after_the_best(ledger: Ledger) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -14,13 +14,13 @@ import pytest
 
 from sweep.errors import DatabaseUnavailable, StaleAttempt
 from sweep.space import Parameter, Space
-from sweep.storage import bulk, records, studies
+from sweep.storage import records, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger, Place, Report
-from sweep.storage.sampling import first_rows
 from sweep.storage.studies import StudyState
 from sweep.study import Choice, Objective, Retry, Study
 from sweep.trial import End
+from tests.ledgers import do, make
 
 PLACE = Place("job", 0, "node1", "boot")
 STUDY = Study(
@@ -39,13 +39,6 @@ def report(step: int, **metrics: float) -> Report:
     return Report(step, 1.0, metrics)
 
 
-def make(db: Database, study: Study = STUDY) -> Ledger:
-    with db.transaction():
-        study_id = studies.insert_study(db, study)
-        bulk.insert_waiting_trials(db, study_id, first_rows(study, study.trials))
-    return Ledger(db, study_id, study)
-
-
 @pytest.fixture
 def db(database_url: str) -> Iterator[Database]:
     database = Database(database_url)
@@ -55,13 +48,7 @@ def db(database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def ledger(db: Database) -> Ledger:
-    return make(db)
-
-
-def do(ledger: Ledger, work: Callable[[], Any]) -> Any:
-    """Do something in one transaction, as the callers of the ledger do."""
-    with ledger.db.transaction():
-        return work()
+    return make(db, STUDY)
 
 
 def claim(ledger: Ledger, token: str) -> Any:
@@ -540,7 +527,7 @@ class TestReading:
 
     def test_two_studies_do_not_see_each_other(self, db: Database) -> None:
         """All that is asked is asked of one study."""
-        one, two = make(db), make(db, replace(STUDY, name="other"))
+        one, two = make(db, STUDY), make(db, replace(STUDY, name="other"))
         claim(one, "a")
         do(one, lambda: one.record("a", [report(0, loss=1.0)]))
         assert (two.live_attempts(), two.count_attempts(), two.is_proven()) == ([], 0, False)

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +18,14 @@ from sweep import ending
 from sweep.opened import open_study
 from sweep.paths import Runs
 from sweep.space import Parameter, Space
-from sweep.storage import budgets, bulk, promotion, records, studies
+from sweep.storage import budgets, promotion, records
 from sweep.storage.budgets import Reached
 from sweep.storage.closing import close_paused
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger, Place, Report
-from sweep.storage.sampling import first_rows
 from sweep.study import Choice, Objective, Study
 from sweep.trial import End, TrialRecord
+from tests.ledgers import counts, do, make
 from tests.processes import find_processes
 from tests.toys import write_toy
 
@@ -57,23 +57,11 @@ def test_rungs(options: dict[str, int], expected: list[int]) -> None:
     assert promotion.rungs(replace(STUDY, pruner=Choice("promotion", options))) == expected
 
 
-def make(db: Database, study: Study = STUDY) -> Ledger:
-    with db.transaction():
-        study_id = studies.insert_study(db, study)
-        bulk.insert_waiting_trials(db, study_id, first_rows(study, study.trials))
-    return Ledger(db, study_id, study)
-
-
 @pytest.fixture
 def ledger(database_url: str) -> Iterator[Ledger]:
     db = Database(database_url)
-    yield make(db)
+    yield make(db, STUDY)
     db.close()
-
-
-def do(ledger: Ledger, work: Callable[[], Any]) -> Any:
-    with ledger.db.transaction():
-        return work()
 
 
 def pull(ledger: Ledger, token: str) -> tuple[int, int] | None:
@@ -101,11 +89,6 @@ def run_rung(ledger: Ledger, token: str, step: int, value: float) -> tuple[int, 
     if report(ledger, token, step, value):
         assert end(ledger, token) == "running"
     return found
-
-
-def counts(ledger: Ledger) -> dict[str, int]:
-    found = records.count_states(ledger.db, ledger.study_id)
-    return {state: count for state, count in found.items() if count}
 
 
 def test_the_best_third_goes_on_before_new_ones_start(ledger: Ledger) -> None:

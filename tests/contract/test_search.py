@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from sweep.storage.sampling import first_rows
 from sweep.study import Choice, Constraint, Objective, Study
 from sweep.studyfile import loads
 from sweep.trial import End
+from tests.ledgers import do
 from tests.toys import write_toy
 
 PLACE = Place("job", 0, "node1", "boot")
@@ -55,11 +56,6 @@ def db(database_url: str) -> Iterator[Database]:
     database = Database(database_url)
     yield database
     database.close()
-
-
-def do(ledger: Ledger, work: Callable[[], Any]) -> Any:
-    with ledger.db.transaction():
-        return work()
 
 
 def pull(ledger: Ledger, token: str) -> Any:
