@@ -7,8 +7,8 @@
 
 Trials are simulated: ``width`` of them run at once, each for a random time, and whenever one ends
 the next is proposed from what is known then, by sweep's own samplers, seeds and forms. ``optuna``
-is Optuna's default sampler, seeded once, on the same simulation. Promotion is simulated by the
-rules of ``sweep.storage.promotion``; other pruners are Optuna's, made as sweep makes them.
+is Optuna's default sampler and start, seeded once, on the same simulation. Promotion is simulated
+by the rules of ``sweep.storage.promotion``; other pruners are Optuna's, made as sweep makes them.
 
 A problem file has ``SPACE``, as in a study file, and ``evaluate(params) -> float``, to be
 minimised; ``BEST``, if it is known. Rows are appended to benchmarks/results/search_*.csv; what is
@@ -34,9 +34,9 @@ from typing import Any
 from benchmarks import search_problems
 from benchmarks.search_problems import DESIGNED_ON, HELD_OUT, Problem
 from sweep.storage import promotion
-from sweep.storage.design import fixed_design
+from sweep.storage.design import fixed_design, spread_design
 from sweep.storage.samplers import build_pruner, build_sampler, choose
-from sweep.storage.sampling import SHARE, _suggest
+from sweep.storage.sampling import SHARE, _suggest, start_size
 from sweep.study import Choice, Objective, Study
 from sweep.trial import trial_seed
 
@@ -66,7 +66,8 @@ class Proposer:
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.study, self.problem = study, problem
-        self.design = fixed_design(study)
+        # What launch lays out: a fixed design, or the start of an adaptive one.
+        self.design = fixed_design(study) or spread_design(study, start_size(study))
         self.own = sampler != "optuna"
         seeded = optuna.samplers.TPESampler(seed=study.seed)
         self.optuna = optuna.create_study(direction="minimize", sampler=seeded)
@@ -75,14 +76,8 @@ class Proposer:
         """Return the next trial, and its values as training gets them."""
         number = len(self.optuna.get_trials(deepcopy=False))
         if self.own:
-            self.optuna.sampler = build_sampler(
-                self.study, trial_seed(self.study.seed, number), number
-            )
-            early = self.design is None and number < self.study.parallel
-            row = self.design[number] if self.design is not None else None
-            if early:  # launch gives the first K theirs: there is nothing to learn from yet
-                by_chance = Study(**{**self.study.__dict__, "sampler": Choice("random")})
-                row = (fixed_design(by_chance) or [])[number]
+            self.optuna.sampler = build_sampler(self.study, trial_seed(self.study.seed, number))
+            row = self.design[number] if self.own and number < len(self.design) else None
             if row is not None:
                 self.optuna.enqueue_trial(row)
         trial = self.optuna.ask()
@@ -254,7 +249,7 @@ def bench(arguments: argparse.Namespace, kind: str) -> None:
     columns = SAMPLER_COLUMNS if samplers else PRUNER_COLUMNS
     run = run_sampler if samplers else run_pruner
     default = (*DESIGNED_ON, *HELD_OUT) if samplers else ("digits", "mnist")
-    have = {tuple(row[column] for column in columns[:5]) for row in _rows(path)}
+    have = {tuple(row[column] for column in columns[:5]): row for row in _rows(path)}
 
     def rows() -> Iterator[dict[str, Any]]:
         for seed in range(arguments.seeds):
@@ -262,8 +257,14 @@ def bench(arguments: argparse.Namespace, kind: str) -> None:
                 for problem in _problems(arguments, default):
                     for name in arguments.only or (SAMPLERS if samplers else PRUNERS):
                         asked = (problem.name, name, width, arguments.trials, seed)
-                        if tuple(map(str, asked)) not in have:
-                            yield run(problem, name, width, arguments.trials, seed)
+                        if tuple(map(str, asked)) in have:
+                            continue
+                        chosen = choose(make_study(problem, name, 1, width, seed))[0]
+                        same = (problem.name, chosen, width, arguments.trials, seed)
+                        one = have.get(tuple(map(str, same))) if name == "auto" else None
+                        if one is None:  # auto is one of the others: the same run
+                            one = run(problem, name, width, arguments.trials, seed)
+                        yield {**one, columns[1]: name}
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
 """Record real trainings as tables for ``benchmarks.search``: learning curves of random settings.
 
-    python -m benchmarks.search_tables digits 200
-    python -m benchmarks.search_tables mnist 60
+    python -m benchmarks.search_tables digits 256
+    python -m benchmarks.search_tables mnist 256 --device cuda --jobs 12
 
 Each row of ``benchmarks/search_tables/NAME.csv`` is one training of the reference trainer: its
 settings, and the validation accuracy after each epoch. Rows that are there stay; others are added.
@@ -9,18 +9,21 @@ settings, and the validation accuracy after each epoch. Rows that are there stay
 
 from __future__ import annotations
 
+import argparse
 import csv
 import math
+import multiprocessing
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).with_name("search_tables")
-EPOCHS = {"digits": 27, "mnist": 9}
-# Of MNIST a part, by an MLP: a CPU trains it in seconds.
+EPOCHS = 27
+# Of MNIST a tenth, so that what is chosen makes a difference.
 FIXED: dict[str, dict[str, Any]] = {
     "digits": {},
-    "mnist": {"model": "mlp", "train_fraction": 0.1, "augment": "none"},
+    "mnist": {"model": "cnn", "train_fraction": 0.1},
 }
 NAMES = ("lr", "batch_size", "layers", "width", "optimizer", "momentum", "dropout")
 
@@ -58,39 +61,44 @@ class Curve:
         return None
 
 
-def train(data: str, settings: dict[str, Any], number: int) -> list[float]:
-    """Return the validation accuracy after each epoch, NaN after a divergence."""
+def train(data: str, device: str, number: int) -> list[str]:
+    """Return a row: the settings, then the accuracy after each epoch, NaN after a divergence."""
     from trainer.config import Options
     from trainer.loop import train as run
 
+    settings = draw(number)
     given = {name: value for name, value in settings.items() if value != ""}
     options = Options(
-        data=data, epochs=EPOCHS[data], seed=number, device="cpu", threads=1, **FIXED[data], **given
+        data=data, epochs=EPOCHS, seed=number, device=device, threads=1, **FIXED[data], **given
     )
     curve = Curve()
     run(options, curve, lambda _: None)  # type: ignore[arg-type]
-    return curve.accuracy + [math.nan] * (EPOCHS[data] - len(curve.accuracy))
+    accuracy = curve.accuracy + [math.nan] * (EPOCHS - len(curve.accuracy))
+    shown = (f"{v:.6g}" if isinstance(v, float) else str(v) for v in map(settings.get, NAMES))
+    return [*shown, *(f"{value:.4f}" for value in accuracy)]
 
 
 def main(arguments: list[str]) -> int:
     """Add rows until the table has as many as asked for."""
-    data, count = arguments[0], int(arguments[1])
-    path = FOLDER / f"{data}.csv"
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split(chr(10))[0])
+    parser.add_argument("data", choices=sorted(FIXED))
+    parser.add_argument("count", type=int, help="rows that the table shall have; at most 512")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
+    given = parser.parse_args(arguments)
+    path = FOLDER / f"{given.data}.csv"
     path.parent.mkdir(exist_ok=True)
-    epochs = [f"epoch_{n}" for n in range(1, EPOCHS[data] + 1)]
     have = len(path.read_text().splitlines()) - 1 if path.exists() else -1
-    with path.open("a", newline="", encoding="utf-8") as stream:
+    context = multiprocessing.get_context("spawn")  # CUDA does not outlive a fork
+    with path.open("a", newline="", encoding="utf-8") as stream, context.Pool(given.jobs) as pool:
         writer = csv.writer(stream, lineterminator="\n")
         if have < 0:
-            writer.writerow([*NAMES, *epochs])
-        for number in range(max(have, 0), count):
-            settings = draw(number)
-            curve = train(data, settings, number)
-            shown = [f"{value:.6g}" if isinstance(value, float) else value
-                     for value in settings.values()]  # fmt: skip
-            by_name = dict(zip(settings, shown, strict=True))
-            writer.writerow([*(by_name[name] for name in NAMES), *(f"{a:.4f}" for a in curve)])
+            writer.writerow([*NAMES, *(f"epoch_{n}" for n in range(1, EPOCHS + 1))])
+        one = partial(train, given.data, given.device)
+        for done, row in enumerate(pool.imap(one, range(max(have, 0), given.count)), 1):
+            writer.writerow(row)
             stream.flush()
+            print(f"{max(have, 0) + done} of {given.count}", end="\r", file=sys.stderr)
     return 0
 
 

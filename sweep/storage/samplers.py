@@ -19,18 +19,17 @@ AUTO_PRUNER = "asha"
 # Above these a Gaussian process costs too much or knows too little.
 GP_PARAMETERS = 8
 GP_TRIALS = 200
-BOTH = "gp and tpe"
 
 
 def choose(study: Study) -> tuple[str, str]:
     """Return which sampler a study uses, and why, in words for people; auto is resolved.
 
-    A Gaussian process is by far the best on smooth spaces of a few numbers, TPE where there is
-    noise, and nobody knows beforehand which one a study has: there they take turns, so that each
-    learns from the other's trials. `python -m benchmarks.search samplers` compares.
+    A Gaussian process is the best on smooth spaces of a few numbers, and no worse than TPE with
+    noise and on learning curves: `python -m benchmarks.search samplers` compares. Taking turns
+    with TPE gave up half of the gain.
 
     Returns:
-        (name, reason); the name is "gp and tpe" where they take turns.
+        (name, reason).
     """
     name = study.sampler.type
     if name != "auto":
@@ -46,17 +45,11 @@ def choose(study: Study) -> tuple[str, str]:
     if study.pruner.type != "none":
         return "tpe", "a pruner stops trials, and gp learns from complete ones alone"
     if not all(find_spec(package) for package in ("torch", "scipy")):
-        return "tpe", "torch is not installed here; with it, gp and tpe would take turns"
-    return BOTH, f"the space has {len(study.space)} numbers and no conditions: they take turns"
+        return "tpe", "torch and SciPy are not installed here; with them it would be gp"
+    return "gp", f"the space has {len(study.space)} numbers and no conditions"
 
 
-def sampler_name(study: Study, number: int = 0) -> str:
-    """Return which sampler proposes a trial, with auto resolved."""
-    name = choose(study)[0]
-    return ("gp", "tpe")[number % 2] if name == BOTH else name
-
-
-def build_sampler(study: Study, seed: int, number: int = 0) -> Any:
+def build_sampler(study: Study, seed: int) -> Any:
     """Return the Optuna sampler of a study.
 
     For designs that need no results (grid, random, qmc) it is the random one: what those propose is
@@ -64,7 +57,6 @@ def build_sampler(study: Study, seed: int, number: int = 0) -> Any:
 
     Args:
         seed: Of this proposal: workers with one seed would all propose the same point.
-        number: The trial's, where several samplers take turns.
 
     Raises:
         InputError: The sampler cannot search this space.
@@ -72,7 +64,7 @@ def build_sampler(study: Study, seed: int, number: int = 0) -> Any:
     """
     import optuna
 
-    name = sampler_name(study, number)
+    name = choose(study)[0]
     if study.constraints and int(optuna.__version__.split(".")[0]) < 5:
         raise SweepError(
             f"Constraints need Optuna 5, and this is {optuna.__version__}.", "pip install -U optuna"

@@ -6,19 +6,26 @@ Functions; Optuna is imported when one of them needs it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from sweep.space import Parameter, Space
 from sweep.storage import twins, warm_start
-from sweep.storage.design import FIXED, fixed_design, random_point, stored_point
+from sweep.storage.design import (
+    FIXED,
+    fixed_design,
+    random_point,
+    spread_design,
+    stored_point,
+)
 from sweep.storage.samplers import (
     AUTO_PRUNER,
     build_pruner,
     build_sampler,
+    choose,
     one_thread,
-    sampler_name,
 )
 from sweep.study import Choice, Study
 from sweep.trial import trial_seed
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from sweep.storage.optuna_storage import PostgresStorage
     from sweep.storage.view import SamplerView
 
+STARTUP = 10  # trials from which a sampler begins to learn, unless the study says otherwise
 TRIES = 8  # draws beyond the first for a configuration that nobody has
 LEAST_REPORTS = 3  # no trial is stopped before it has made so many
 SHARE = 10  # nor before this part of the longest run
@@ -43,7 +51,6 @@ __all__ = [
     "internal",
     "propose",
     "random_point",
-    "sampler_name",
     "should_prune",
     "stored_point",
 ]
@@ -100,8 +107,8 @@ def propose(
         # What a sampler insists on it may propose again: chance has the last word.
         by_chance = again > TRIES // 2 and not is_fixed
         drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
-        sampler = build_sampler(drawn, seed, number)
-        with _quiet(), one_thread() if sampler_name(drawn, number) == "gp" else nullcontext():
+        sampler = build_sampler(drawn, seed)
+        with _quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
             trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
             if is_fixed:
                 # A design without results: the sampler has no say, the user's fixed values do.
@@ -294,19 +301,28 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def start_size(study: Study) -> int:
+    """Return how many trials of an adaptive study are laid out at launch: none can learn yet.
+
+    The first K start together; without a K nobody knows how many do, and a tenth is laid out. No
+    sampler learns from fewer than ``STARTUP`` trials. With an earlier study to learn from only the
+    user's own points are laid out.
+    """
+    if study.warm_start:
+        return len(study.points)
+    together = study.parallel if study.max_parallel else math.ceil(study.trials / SHARE)
+    return max(min(max(together, STARTUP), study.trials), len(study.points))
+
+
 def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]:
     """Return the waiting trials ``start`` to ``start + count - 1`` as ``bulk`` takes them.
 
     Where the design is fixed all get their parameters here; where the sampler is adaptive the first
-    K do (there is no history to learn from yet), and the rest when they are pulled.
+    ones do (``start_size``), and the rest when they are pulled.
     """
     whole = fixed_design(dataclasses.replace(study, trials=start + count))
     if whole is None:
-        # With an earlier study to learn from, the first proposals need not be random.
-        most = len(study.points) if study.warm_start else max(study.parallel, len(study.points))
-        early = min(most, start + count)
-        by_chance = dataclasses.replace(study, sampler=Choice("random"), trials=early)
-        whole = fixed_design(by_chance) or []
+        whole = spread_design(study, start_size(study))
     return [
         {"params": internal(study, whole[number])} if number < len(whole) else {}
         for number in range(start, start + count)

@@ -9,7 +9,14 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.space import Parameter, Space, to_optuna
-from sweep.storage.design import fixed_design, from_unit, random_point, unit_draw
+from sweep.storage.design import (
+    fixed_design,
+    from_unit,
+    random_point,
+    spread_design,
+    unit_draw,
+)
+from sweep.storage.sampling import start_size
 from sweep.study import Choice, Objective, Study
 
 MIXED = Space(
@@ -128,6 +135,50 @@ def test_qmc_spreads_better_than_random() -> None:
     options = {"sequence": "halton", "scramble": False}
     plain = fixed_design(make("qmc", space, trials=4, options=options)) or []
     assert [row["x"] for row in plain] == [0.0, 0.5, 0.25, 0.75]
+
+
+def test_a_start_is_spread() -> None:
+    """Of a Latin hypercube each part of each axis holds one point; seeds and axes differ."""
+    space = Space(tuple(Parameter(name, "float", low=0.0, high=1.0) for name in ("x", "y")))
+    study = make("tpe", space, seed=1)
+    rows = spread_design(study, 13)
+    for name in ("x", "y"):
+        assert sorted(int(row[name] * 13) for row in rows) == list(range(13))
+    assert [row["x"] for row in rows] != [row["y"] for row in rows]
+    assert rows == spread_design(study, 13) != spread_design(make("tpe", space, seed=2), 13)
+
+
+def test_a_start_has_the_users_points_and_lies_in_the_space() -> None:
+    """The user's points come first, completed; what does not exist beside others is left out."""
+    rows = spread_design(make("tpe", points=POINTS), 40)
+    assert rows[0]["hidden"] == "[512, 256]" and rows[0]["optimizer"] == "adamw"
+    for row in rows:
+        values = MIXED.from_optuna(row)
+        assert list(row) == [p.name for p in MIXED if p.is_active(values)]
+    assert {row["optimizer"] for row in rows} == {"sgd", "adamw"}
+
+
+def test_a_start_without_twins() -> None:
+    """With ``duplicates: resample`` no two points of a start are alike while there are others."""
+    study = make("tpe", GRID, duplicates="resample")
+    rows = spread_design(study, 10)
+    assert len({repr(row) for row in rows}) == 10
+    kept = spread_design(dataclasses.replace(study, duplicates="keep"), 10)
+    assert len({repr(row) for row in kept}) < 10
+
+
+SIZES: list[tuple[dict[str, Any], int]] = [
+    ({"max_parallel": 20}, 20), ({"max_parallel": 2}, 10), ({}, 30),
+    ({"max_parallel": 400}, 300), ({"trials": 7}, 7), ({"trials": 7, "max_parallel": 2}, 7),
+    ({"points": ({},) * 50, "max_parallel": 20}, 50),
+    ({"points": ({},) * 3, "max_parallel": 20, "warm_start": "old"}, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "expected"), SIZES)
+def test_start_size(given: dict[str, Any], expected: int) -> None:
+    """K trials start together, 10 know too little; without K it is a tenth."""
+    assert start_size(make("tpe", **{"trials": 300, **given})) == expected
 
 
 def test_grid_is_every_combination_once() -> None:
