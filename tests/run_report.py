@@ -166,10 +166,16 @@ class Plugin:
         self.long = bool(config.getoption("--long"))
         self.resume = bool(config.getoption("--resume"))
         root = config.rootpath
-        state = read_state(root) if self.long or self.resume else {}
-        earlier = passed_before(read_report(root / REPORT), state) if self.resume else {}
-        # Under pytest-xdist the workers' results reach the controller, which alone writes.
-        writes = self.long and not hasattr(config, "workerinput")
+        state: dict[str, Any] = {}
+        # Under pytest-xdist the workers' results reach the controller, which alone reads and writes
+        # the report: a worker that replaces a dead one must leave out what the others do.
+        worker = getattr(config, "workerinput", None)
+        if worker is not None:
+            earlier = {name: {} for name in worker["passed_before"]}
+        else:
+            state = read_state(root) if self.long or self.resume else {}
+            earlier = passed_before(read_report(root / REPORT), state) if self.resume else {}
+        writes = self.long and worker is None
         self.report = RunReport(root / REPORT if writes else None, state, earlier)
         self.left_out = 0
         self.skipped: dict[str, list[str]] = {}
@@ -180,6 +186,10 @@ class Plugin:
             known = len(self.report.earlier)
             lines.append(f"resume: {known} tests have passed already with this code")
         return lines
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["passed_before"] = list(self.report.earlier)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(
