@@ -169,6 +169,15 @@ def test_report_survives_a_kill_and_is_resumed(folder: Path) -> None:
     assert found["tests"]["test_it.py::test_d"]["reason"] == "git: for no reason"
     assert found["tests"]["test_it.py::test_b"]["duration_s"] >= 1.1
 
+    # Neither a run of a part nor a mere list of the tests is a run of all.
+    assert run(folder, "--long", "--collect-only")[0] == 0
+    assert report(folder) == found
+    (folder / "test-report.json").write_text(json.dumps({**found, "complete": False}))
+    assert run(folder, "--long", "--resume", "-k", "test_d")[0] == 0
+    assert (report(folder)["complete"], len(outcomes(folder))) == (True, 4)
+    assert run(folder, "--long", "--resume")[0] == 0
+    assert (report(folder)["complete"], ran(folder)) == (True, "abcbc")
+
     code, text = run(folder, "--long", "--resume")  # whole: so a new run begins
     assert (code, ran(folder)) == (0, "abcbcabc")
 
