@@ -150,7 +150,7 @@ def _parquet(rows: Sequence[Row], wide: Sequence[Column]) -> bytes:
         import pyarrow.parquet
     except ImportError:
         raise InputError(
-            "Parquet needs pyarrow, which is not installed.", "pip install 'sweep[report]'"
+            "Parquet needs pyarrow, which is not installed.", "pip install 'sweep-hpo[report]'"
         ) from None
     types = {
         "int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(),

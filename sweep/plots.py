@@ -18,7 +18,7 @@ from sweep.collect import rank, ranks
 from sweep.study import Objective, Study
 from sweep.trial import TrialRecord
 
-INSTALL = "Plots need matplotlib: pip install 'sweep[report]'"
+INSTALL = "Plots need matplotlib: pip install 'sweep-hpo[report]'"
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
 GREY, FAINT = "#555555", "#BBBBBB"
 TOP_COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE)

@@ -46,9 +46,11 @@ _NEXT = {
 
 
 def span(seconds: float, *, rough: bool = False) -> str:
-    """Return a length of time in at most two units; a rough one has no seconds beside minutes."""
+    """Return a length of time in at most two units; a rough one has no odd seconds."""
     whole = round(seconds)
-    if rough and 120 <= whole < 3570:
+    if rough and whole < 115:
+        return f"{max(5 * round(seconds / 5), 5)} s"
+    if rough and whole < 3570:
         return f"{round(seconds / 60)} min"
     if whole < 60:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{whole} s"

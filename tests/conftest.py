@@ -111,6 +111,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return find_room(nodeid)
 
+        def _reschedule(self, node: Any) -> None:
+            if node not in self.registered_collections:
+                return  # a replacement that has not collected yet
+            super()._reschedule(node)
+            if self._pending_of(self.assigned_work[node]) == 1:
+                # A worker begins a test when it knows the next one, or that there is none.
+                super()._reschedule(node)
+
+        def remove_node(self, node: Any) -> str | None:
+            """Give a dead worker's tests to the others, except for the one that it died in.
+
+            xdist hands that one out as well, so that one test can end every worker.
+            """
+            units = self.assigned_work.pop(node).items()
+            left = {room: [name for name, done in unit.items() if not done] for room, unit in units}
+            killer = next((names.pop(0) for names in left.values() if names), None)
+            for room, names in left.items():
+                if names:
+                    self.workqueue[room] = dict.fromkeys(names, False)
+            if killer is not None:
+                for other in self.assigned_work:
+                    self._reschedule(other)
+            return killer
+
     return Rooms(config, log) if config.getvalue("dist") == "loadscope" else None
 
 

@@ -2,7 +2,7 @@
 
 ``--long`` also runs the tests marked ``long`` and writes ``test-report.json`` while they run, whole
 at any moment. ``--resume`` leaves out what that file says has passed, as long as the code is the
-same: commit, uncommitted changes and Python.
+same: commit, uncommitted changes and Python. A part of the tests may be run in between.
 """
 
 from __future__ import annotations
@@ -68,13 +68,24 @@ def read_report(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def passed_before(report: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+def read_selection(config: pytest.Config) -> str:
+    """Return which tests were asked for, as on the command line."""
+    option = config.option
+    narrower = {"-k": option.keyword, "-m": option.markexpr}
+    words = [f"{key} {text}" for key, text in narrower.items() if text]
+    return " ".join([*map(str, config.args), *words])
+
+
+def passed_before(
+    report: dict[str, Any], state: dict[str, Any], selection: str
+) -> dict[str, Any]:
     """Return the entries of the tests that need not run again, by their ids.
 
-    There are none where the code differs, or where the last run was whole: then a new one begins.
+    There are none where the code differs, or where the last run was whole: then a new one begins. A
+    run of a part, whole or not, does not make an interrupted run of more begin again.
     """
     same = state["commit"] is not None and all(report.get(key) == state[key] for key in state)
-    if not same or report.get("complete"):
+    if not same or (report.get("complete") and report.get("selection") == selection):
         return {}
     return {
         name: entry for name, entry in report["tests"].items() if entry["outcome"] == "passed"
@@ -91,16 +102,18 @@ class RunReport:
     Args:
         path: Of the report; None writes none.
         state: See ``read_state``.
+        selection: See ``read_selection``.
         earlier: Entries taken over from the interrupted run.
     """
 
     def __init__(
-        self, path: Path | None, state: dict[str, Any], earlier: dict[str, Any] | None = None
+        self, path: Path | None, state: dict[str, Any], selection: str, earlier: dict[str, Any]
     ) -> None:
         self.path = path
-        self.earlier = earlier or {}
+        self.earlier = earlier
         self.content: dict[str, Any] = {
             **state,
+            "selection": selection,
             "started": now(),
             "ended": None,
             "complete": False,
@@ -133,7 +146,7 @@ class RunReport:
         """Note the end.
 
         Args:
-            complete: Every collected test has run, and none failed.
+            complete: Every test of the selection has run, and none failed.
         """
         self.content["ended"] = now()
         self.content["complete"] = complete
@@ -166,11 +179,20 @@ class Plugin:
         self.long = bool(config.getoption("--long"))
         self.resume = bool(config.getoption("--resume"))
         root = config.rootpath
-        state = read_state(root) if self.long or self.resume else {}
-        earlier = passed_before(read_report(root / REPORT), state) if self.resume else {}
-        # Under pytest-xdist the workers' results reach the controller, which alone writes.
-        writes = self.long and not hasattr(config, "workerinput")
-        self.report = RunReport(root / REPORT if writes else None, state, earlier)
+        state: dict[str, Any] = {}
+        selection = read_selection(config)
+        # Under pytest-xdist the workers' results reach the controller, which alone reads and writes
+        # the report: a worker that replaces a dead one must leave out what the others do.
+        worker = getattr(config, "workerinput", None)
+        if worker is not None:
+            earlier = {name: {} for name in worker["passed_before"]}
+        else:
+            state = read_state(root) if self.long or self.resume else {}
+            earlier = {}
+            if self.resume:
+                earlier = passed_before(read_report(root / REPORT), state, selection)
+        writes = self.long and worker is None and not config.option.collectonly
+        self.report = RunReport(root / REPORT if writes else None, state, selection, earlier)
         self.left_out = 0
         self.skipped: dict[str, list[str]] = {}
 
@@ -180,6 +202,10 @@ class Plugin:
             known = len(self.report.earlier)
             lines.append(f"resume: {known} tests have passed already with this code")
         return lines
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["passed_before"] = list(self.report.earlier)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(

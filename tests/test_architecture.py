@@ -245,3 +245,15 @@ def test_what_is_handed_out_is_finished(pattern: str, why: str) -> None:
                 if re.search(pattern, line):
                     found.append(f"{path.relative_to(ROOT)}:{number} {why}: {line.strip()[:80]}")
     assert found == []
+
+
+def test_extras_that_we_say_to_install_exist() -> None:
+    """Messages name our distribution, not another one of the package index, and its extras."""
+    declared = configparser.ConfigParser()
+    declared.read(ROOT / "setup.cfg", encoding="utf-8")
+    name, extras = declared["metadata"]["name"], declared["options.extras_require"]
+    ours = {f"{name}[{extra}]" for extra in extras}
+    texts = [path.read_text(encoding="utf-8") for package in ("sweep", "trainer")
+             for path in modules(package)]  # fmt: skip
+    said = {found for text in texts for found in re.findall(r"pip install '([\w-]+\[\w+\])'", text)}
+    assert said and said <= ours

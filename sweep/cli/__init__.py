@@ -99,7 +99,7 @@ def run(arguments: list[str]) -> int:
         error.show()
         return EXIT_INPUT
     except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted.", err=True)
+        click.echo("Interrupted. Nothing is lost: give the same command again.", err=True)
         return EXIT_INTERRUPTED
     except SweepError as error:
         click.echo(f"Error: {error.message}", err=True)

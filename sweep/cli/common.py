@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -150,6 +150,15 @@ def look_after(
         opened.ledger, opened.folder, schedule, lambda text: click.echo(text, err=True),
         unseen_s=unseen_s, every_s=10.0, patience_s=patience_s,
     )  # fmt: skip
+
+
+def leave(look: str, study: str) -> NoReturn:
+    """Say after Ctrl-C that a study goes on, and how to see and how to end it; exit."""
+    click.echo(
+        f"\nYou left; the study goes on without you. See it: {look}\nEnd it: sweep stop {study}",
+        err=True,
+    )
+    raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
 def wait_side_runs(

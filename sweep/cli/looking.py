@@ -14,6 +14,7 @@ from sweep.cli.common import (
     Queue,
     get_runs,
     json_option,
+    leave,
     look_after,
     open_study,
     runs_option,
@@ -56,7 +57,9 @@ def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> 
     if as_json:
         click.echo(look().to_json())  # type: ignore[attr-defined]
     elif watch:
-        watch_view(look, ASK_EVERY_S)  # type: ignore[arg-type]
+        last = watch_view(look, ASK_EVERY_S)  # type: ignore[arg-type]
+        if last is None or not last.is_over:
+            leave("sweep status", opened.study.name)
     else:
         Console().print(status_panel(look()))  # type: ignore[arg-type]
 

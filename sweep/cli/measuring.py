@@ -193,7 +193,7 @@ def _show_scaling(report: dict[str, Any], path: Path, as_json: bool) -> None:
         drawn = figures.draw(rows, f"{report['study']}: {report['mode']} scaling", unit, picture)
         note = f"plot: {picture}" if drawn else ""
     except ImportError:
-        note = "No plot: it needs matplotlib (pip install 'sweep[report]')."
+        note = "No plot: it needs matplotlib (pip install 'sweep-hpo[report]')."
     if as_json:
         click.echo(json.dumps(report, indent=1))
     else:

@@ -13,12 +13,13 @@ from sweep.cli.common import (
     Queue,
     get_runs,
     json_option,
+    leave,
     open_study,
     runs_option,
     scheduler_for,
     study_argument,
 )
-from sweep.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from sweep.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
     from sweep.launch import Launched
@@ -231,12 +232,7 @@ def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status
                     break
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
-        click.echo(
-            f"\nYou left; the study goes on without you. See it: sweep status {opened.study.name}"
-            f" --watch\nEnd it: sweep stop {opened.study.name}",
-            err=True,
-        )
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+        leave(f"sweep status {opened.study.name} --watch", opened.study.name)
     if not quiet:
         _show_end(status)
     return status

@@ -288,17 +288,19 @@ def test_launch_returns_while_a_pipe_is_read(
 def test_interrupted_wait_goes_on(
     sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
 ) -> None:
-    """Ctrl-C during `launch --wait` exits with 130 and a message; the study goes on without it."""
+    """Ctrl-C while a command waits or watches: 130, what to do next, and the work goes on."""
     path = write_toy(tmp_path, trials=4, command=gated(tmp_path))
-    code, text = type_ctrl_c(
-        ["launch", str(path), "--wait"], tmp_path,
-        sweep_environment(runs, {"SWEEP_STORAGE": fresh_url}),
-        lambda: steps_of(runs, "toy", 0) >= 2,
-    )  # fmt: skip
-    assert code == 130, text
-    assert "You left; the study goes on without you." in text
-    assert "sweep stop toy" in text
-    assert "Traceback" not in text
+    env = sweep_environment(runs, {"SWEEP_STORAGE": fresh_url})
+
+    def ready(text: str) -> bool:
+        return steps_of(runs, "toy", 0) >= 2 and "2 running" in text
+
+    for words in (["launch", str(path), "--wait"], ["status", "--watch"]):
+        code, text = type_ctrl_c(words, tmp_path, env, ready)
+        assert code == 130, text
+        assert "You left; the study goes on without you." in text
+        assert "sweep stop toy" in text
+        assert "Traceback" not in text
     now = json.loads(sweep("status", "--json").out)
     assert (now["state"], sum(now["counts"].values())) == ("running", 4)
     again = sweep("launch", path)
@@ -309,11 +311,22 @@ def test_interrupted_wait_goes_on(
     assert counts(sweep) == {"complete": 4}
     assert [row["attempts"] for row in collected(sweep)] == [1, 1, 1, 1]
 
+    (tmp_path / "gate").unlink()
+    code, text = type_ctrl_c(
+        ["rerun-best", "--wait"], tmp_path, env,
+        lambda _: (runs / "toy/reruns/1/metrics.jsonl").exists(),
+    )  # fmt: skip
+    assert code == 130, text
+    assert "You left; it goes on. `sweep rerun-best` reports once it has ended." in text
+    (tmp_path / "gate").touch()
+    assert "reproduced" in sweep("rerun-best", "--wait").out
+    assert sorted(path.name for path in (runs / "toy/reruns").iterdir()) == ["1"]
+
 
 def type_ctrl_c(
-    arguments: list[str], cwd: Path, env: dict[str, str], ready: Callable[[], bool]
+    arguments: list[str], cwd: Path, env: dict[str, str], ready: Callable[[str], bool]
 ) -> tuple[int, str]:
-    """Run sweep in a terminal, type Ctrl-C once ``ready``, and return its exit code and text."""
+    """Run sweep in a terminal and type Ctrl-C once its text is ``ready``; return code and text."""
     pid, terminal = pty.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in a background job
@@ -326,10 +339,13 @@ def type_ctrl_c(
             while part := os.read(terminal, 65536):
                 parts.append(part)
 
+    def text() -> str:
+        return b"".join(parts).decode("utf-8", "replace")
+
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        wait_for(ready, "the study to run")
+        wait_for(lambda: ready(text()), "the study to run")
         time.sleep(1.0)  # so that `launch` has come to its waiting
         os.write(terminal, b"\x03")
         wait_for(lambda: has_ended(pid), "the command to end")
@@ -339,7 +355,7 @@ def type_ctrl_c(
         status = os.waitpid(pid, 0)[1]
         os.close(terminal)
         reader.join(10)
-    return os.waitstatus_to_exitcode(status), b"".join(parts).decode("utf-8", "replace")
+    return os.waitstatus_to_exitcode(status), text()
 
 
 def has_ended(pid: int) -> bool:

@@ -69,6 +69,16 @@ def attempt(runs: Path, trial: int, number: int) -> Path:
     return runs / "ranks/trials" / f"{trial:05d}" / "attempts" / str(number)
 
 
+def count_that_fit(most: int) -> int:
+    """Return how many pairs may run at once: three processes with torch each, about 0.7 GB.
+
+    Half of what is free is left to others; 50 pairs at once have ended other programs here.
+    """
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    (free_kb,) = (int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return max(2, min(most, int(free_kb / 1e6 / 2 / 0.7)))
+
+
 def wait_for(has_come: Callable[[], bool], what: str, timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not has_come():
@@ -188,8 +198,9 @@ def test_pairs_that_start_at_once_keep_to_themselves(
 ) -> None:
     """Each pair sums over its own two ranks."""
     (tmp_path / "sums.py").write_text(SUMS)
-    path = write(tmp_path, command="python sums.py", trials=pairs, max_parallel=pairs,
-                 ddp={"ranks_per_node": 2, "timeout_s": 600})  # fmt: skip
+    ddp = {"ranks_per_node": 2, "timeout_s": 600}
+    path = write(tmp_path, command="python sums.py", trials=pairs,
+                 max_parallel=count_that_fit(pairs), ddp=ddp)  # fmt: skip
     code, out, err = sweep("launch", path, "--wait", timeout_s=1800)
     assert code == 0, out + err
     found = trials(sweep)

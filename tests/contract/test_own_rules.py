@@ -169,8 +169,54 @@ def test_report_survives_a_kill_and_is_resumed(folder: Path) -> None:
     assert found["tests"]["test_it.py::test_d"]["reason"] == "git: for no reason"
     assert found["tests"]["test_it.py::test_b"]["duration_s"] >= 1.1
 
+    # Neither a run of a part nor a mere list of the tests is a run of all.
+    assert run(folder, "--long", "--collect-only")[0] == 0
+    assert report(folder) == found
+    (folder / "test-report.json").write_text(json.dumps({**found, "complete": False}))
+    assert run(folder, "--long", "--resume", "-k", "test_d")[0] == 0
+    assert (report(folder)["complete"], len(outcomes(folder))) == (True, 4)
+    assert run(folder, "--long", "--resume")[0] == 0
+    assert (report(folder)["complete"], ran(folder)) == (True, "abcbc")
+
     code, text = run(folder, "--long", "--resume")  # whole: so a new run begins
     assert (code, ran(folder)) == (0, "abcbcabc")
+
+
+def test_a_worker_that_dies_costs_one_test(folder: Path) -> None:
+    """Side by side too: a test that kills its worker fails alone, and the rest is resumed."""
+    write(
+        folder,
+        "def note(name):\n    open('ran.mark', 'a').write(name)\n"
+        "def test_a():\n    note('a'); time.sleep(1.1)\n"
+        "def test_b():\n    note('b')\n    if not os.path.exists('mended.mark'): os._exit(9)\n"
+        "def test_c():\n    note('c'); time.sleep(1.1)\n",
+    )
+    (folder / "test_other.py").write_text(
+        HEAD + "def test_d():\n    time.sleep(0.5)\n"
+        "def test_e():\n    if not os.path.exists('mended.mark'): time.sleep(300)\n"
+        "def test_f(): pass\n"
+    )
+    commit(folder)
+    beside = ("-n", "2", "--dist", "loadscope", "--long", "--resume")
+    process = start(folder, *beside)
+    deadline = time.monotonic() + 60
+    path = folder / "test-report.json"
+    while not (path.exists() and outcomes(folder).get("test_c") == "passed"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, text
+    assert outcomes(folder) == {"test_a": "passed", "test_b": "error", "test_c": "passed",
+                                "test_d": "passed", "test_e": "running"}  # fmt: skip
+    reason = report(folder)["tests"]["test_it.py::test_b"]["reason"]
+    assert "crashed while running 'test_it.py::test_b'" in reason
+
+    (folder / "mended.mark").touch()
+    code, text = run(folder, *beside)
+    assert code == 0, text
+    assert ran(folder) == "abcb"
+    assert report(folder)["totals"] == {"passed": 6} and report(folder)["complete"] is True
 
 
 def test_changed_code_is_not_resumed(folder: Path) -> None:

@@ -52,8 +52,9 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
         (CouldNotAsk("No answer."), 1, "Error: No answer.\n"),
         (DatabaseUnavailable("It is away."), 1, "Error: It is away.\n"),
         (NotReproduced("It differs."), 3, "Error: It differs.\n"),
-        (KeyboardInterrupt(), 130, "Interrupted.\n"),
-        (click.Abort(), 130, "Interrupted.\n"),
+        (KeyboardInterrupt(), 130,
+         "Interrupted. Nothing is lost: give the same command again.\n"),
+        (click.Abort(), 130, "Interrupted. Nothing is lost: give the same command again.\n"),
         (click.UsageError("Wrong."), 2, "Error: Wrong.\n"),
     ],
 )  # fmt: skip

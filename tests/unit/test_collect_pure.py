@@ -351,5 +351,5 @@ def test_plots_say_what_to_install(tmp_path, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert plots.draw([], make_study(), tmp_path / "results") == (
-        [], "Plots need matplotlib: pip install 'sweep[report]'"
+        [], "Plots need matplotlib: pip install 'sweep-hpo[report]'"
     )  # fmt: skip

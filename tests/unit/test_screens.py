@@ -58,10 +58,13 @@ def test_span(seconds, expected):
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(119, "1 min 59 s"), (121, "2 min"), (540.0, "9 min"), (3569, "59 min"), (3600, "1 h 00 min")],
-)
+    [
+        (0.0, "5 s"), (6.4, "5 s"), (66, "65 s"), (114, "115 s"), (119, "2 min"), (121, "2 min"),
+        (540.0, "9 min"), (3569, "59 min"), (3600, "1 h 00 min"),
+    ],
+)  # fmt: skip
 def test_rough_span(seconds, expected):
-    """An estimate in minutes has no seconds."""
+    """An estimate is no more exact than it can be."""
     assert screens.span(seconds, rough=True) == expected
 
 
