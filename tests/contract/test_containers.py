@@ -20,9 +20,8 @@ from sweep.errors import InputError
 from sweep.paths import AttemptFolder, Runs
 from sweep.space import Space
 from sweep.study import Environment, Objective, Study
-from tests import apptainer
 from tests.conftest import Sweep, run_sweep, sweep_environment
-from tests.needs import as_other_user, ensure_apptainer, require
+from tests.needs import as_other_user, require
 from tests.toys import write_toy
 
 PYTHON = os.path.realpath(sys.executable)
@@ -43,17 +42,6 @@ while [ $step -lt STEPS ]; do
   sleep 0.05
 done
 """
-
-
-@pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with tiny.sif and the tree of it, and a shell.sif that has no Python."""
-    ensure_apptainer()
-    folder = tmp_path_factory.mktemp("images")
-    apptainer.make_sif(apptainer.make_tree(folder / "tree"), folder / "tiny.sif")
-    shell = apptainer.make_tree(folder / "shell", ("sh", "mv", "sleep"))
-    apptainer.make_sif(shell, folder / "shell.sif")
-    return folder
 
 
 @pytest.fixture
@@ -274,6 +262,18 @@ def test_a_build_that_fails_says_why(
     assert "could not be built" in ran.err and "/no/such/file" in ran.err
     assert not list((runs / ".images").glob("*.sif")) and not (runs / "toy").exists()
     assert not list((runs / ".images").glob(".*.tmp"))
+
+
+def test_a_definition_with_commands(tmp_path: Path, images: Path) -> None:
+    """Its %post section runs with root's rights, whatever rights this machine's root has."""
+    (tmp_path / "toy.def").write_text(
+        f"Bootstrap: localimage\nFrom: {images}/shell.sif\n%post\n    echo made > /made\n"
+    )
+    study = make_study(tmp_path, ["sh", "-c", "read a < /made; echo $a"],
+                       Environment("apptainer", "toy.def"))  # fmt: skip
+    study, found = build.ensure(study, Runs(tmp_path / "runs"), os.environ)
+    assert found is not None and found.built
+    assert run(study, tmp_path)[0].stdout.strip().endswith("made")
 
 
 def test_build_again_by_force(sweep: Sweep, tmp_path: Path, runs: Path, images: Path) -> None:
