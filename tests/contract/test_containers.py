@@ -100,6 +100,11 @@ def test_a_study_trains_in_an_image(
     ran = sweep("launch", path, "--wait")
     assert ran.code == 0, ran.err
     assert json.loads(sweep("status", "--json").out)["counts"]["complete"] == 2
+    if kind == "def":  # the check asks of the image that was built, not of its source
+        checked = sweep("check", path, "--on-node", "--json")
+        lines = {line["name"]: line for line in json.loads(checked.out)["lines"]}
+        assert checked.code == 0, checked.out
+        assert [lines[name]["state"] for name in ("image", "python")] == ["ok", "ok"], lines
     provenance = json.loads((runs / "toy/manifest.json").read_text())["environment"]
     assert len(provenance["image_sha256"]) == 64
     if kind == "def":
