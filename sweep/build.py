@@ -28,6 +28,7 @@ from sweep.study import Study
 
 HERE, JOB = "here", "job"
 TAIL_LINES = 15
+_LACKS_RIGHTS = "Requesting capability set"  # Apptainer, of a definition's %post section
 _ROOT_READY: set[tuple[str, str]] = set()  # named roots that this process has seen on this node
 
 
@@ -156,11 +157,19 @@ def _run(planned: Plan, place: Path, environ: Mapping[str, str]) -> None:
                     "Load or install it; slurm.setup counts in jobs only (environment.build: job).",
                 ) from error
             if code or not place.exists():
-                said = "\n".join(f"  | {line}" for line in read_tail(planned.log, TAIL_LINES))
+                lines = read_tail(planned.log, TAIL_LINES)
+                said = "\n".join(f"  | {line}" for line in lines)
+                hint = f"All it said is in {planned.log}."
+                if any(_LACKS_RIGHTS in line for line in lines):
+                    hint = (
+                        "Root lacks rights on this machine, as in most containers. Add a line "
+                        "root:100000:65536 to /etc/subuid and /etc/subgid, and it is built with "
+                        f"--fakeroot; or build elsewhere. {hint}"
+                    )
                 raise BuildFailed(
                     f"{planned.source} could not be built: {argv[0]} ended with code {code}.\n"
                     f"{said}",
-                    f"All it said is in {planned.log}.",
+                    hint,
                 )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.command.apptainer import cache_variables
+from sweep.command.apptainer import cache_variables, rights_options
 from sweep.command.enroot import places
 from sweep.errors import InputError
 from sweep.paths import Runs, hash_file
@@ -115,7 +115,8 @@ def _plan_apptainer(study: Study, image: str, path: Path, runs: Runs) -> Plan:
             source = f"{kind}:{path}"
     target = _target(runs, image, [content, str(given.unpack)], "" if given.unpack else ".sif")
     sandbox = ["--sandbox"] if given.unpack else []
-    command = [given.runtime, "build", *sandbox, "{target}", source]
+    rights = rights_options() if path.name.endswith(".def") and path.is_file() else []
+    command = [given.runtime, "build", *sandbox, *rights, "{target}", source]
     images = runs.images
     env = cache_variables(given.runtime, str(images / "cache"), str(images / "tmp"))
     return Plan(source, target, [command], cwd, env)

@@ -161,6 +161,11 @@ def _prepare(program: Path) -> None:
     subprocess.run(argv, check=False, capture_output=True)
     if Path("/dev/fuse").exists():
         Path("/dev/fuse").chmod(0o666)
+    for kind in ("uid", "gid"):  # where root lacks a capability, definitions need a namespace
+        ranges = Path(f"/etc/sub{kind}")
+        text = ranges.read_text() if ranges.exists() else ""
+        if not re.search(r"^(root|0):", text, re.MULTILINE):
+            ranges.write_text(f"{text}root:100000:65536\n")
 
 
 # Images

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests import run_report
+from tests import apptainer, run_report
 from tests.cluster.fixture import clean_slurm, slurm, slurm_cgroup
-from tests.needs import point_at_data
+from tests.needs import ensure_apptainer, point_at_data
 from tests.postgres_fixture import (
     database_url,
     empty_url,
@@ -259,3 +259,14 @@ def no_process_left(tmp_path: Path) -> Iterator[None]:
     yield
     wait_until_gone(tmp_path, 10.0)
     assert [process.command for process in find_processes(tmp_path)] == []
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tiny.sif and the tree of it, and a shell.sif that has no Python."""
+    ensure_apptainer()
+    folder = tmp_path_factory.mktemp("images")
+    apptainer.make_sif(apptainer.make_tree(folder / "tree"), folder / "tiny.sif")
+    shell = apptainer.make_tree(folder / "shell", ("sh", "mv", "sleep"))
+    apptainer.make_sif(shell, folder / "shell.sif")
+    return folder

@@ -1,10 +1,12 @@
-"""Stand-ins for enroot and for Pyxis's part of srun, which no registry has.
+"""Stand-ins for enroot, for Pyxis's part of srun, and for micromamba, which no registry has.
 
 They behave as the real ones were measured to (enroot 4.1.2, Pyxis 0.24): enroot drops the host's
 environment and passes variables by name; with Pyxis the image's variables win unless named; what
 fails says so in their words, with their codes; a name that is shared while its root is being made
 fails, and leaves a root that breaks all later uses. An image is a JSON file: {"env": {…}}. They are
 no containers: the file system stays the host's, and what is bound is only checked to be there.
+That of micromamba makes an environment of an explicit list's packages (.tar.bz2) as the real one
+does, and solves nothing.
 """
 
 from __future__ import annotations
@@ -146,6 +148,72 @@ if given:
 os.execv({srun!r}, [{srun!r}, *own, *argv])
 '''
 
+_MICROMAMBA = '''
+import hashlib, re, tarfile, urllib.parse
+
+
+def fail(text):
+    sys.stderr.write("critical libmamba " + text + "\\n")
+    sys.exit(1)
+
+
+given, rest = {{}}, sys.argv[2:]
+if sys.argv[1:2] != ["create"]:
+    sys.stderr.write("The following argument was not expected: " + sys.argv[1] + "\\n")
+    sys.exit(109)
+while rest:
+    option = rest.pop(0)
+    if option in ("--prefix", "-p", "--file", "-f"):
+        given[option.lstrip("-")[0]] = rest.pop(0)
+    elif option in ("--yes", "-y"):
+        given["y"] = "yes"
+    else:
+        sys.stderr.write("The following argument was not expected: " + option + "\\n")
+        sys.exit(109)
+prefix, lock = pathlib.Path(given["p"]), pathlib.Path(given["f"])
+if "y" not in given:
+    fail("Aborted: stdin is no terminal")
+if prefix.exists() and any(prefix.iterdir()) and not (prefix / "conda-meta").is_dir():
+    fail("Non-conda folder exists at prefix")
+lines = [line.strip() for line in lock.read_text().splitlines()]
+lines = [line for line in lines if line and not line.startswith("#")]
+if "@EXPLICIT" not in lines:
+    fail("Could not solve for environment specs: this stand-in solves nothing")
+cache = pathlib.Path(os.environ["CONDA_PKGS_DIRS"])
+cache.mkdir(parents=True, exist_ok=True)
+note("create", prefix=str(prefix), root=os.environ["MAMBA_ROOT_PREFIX"])
+(prefix / "conda-meta").mkdir(parents=True)
+for line in lines:
+    if line == "@EXPLICIT":
+        continue
+    url, _, digest = line.partition("#")
+    source = pathlib.Path(urllib.parse.unquote(url.removeprefix("file://")))
+    if not source.exists():
+        fail("Download error (37) Could not read a file:// file [" + url + "]")
+    if digest and hashlib.md5(source.read_bytes()).hexdigest() != digest:
+        fail("File not valid: MD5 sum doesn't match expectation " + str(source))
+    name = source.name.removesuffix(".tar.bz2")
+    with tarfile.open(source, "r:bz2") as archive:
+        archive.extractall(cache / name)
+    info = cache / name / "info"
+    placeholders = {{}}
+    if (info / "has_prefix").exists():
+        for entry in (info / "has_prefix").read_text().splitlines():
+            text, mode, path = entry.split()
+            assert mode == "text", "this stand-in leaves programs as they are"
+            placeholders[path] = text
+    files = (info / "files").read_text().split()
+    for path in files:
+        target = prefix / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(cache / name / path, target)
+        if path in placeholders:
+            target.write_text(target.read_text().replace(placeholders[path], str(prefix)))
+    record = json.loads((info / "index.json").read_text()) | {{"files": files, "url": url}}
+    (prefix / "conda-meta" / (name + ".json")).write_text(json.dumps(record))
+(prefix / "conda-meta/history").write_text("==> created <==\\n# cmd: " + " ".join(sys.argv) + "\\n")
+'''
+
 
 def write_enroot(folder: Path, log: Path) -> Path:
     """Write the stand-in for enroot into a folder for PATH; what it makes is noted in a log."""
@@ -156,6 +224,12 @@ def write_srun(folder: Path, log: Path, roots: Path, srun: str) -> Path:
     """Write an srun that has Pyxis, in front of the real one."""
     text = (_COMMON + _SRUN).format(python=_python(), log=str(log), roots=str(roots), srun=srun)
     return _write(folder / "srun", text)
+
+
+def write_micromamba(folder: Path, log: Path) -> Path:
+    """Write the stand-in for micromamba; what it makes is noted in a log."""
+    text = (_COMMON + _MICROMAMBA).format(python=_python(), log=str(log))
+    return _write(folder / "micromamba", text)
 
 
 def _write(path: Path, text: str) -> Path:

@@ -21,6 +21,7 @@ def check_on_node(
     runs: Path | None,
 ) -> None:
     """Ask on a node, and print the table; leaves with 1 where a line has failed."""
+    from sweep import build
     from sweep.check import FAILED, NOT_ASKED, OK, WARNING, has_failed, table
     from sweep.check.on_node import check
     from sweep.executors import resolve
@@ -28,11 +29,13 @@ def check_on_node(
 
     if executor:
         overrides = (*overrides, f"executor={executor}")
-    study = resolve(load(study_file, overrides))
-    lines = check(
-        study, get_runs(runs), scheduler_for(study), os.environ,
-        lambda text: click.echo(f"… {text}", err=True), float(patience_s),
-    )  # fmt: skip
+    def say(text: str) -> None:
+        click.echo(f"… {text}", err=True)
+
+    place = get_runs(runs)
+    # As launch does it: what is asked is what trials would start.
+    study, _ = build.ensure(resolve(load(study_file, overrides)), place, os.environ, say)
+    lines = check(study, place, scheduler_for(study), os.environ, say, float(patience_s))
     failed = has_failed(lines)
     if as_json:
         data = {"study": study.name, "ok": not failed, "lines": [one.to_data() for one in lines]}

@@ -10,7 +10,9 @@ from __future__ import annotations
 import csv
 import io
 import os
+import pwd
 from collections.abc import Sequence
+from pathlib import Path
 
 from sweep.command import launchers
 from sweep.command.inner import (
@@ -113,3 +115,39 @@ def cache_variables(program: str, cache: str, tmp: str) -> dict[str, str]:
     prefix = program.upper()
     found = {f"{prefix}_CACHEDIR": cache, f"{prefix}_TMPDIR": tmp}
     return {name: os.environ.get(name) or value for name, value in found.items()}
+
+
+def rights_options() -> list[str]:
+    """Return what a build of a definition needs here beside itself: ``--fakeroot``, or nothing.
+
+    Its %post section asks for all of root's rights, which root does not have in most containers;
+    within a namespace of its own it has. Who isn't root gets there by default.
+    """
+    if os.geteuid() != 0 or has_all_rights(_read("/proc/self/status")):
+        return []
+    name = pwd.getpwuid(0).pw_name
+    is_mapped = all(is_listed(_read(f"/etc/sub{kind}"), name) for kind in ("uid", "gid"))
+    return ["--fakeroot"] if is_mapped else []
+
+
+def has_all_rights(status: str) -> bool:
+    """Tell whether a process has every capability up to the last that it could be given.
+
+    Args:
+        status: Its /proc/PID/status.
+    """
+    given = next((line.split()[1] for line in status.splitlines() if line[:7] == "CapPrm:"), "0")
+    rights = int(given, 16)
+    return rights > 0 and rights & (rights + 1) == 0
+
+
+def is_listed(ranges: str, name: str) -> bool:
+    """Tell whether a user has a range of ids in /etc/subuid or /etc/subgid, by name or as 0."""
+    return any(line.split(":")[0] in (name, "0") for line in ranges.splitlines() if line.strip())
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -6,10 +6,12 @@ Planted faults that do not hide each other share a job; the long form plants eac
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_for
+from tests.cluster.test_containers import make_image
 from tests.cluster.test_launch import FROM_OUTPUT, wrap_sbatch
 from tests.cluster.user import User
 
@@ -71,6 +74,30 @@ def test_a_good_study_is_ok(user: User, url: dict[str, str]) -> None:
     assert "gloo, 2 ranks" in lines["all-reduce"]["text"]
     assert lines["interface"]["text"].startswith("gloo and NCCL choose among lo 127.0.0.1")
     assert "2 lines" in lines["setup"]["text"]
+    assert user.queue() == [] and user.processes() == []
+    assert not user.runs.exists()
+
+
+@pytest.mark.long
+def test_a_good_study_in_an_image_is_ok(user: User, url: dict[str, str]) -> None:
+    """The ranks of two nodes reduce within the containers; nothing fails, nothing is left."""
+    python = user.bin / "python"
+    own = Path(os.path.realpath(python)).parents[1]
+    places = {"/usr", str(own), str(user.cluster.root), sysconfig.get_paths()["purelib"]}
+    binds = [f"{place}:{place}:ro" for place in sorted(places)]
+    image = make_image(user)
+    path = user.study(
+        "boxed", [str(python), "train.py", "{x}"], objective=FROM_OUTPUT, max_parallel=5,
+        resources={"time": "00:20:00", "nodes": 2, "cpus": 1, "memory": "1G"},
+        environment={"runtime": "apptainer", "image": str(image), "binds": binds},
+    )  # fmt: skip
+    lines = check(user, path, url, 0)
+    states = {name: line["state"] for name, line in lines.items()}
+    not_asked = {name for name, state in states.items() if state == "not asked"}
+    assert not_asked == {"setup", "gpus", "compute mode"}
+    assert set(states.values()) == {"ok", "not asked"}, lines
+    assert "gloo, 2 ranks" in lines["all-reduce"]["text"]
+    assert "sha256" in lines["image"]["text"]
     assert user.queue() == [] and user.processes() == []
     assert not user.runs.exists()
 

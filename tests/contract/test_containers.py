@@ -20,9 +20,8 @@ from sweep.errors import InputError
 from sweep.paths import AttemptFolder, Runs
 from sweep.space import Space
 from sweep.study import Environment, Objective, Study
-from tests import apptainer
 from tests.conftest import Sweep, run_sweep, sweep_environment
-from tests.needs import as_other_user, ensure_apptainer, require
+from tests.needs import as_other_user, require
 from tests.toys import write_toy
 
 PYTHON = os.path.realpath(sys.executable)
@@ -43,17 +42,6 @@ while [ $step -lt STEPS ]; do
   sleep 0.05
 done
 """
-
-
-@pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with tiny.sif and the tree of it, and a shell.sif that has no Python."""
-    ensure_apptainer()
-    folder = tmp_path_factory.mktemp("images")
-    apptainer.make_sif(apptainer.make_tree(folder / "tree"), folder / "tiny.sif")
-    shell = apptainer.make_tree(folder / "shell", ("sh", "mv", "sleep"))
-    apptainer.make_sif(shell, folder / "shell.sif")
-    return folder
 
 
 @pytest.fixture
@@ -112,6 +100,11 @@ def test_a_study_trains_in_an_image(
     ran = sweep("launch", path, "--wait")
     assert ran.code == 0, ran.err
     assert json.loads(sweep("status", "--json").out)["counts"]["complete"] == 2
+    if kind == "def":  # the check asks of the image that was built, not of its source
+        checked = sweep("check", path, "--on-node", "--json")
+        lines = {line["name"]: line for line in json.loads(checked.out)["lines"]}
+        assert checked.code == 0, checked.out
+        assert [lines[name]["state"] for name in ("image", "python")] == ["ok", "ok"], lines
     provenance = json.loads((runs / "toy/manifest.json").read_text())["environment"]
     assert len(provenance["image_sha256"]) == 64
     if kind == "def":
@@ -274,6 +267,18 @@ def test_a_build_that_fails_says_why(
     assert "could not be built" in ran.err and "/no/such/file" in ran.err
     assert not list((runs / ".images").glob("*.sif")) and not (runs / "toy").exists()
     assert not list((runs / ".images").glob(".*.tmp"))
+
+
+def test_a_definition_with_commands(tmp_path: Path, images: Path) -> None:
+    """Its %post section runs with root's rights, whatever rights this machine's root has."""
+    (tmp_path / "toy.def").write_text(
+        f"Bootstrap: localimage\nFrom: {images}/shell.sif\n%post\n    echo made > /made\n"
+    )
+    study = make_study(tmp_path, ["sh", "-c", "read a < /made; echo $a"],
+                       Environment("apptainer", "toy.def"))  # fmt: skip
+    study, found = build.ensure(study, Runs(tmp_path / "runs"), os.environ)
+    assert found is not None and found.built
+    assert run(study, tmp_path)[0].stdout.strip().endswith("made")
 
 
 def test_build_again_by_force(sweep: Sweep, tmp_path: Path, runs: Path, images: Path) -> None:

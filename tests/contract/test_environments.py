@@ -1,29 +1,45 @@
-"""Conda, modules and (by a stand-in) enroot: whole studies, values, ends, named roots."""
+"""Conda, modules and (by stand-ins) enroot and Pyxis: whole studies, values, ends, named roots."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import io
 import json
 import os
 import sys
+import tarfile
 from functools import partial
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from sweep import build
 from sweep.ending import read_end
 from sweep.study import Environment
 from tests.conftest import Sweep, run_sweep
-from tests.container_stubs import write_enroot
-from tests.contract.test_containers import HOSTILE, PRINT, PYTHON, make_study, run
+from tests.container_stubs import write_enroot, write_micromamba, write_srun
+from tests.contract.test_containers import BINDS, HOSTILE, PRINT, PYTHON, make_study, run
 from tests.needs import ensure_modules, require
 from tests.toys import write_toy
+
+# An srun that starts its command here: one rank, no cluster.
+SRUN = """\
+#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+exec "$@"
+"""
 
 
 @pytest.fixture
 def stubs(tmp_path: Path) -> dict[str, str]:
-    """Variables with which enroot is the stand-in; its log is tmp_path/stub.log."""
-    write_enroot(tmp_path / "stubs", tmp_path / "stub.log")
+    """Variables with which enroot and Pyxis are the stand-ins; their log is tmp_path/stub.log."""
+    folder, log = tmp_path / "stubs", tmp_path / "stub.log"
+    write_enroot(folder, log)
+    (folder / "plain-srun").write_text(SRUN)
+    (folder / "plain-srun").chmod(0o755)
+    write_srun(folder, log, tmp_path / "roots", str(folder / "plain-srun"))
     return {"PATH": f"{tmp_path}/stubs:{os.environ['PATH']}",
             "ENROOT_DATA_PATH": str(tmp_path / "roots")}  # fmt: skip
 
@@ -75,41 +91,64 @@ def modules(tmp_path: Path) -> Path:
     return tmp_path / "modules"
 
 
-def environment_for(runtime: str, folder: Path, request: pytest.FixtureRequest) -> Environment:
-    odd = {"ODD": HOSTILE}
+def environment_for(
+    runtime: str, value: str, folder: Path, request: pytest.FixtureRequest
+) -> Environment:
+    """Return a section for a runtime, with the variable ODD in it."""
+    odd = {"ODD": value}
+    if runtime == "none":
+        return Environment(env=odd)
+    if runtime == "venv":
+        (folder / "venv/bin").mkdir(parents=True)
+        (folder / "venv/bin/python").symlink_to(PYTHON)
+        return Environment(runtime, "venv", env=odd)
     if runtime == "conda":
         return Environment(runtime, str(request.getfixturevalue("conda")), env=odd)
     if runtime == "modules":
         place = request.getfixturevalue("modules")
         lines = (f"module use '{place}'", "module load tool")
         return Environment(runtime, setup=lines, env=odd)
-    return Environment("enroot", image(folder, ODD="the image's", FROM_IMAGE="yes"), env=odd)
+    if runtime in ("apptainer", "sandbox"):
+        images = request.getfixturevalue("images")
+        name = "tiny.sif" if runtime == "apptainer" else "tree"
+        return Environment("apptainer", str(images / name), binds=tuple(BINDS), env=odd)
+    return Environment(runtime, image(folder, ODD="the image's", FROM_IMAGE="yes"), env=odd)
 
 
-@pytest.mark.parametrize("runtime", ["conda", "modules", "enroot"])
+RUNTIMES = ["none", "venv", "conda", "modules", "apptainer", "sandbox", "enroot", "pyxis"]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_values_arrive_unchanged(
     runtime: str, tmp_path: Path, stubs: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
-    """Parameters and variables, whatever is in them, as in a real container."""
+    """Parameters and variables, whatever is in them, under every runtime: line breaks too, apart
+    from variables of enroot's, where they are refused."""
     (tmp_path / "show.py").write_text(PRINT)
-    given = environment_for(runtime, tmp_path, request)
-    python = "python" if runtime == "conda" else PYTHON
+    value = f"{HOSTILE}\n\tsecond line $(touch pwned)\n"
+    in_env = HOSTILE if runtime == "enroot" else value
+    given = environment_for(runtime, in_env, tmp_path, request)
+    python = "python" if runtime in ("conda", "venv") else PYTHON
     study = make_study(tmp_path, [python, "show.py", "{odd}", "{params}"], given)
+    if runtime == "pyxis":
+        study = dataclasses.replace(study, executor="slurm")
     outer = {**stubs, "OTHER": "x", "SLURM_JOB_ID": "17"}
-    done, _ = run(study, tmp_path, {"odd": HOSTILE}, outer)
+    done, _ = run(study, tmp_path, {"odd": value}, outer)
     assert done.returncode == 0, done.stdout
-    argv, env, _, cwd = json.loads(done.stdout[done.stdout.index("[[") :])
-    assert argv == [HOSTILE, f"--odd={HOSTILE}"]
-    assert (env["ODD"], env["SLURM_JOB_ID"], cwd) == (HOSTILE, "17", str(tmp_path))
+    argv, env, config, cwd = json.loads(done.stdout[done.stdout.index("[[") :])
+    assert argv == [value, f"--odd={value}"]
+    assert (env["ODD"], env["SLURM_JOB_ID"], cwd) == (in_env, "17", str(tmp_path))
+    assert YAML(typ="safe").load(config) == {"odd": value}
     assert not (tmp_path / "pwned").exists()
+    assert ("OTHER" in env) == (runtime != "enroot")
     if runtime == "conda":
         prefix = str(request.getfixturevalue("conda"))
         assert (env["CONDA_PREFIX"], env["OF_ENV"]) == (prefix, HOSTILE)
         assert env["FROM_SCRIPT"] == f"{prefix}/x" and env["PATH"].startswith(f"{prefix}/bin:")
     elif runtime == "modules":
         assert env["TOOL"] == "yes" and env["PATH"].startswith(f"{tmp_path}/tools:")
-    else:
-        assert env["FROM_IMAGE"] == "yes" and "OTHER" not in env
+    elif runtime in ("enroot", "pyxis"):
+        assert env["FROM_IMAGE"] == "yes"
 
 
 def test_a_conda_environment_has_a_name(
@@ -156,6 +195,32 @@ def test_whose_exit_code_it_is(
     """Enroot's own failures are told from the command's."""
     given = Environment("enroot", **{"image": image(tmp_path), **more})  # type: ignore[arg-type]
     study = make_study(tmp_path, argv, given)
+    done, attempt = run(study, tmp_path, env=stubs)
+    code = done.returncode
+    end = read_end(study, attempt, code if code >= 0 else None, -code if code < 0 else None, "")
+    assert (end.outcome, reason in end.reason) == (outcome, True), (end, done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("more", "argv", "outcome", "reason"),
+    [
+        ({"image": "/no/such.sqsh"}, ["true"], "not started", "No such file or directory"),
+        ({"binds": ("/no/such",)}, ["true"], "not started", "failed to mount"),
+        ({"name": "never-made"}, ["true"], "not started", "No such file or directory"),
+        ({}, ["no-such-program"], "not started", "Command not found: no-such-program"),
+        ({}, ["sh", "-c", "exit 1"], "error", "exit code 1"),
+        ({}, ["sh", "-c", "exit 2"], "error", "exit code 2"),
+        ({}, ["sh", "-c", "exit 127"], "error", "exit code 127"),
+        ({}, ["sh", "-c", "kill -9 $$"], "killed", "SIGKILL"),
+    ],
+)
+def test_whose_exit_code_it_is_in_pyxis(
+    more: dict[str, object], argv: list[str], outcome: str, reason: str, tmp_path: Path,
+    stubs: dict[str, str],
+) -> None:  # fmt: skip
+    """Pyxis's own failures, with 1 and 2, are told from the command's."""
+    given = Environment("pyxis", **{"image": image(tmp_path), **more})  # type: ignore[arg-type]
+    study = dataclasses.replace(make_study(tmp_path, argv, given), executor="slurm")
     done, attempt = run(study, tmp_path, env=stubs)
     code = done.returncode
     end = read_end(study, attempt, code if code >= 0 else None, -code if code < 0 else None, "")
@@ -212,34 +277,56 @@ def test_a_half_made_root_is_made_anew(tmp_path: Path, stubs: dict[str, str]) ->
             path.unlink()
 
 
-def test_a_conda_environment_from_a_lock_file(
-    sweep: Sweep, tmp_path: Path, runs: Path
-) -> None:
-    """By a real micromamba, mamba or conda, from a package that lies on this disk."""
-    require("conda")
-    import io
-    import tarfile
-
-    package = tmp_path / "tiny-1.0-0.tar.bz2"
+def write_package(folder: Path, text: str) -> str:
+    """Write a package of conda's with one program, ``tiny``; return its line for a lock file."""
+    path = folder / "tiny-1.0-0.tar.bz2"
     index = {"name": "tiny", "version": "1.0", "build": "0", "build_number": 0, "depends": [],
              "subdir": "noarch", "arch": None, "platform": None}  # fmt: skip
     files = {
         "info/index.json": json.dumps(index), "info/files": "bin/tiny\n",
-        "info/paths.json": json.dumps({"paths": [], "paths_version": 1}),
-        "bin/tiny": "#!/bin/sh\necho score=7\n",
+        "info/has_prefix": "/placeholder text bin/tiny\n",
+        "info/paths.json": json.dumps({"paths": [], "paths_version": 1}), "bin/tiny": text,
     }  # fmt: skip
-    with tarfile.open(package, "w:bz2") as archive:
-        for name, text in files.items():
+    with tarfile.open(path, "w:bz2") as archive:
+        for name, content in files.items():
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(text), 0o755
-            archive.addfile(entry, io.BytesIO(text.encode()))
-    (tmp_path / "lock.txt").write_text(f"@EXPLICIT\nfile://{package}\n")
+            entry.size, entry.mode = len(content), 0o755
+            archive.addfile(entry, io.BytesIO(content.encode()))
+    return f"file://{path}#{hashlib.md5(path.read_bytes()).hexdigest()}"
+
+
+@pytest.mark.parametrize("program", ["real", "stand-in"])
+def test_a_conda_environment_from_a_lock_file(
+    program: str, sweep: Sweep, tmp_path: Path, runs: Path
+) -> None:
+    """Made once, by launch, from a package that lies on this disk; what fails leaves nothing.
+
+    By a real micromamba, mamba or conda, and by a stand-in for micromamba.
+    """
+    if program == "real":
+        require("conda")
+    else:
+        write_micromamba(tmp_path / "stubs", tmp_path / "stub.log")
+    package = write_package(tmp_path, '#!/bin/sh\ntest "$CONDA_PREFIX" = /placeholder || exit 9\n'
+                            'echo score=7\n')  # fmt: skip
+    lock = tmp_path / "lock.txt"
+    lock.write_text(f"@EXPLICIT\n{package[:-1]}{'0' if package[-1] != '0' else '1'}\n")
     path = write_toy(
-        tmp_path, trials=1, command="[tiny]", environment="{runtime: conda, image: lock.txt}"
+        tmp_path, trials=2, command="[tiny]", environment="{runtime: conda, image: lock.txt}"
     )
     path.write_text(path.read_text().replace(
         "at: last}", "at: last, from: {stdout: 'score=([0-9]+)'}}"
     ))  # fmt: skip
     ran = sweep("launch", path, "--wait")
+    assert ran.code == 1 and "could not be built" in ran.err, ran.err
+    assert not list((runs / ".images").glob("lock-*-conda")) and not (runs / "toy").exists()
+    lock.write_text(f"@EXPLICIT\n{package}\n")
+    ran = sweep("launch", path, "--wait")
     assert ran.code == 0, ran.err
-    assert len(list((runs / ".images").glob("lock-*-conda"))) == 1
+    (prefix,) = (runs / ".images").glob("lock-*-conda")
+    assert (prefix / "conda-meta/tiny-1.0-0.json").exists()
+    assert json.loads(sweep("status", "--json").out)["best"]["value"] == 7
+    if program == "stand-in":
+        made = noted(tmp_path, "create")
+        assert [entry["prefix"] for entry in made][-1] == str(prefix)
+        assert all(entry["root"].startswith(str(runs / ".images")) for entry in made)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.command import TrialValues, build
+from sweep.command import TrialValues, apptainer, build
 from sweep.command.runtime_failure import explain
 from sweep.errors import InputError
 from sweep.images import needs_build
@@ -49,6 +49,9 @@ SPECS = {
     "enroot env": study("enroot", env={"A": "$(id), x", "HOME": None}),
     "enroot setup": study("enroot", setup=("export A=1",)),
     "enroot options": study("enroot", options=("--rw",)),
+    "enroot built": study(
+        "enroot", "docker://ubuntu", built="/w/runs/.images/ubuntu-1.sqsh", name="train"
+    ),
     "enroot torchrun": study("enroot", resources=Resources(gpus=2, cpus=4)),
     "enroot srun": study("enroot", resources=TWO),
     "enroot srun torchrun": study("enroot", resources=TWO, launcher="torchrun"),
@@ -59,6 +62,7 @@ SPECS = {
     "pyxis root": study("pyxis", remap_root=True),
     "pyxis name": study("pyxis", name="train"),
     "pyxis gpu": study("pyxis", resources=ONE),
+    "pyxis no gpu": study("pyxis", resources=ONE, gpu="none"),
     "pyxis env": study("pyxis", env={"A": "$(id), x", "B": "1"}),
     "pyxis setup": study("pyxis", setup=("export A=1", "cd x")),
     "pyxis options": study("pyxis", options=("--container-writable", "--no-container-mount-home")),
@@ -94,7 +98,7 @@ def write(name: str) -> str:
 
 def test_command_lines() -> None:
     """What is started for each of these; renew with: python -m tests.unit.test_runtimes."""
-    assert len([name for name in SPECS if name.startswith(("enroot", "pyxis"))]) >= 29
+    assert len([name for name in SPECS if name.startswith(("enroot", "pyxis"))]) >= 30
     assert "\n".join(write(name) for name in SPECS) == GOLDEN.read_text(encoding="utf-8")
 
 
@@ -188,6 +192,24 @@ def test_what_is_to_be_built(runtime: str, image: str, is_built: bool, tmp_path:
     (tmp_path / "tree").mkdir()
     given = dataclasses.replace(study(runtime, image), workdir=str(tmp_path))
     assert needs_build(given) == is_built
+
+
+@pytest.mark.parametrize(
+    ("rights", "has_all"),
+    [("000001ffffffffff", True), ("000001fffeffffff", False), ("0000000000000000", False),
+     ("00000000a80425fb", False), ("0000003fffffffff", True)],
+)  # fmt: skip
+def test_whether_root_has_all_rights(rights: str, has_all: bool) -> None:
+    """Kernels differ in how many there are; docker gives 14 of them."""
+    status = f"Name:\tx\nCapInh:\t0000000000000000\nCapPrm:\t{rights}\n"
+    assert apptainer.has_all_rights(status) is has_all
+
+
+def test_ranges_of_ids_are_by_name_or_number() -> None:
+    """A user whose name begins the same is another."""
+    assert apptainer.is_listed("ann:1:2\nroot:100000:65536\n", "root")
+    assert apptainer.is_listed("0:100000:65536", "root")
+    assert not apptainer.is_listed("rooted:100000:65536\n\n", "root")
 
 
 if __name__ == "__main__":
