@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweep import command, frozen, nodes, oom, origin, process
+from sweep import command, frozen, nodes, oom, origin, process, within
 from sweep import trial as words
 from sweep.context import Context, config_of
 from sweep.ending import (
@@ -63,6 +63,7 @@ LEAVE_PATIENCE_S = 10.0  # once this task has to go
 ATTRIBUTE_WAIT_S = 40.0  # for the scheduler to say who ended another's attempt
 TRACK_CLOSE_S = 20.0  # for trackers to take what is left, once nothing is left to pull
 TRACK_LEAVE_S = 1.0  # the same, where this task has to go
+INSIDE_S = 30.0  # for a container to say what it holds, once nothing is left to pull
 CLEARED_S = 10.0  # after which waiting tasks are cancelled again
 # A next trial is pulled only while the time left is that many times the longest one seen.
 TIME_MARGIN = 1.2
@@ -88,6 +89,7 @@ class Worker:
         self._parent = os.getppid()
         self._gpus: dict[str, Any] | None = None  # of this machine, for the records
         self._optuna_storage: PostgresStorage | None = None
+        self._inside = within.Once(context.folder, context.say)
         self.outbox = Outbox(context.study, context.folder, context.environ)
         self.node = nodes.Watch(
             context.ledger, context.place, context.schedule, self._ask, self.leave, context.say
@@ -102,6 +104,7 @@ class Worker:
         try:
             self._pull_and_run()
         finally:
+            self._inside.end(0.0 if self.leave.wanted else INSIDE_S)
             late = self.outbox.close(TRACK_LEAVE_S if self.leave.wanted else TRACK_CLOSE_S)
             if late:
                 self.say(f"not all has reached {' and '.join(late)}; see {self.folder.tracking}")
@@ -301,7 +304,7 @@ class Worker:
                 lambda _: self.ledger.started(claim.token, child.pid, resumed), transaction=False
             )
             # Now that it trains: the record costs it no time.
-            self._record(claim, snapshot, values, argv)
+            self._record(claim, snapshot, values, argv, placed)
             first_step = 0
             if resumed:
                 first_step = self._ask(
@@ -323,6 +326,7 @@ class Worker:
             claim.used_s,
         )
         ended = supervisor.run()
+        self._inside.end(0.0)
         end = read_end(self.study, folder, ended.exit_code, ended.signal, ended.told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
             write_exit(folder, end.exit_code, end.signal, ended.told)
@@ -342,8 +346,9 @@ class Worker:
         return any(attempt.outcome == GIVEN_BACK for attempt in before)
 
     def _record(
-        self, claim: Claim, snapshot: str | None, values: command.TrialValues, argv: list[str]
-    ) -> None:
+        self, claim: Claim, snapshot: str | None, values: command.TrialValues, argv: list[str],
+        placed: frozen.Placed,
+    ) -> None:  # fmt: skip
         place = self.context.place
         own = {
             "run_by": f"{place.job or 'none'}_{0 if place.index is None else place.index}",
@@ -353,10 +358,11 @@ class Worker:
         if self._gpus is None:  # a task's GPUs stay the same, and asking may take long
             self._gpus = capture_gpus(self.context.environ)
         try:
-            origin.record_attempt(
+            key = origin.record_attempt(
                 self.folder, self.folder.attempt(claim.number, claim.attempt), self.study,
                 snapshot, self.context.environ, own, self._gpus,
             )  # fmt: skip
+            self._inside.begin(key, placed.study, placed.environ)
         except (OSError, ValueError) as error:  # training is not to end for it
             self.say(f"what made trial {claim.number} could not be recorded: {error}")
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from sweep import data_record, machine
+from sweep.installed import list_packages, mask
 from sweep.machine import capture_gpus, capture_host
-from sweep.packages import describe_python, list_packages, mask
+from sweep.packages import describe_python
 from sweep.provenance import capture_study, differences
 from sweep.space import Space
 from sweep.study import Environment, Objective, Study
