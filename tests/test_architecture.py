@@ -30,7 +30,7 @@ LEVELS: list[list[str]] = [
     [
         "report", "process", "forked", "oom", "postgres", "storage", "journal", "service", "access",
         "scheduler", "slurm_text",
-        "local_history", "local_gpus", "local_job", "local_runner", "local",
+        "local_history", "local_gpus", "energy", "local_job", "local_runner", "local",
         "training_env", "command", "images", "template", "script",
         "slurm_ask", "slurm_site", "slurm_jobs", "slurm", "executors",
         "script_flags", "script_metrics",
@@ -40,8 +40,8 @@ LEVELS: list[list[str]] = [
     # 2: verbs.
     [
         "ending", "supervise", "diagnosis", "reconcile", "nodes", "arrays", "waves",
-        "finaliser", "build", "context", "check", "opened", "startable", "launch", "slots",
-        "worker", "side_run", "rerun", "judging", "trial_command", "confirm", "compare",
+        "finaliser", "task_energy", "build", "context", "check", "opened", "startable", "launch",
+        "slots", "worker", "side_run", "rerun", "judging", "trial_command", "confirm", "compare",
         "scaling_figures", "scaling",
         "columns", "exports", "collect", "results", "plots", "rerun_plot", "reporting", "status",
         "screens", "live",
