@@ -175,9 +175,8 @@ def look_for_mlflow_server() -> Found:
 
 def mlflow_server_python() -> str:
     """Return the interpreter that has MLflow's server; empty without one."""
-    if os.environ.get("SWEEP_TEST_MLFLOW"):
-        return os.environ["SWEEP_TEST_MLFLOW"]
-    return sys.executable if find_spec("mlflow") and find_spec("flask") else ""
+    own = sys.executable if find_spec("mlflow") and find_spec("flask") else ""
+    return os.environ.get("SWEEP_TEST_MLFLOW") or own
 
 
 def look_for_other_user() -> Found:
