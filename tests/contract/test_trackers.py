@@ -356,20 +356,15 @@ def test_mlflow_files_show_what_collect_shows(sweep: Sweep, runs: Path, tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("where", ["files", "server"])
 def test_both_trackers_show_what_the_command_prints(
-    where: str, sweep: Sweep, runs: Path, tmp_path: Path, request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    sweep: Sweep, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One study, two trackers; MLflow's and TensorBoard's readers against ``sweep collect``, its
     table of trials and its long form."""
     require("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     root = runs / "toy"
     uri = (root / "mlruns").as_uri()
-    if where == "server":
-        uri = request.getfixturevalue("server")
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     training = TRAINING.replace("    if reporter.checkpoint_dir:", """\
     if step == 2 and os.environ["SWEEP_TRIAL"] == "1" and os.environ["SWEEP_ATTEMPT"] == "1":
         os.kill(os.getpid(), 9)  # beyond its checkpoint of step 1
