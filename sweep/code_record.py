@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.code_tree import GitFailed, find_top, git, inside
-from sweep.packages import mask
+from sweep.installed import mask
 from sweep.paths import hash_file
 
 # Untracked files of these kinds are code that a commit would lack.

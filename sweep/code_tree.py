@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweep.errors import InputError
-from sweep.packages import mask
+from sweep.installed import mask
 
 ASK_TIMEOUT_S = 10.0
 MAX_BYTES = 200_000_000

@@ -210,9 +210,9 @@ def rows(
 
     Keys of a row: ``rank`` (None unless complete), ``trial``, ``state``, ``value`` (None with
     several objectives, then ``values`` maps each metric to its value), ``params``, ``seed``,
-    ``attempts`` (how many), ``duration_s``, ``gpu_hours``, ``reason``, ``started``, ``ended`` (ISO
-    8601, UTC); ``metrics`` (each metric's last value, or what ``wanted`` says) where they were
-    read, ``checkpoint`` (a path) where one is kept.
+    ``attempts`` (how many), ``duration_s``, ``gpu_hours``, ``energy_j`` (None where nothing was
+    measured), ``reason``, ``started``, ``ended`` (ISO 8601, UTC); ``metrics`` (each metric's last
+    value, or what ``wanted`` says) where they were read, ``checkpoint`` (a path) where one is kept.
 
     Args:
         top: At most so many.
@@ -263,6 +263,7 @@ def _row(record: TrialRecord, study: Study, place: int | None) -> dict[str, Any]
         "attempts": len(record.attempts),
         "duration_s": record.duration_s,
         "gpu_hours": gpu_hours(record.duration_s, study.resources),
+        "energy_j": record.energy_j,
         "reason": record.reason,
         "started": _iso(record.started),
         "ended": _iso(record.ended),

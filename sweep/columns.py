@@ -52,7 +52,7 @@ def columns(rows: Sequence[Row], study: Study, *, text_only: bool = False) -> li
     ]
     found += [_inner("metrics", name, "float") for name in _names("metrics", rows)]
     found += [_key("seed", "int"), _key("attempts", "int"), _key("duration_s", "float")]
-    found.append(_key("gpu_hours", "float"))
+    found += [_key("gpu_hours", "float"), _key("energy_j", "float")]
     found += [_key("reason", "text"), _key("started", "time"), _key("ended", "time")]
     if any("checkpoint" in row for row in rows):
         found.append(_key("checkpoint", "text"))

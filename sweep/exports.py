@@ -181,7 +181,7 @@ def _grid(
     for column in wide:
         if column.name in ("started", "ended", "logged", "checkpoint"):
             continue
-        if column.name in ("reason", "gpu_hours") and not any(map(column.read, rows)):
+        if column.name in ("reason", "gpu_hours", "energy_j") and not any(map(column.read, rows)):
             continue
         kept.append(column)
     names = [column.name.partition(".")[2] or column.name for column in kept]

@@ -2,7 +2,8 @@
 
 ``manifest.json`` holds the four axes of the newest launch, its run id, and under ``earlier`` those
 of launches before it that differed. An attempt's own ``manifest.json`` names the run that it
-belongs to and holds what differs from it.
+belongs to and holds what differs from it. What a container holds is asked once for all of them
+(``within``); an attempt's record names the key of the answer.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from sweep import within
 from sweep.paths import AttemptFolder, StudyFolder, read_json, write_atomic
 from sweep.provenance import AXES
 
+INSIDE = "inside"  # of an environment: under which key ``within`` keeps what is installed in it
 Record = Mapping[str, Any]
 
 
@@ -91,6 +94,9 @@ def of_trial(folder: StudyFolder, number: int) -> dict[str, Any]:
     found = of_attempt(whole, folder.attempt(number, attempts[-1]))
     snapshots = {of_attempt(whole, folder.attempt(number, n))["code"].get("snapshot")
                  for n in attempts} if len(attempts) > 1 else set()  # fmt: skip
+    key = found["environment"].get(INSIDE)
+    if key:
+        found["environment"] = {**found["environment"], **within.read(folder, key)}
     if len(snapshots) > 1:
         found["execution"] = {**found["execution"], "snapshots": len(snapshots)}
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep import frozen, manifest, provenance
+from sweep import frozen, manifest, provenance, within
 from sweep.code_record import has_commit
 from sweep.errors import InputError
 from sweep.paths import AttemptFolder, Runs, StudyFolder, write_atomic
@@ -91,8 +91,12 @@ def record_attempt(
     environ: Mapping[str, str],
     execution: Mapping[str, Any],
     gpus: Mapping[str, Any],
-) -> None:
+) -> str | None:
     """Write what made an attempt, as far as it differs from its launch.
+
+    Returns:
+        The key under which ``within`` keeps what is installed where it trains; None where the
+        record itself says so.
 
     Args:
         study: With the live paths.
@@ -103,11 +107,15 @@ def record_attempt(
     whole = manifest.read(folder)
     run = manifest.run_of_snapshot(whole, snapshot)
     if run is None:
-        return  # launched by a sweep that kept no manifest
+        return None  # launched by a sweep that kept no manifest
     base = manifest.of_run(whole, run)
     record = provenance.capture_attempt(study, base, environ, runs=folder.root.parent, gpus=gpus)
     record["execution"] = {**record["execution"], **execution}
+    key = within.key_of(study, run, record["environment"])
+    if key is not None:
+        record["environment"][manifest.INSIDE] = key
     manifest.write_attempt(attempt, run, base, record)
+    return key
 
 
 def what_is_missing(folder: StudyFolder, study: Study, trial: int) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import re
 import shutil
@@ -11,16 +10,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from sweep.installed import list_packages
 from sweep.study import Study
 from sweep.training_env import search_path
 
-# A user and password in a URL, of any scheme.
-_SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-
-
-def mask(url: str) -> str:
-    """Return a URL without the user and password that it may hold."""
-    return _SECRET_IN_URL.sub("***", url)
+NO_PYTHON = "none"
 
 
 def find_python(study: Study, environ: Mapping[str, str]) -> Path | None:
@@ -51,6 +45,29 @@ def describe_python(python: Path) -> dict[str, object]:
         "python": version,
         "interpreter": str(python),
         "packages": list_packages(folders),
+    }
+
+
+def describe_conda(prefix: Path) -> dict[str, object]:
+    """Return what ``describe_python`` does of a conda environment, conda's own packages too: they
+    need be none of Python's (a CUDA toolkit, a BLAS).
+
+    Where a package of Python's has the name of one of conda's, its own record counts.
+    """
+    conda: dict[str, str] = {}
+    for path in sorted((prefix / "conda-meta").glob("*.json")):
+        name, version, _ = [*path.stem.rsplit("-", 2), "", ""][:3]
+        if version:
+            conda[name] = version
+    folders = sorted(prefix.glob("lib/python3*/site-packages"))
+    python = conda.pop("python", None)
+    if python is None:
+        there = (prefix / "bin/python").exists()
+        python = _look_around(prefix / "bin/python")[0] if there else NO_PYTHON
+    return {
+        "python": python,
+        "interpreter": str(prefix / "bin/python"),
+        "packages": dict(sorted({**conda, **list_packages(folders)}.items())),
     }
 
 
@@ -112,37 +129,3 @@ def _look_around(python: Path) -> tuple[str, list[Path]]:
     # Where Debian keeps what it packaged, and what pip installed for all users.
     folders += prefix.glob("local/lib/python3*/dist-packages")
     return version, [*folders, prefix / "lib/python3/dist-packages"]
-
-
-def list_packages(folders: Iterable[Path]) -> dict[str, str]:
-    """Return {name: version} of the packages in some folders, by the names of their records.
-
-    The names tell enough and cost no reading: 200 packages take 2 ms instead of 200. Only what was
-    installed from a folder or a repository has a record that is read: its address, without secrets,
-    follows the version.
-    """
-    found: dict[str, str] = {}
-    for folder in folders:
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            continue
-        for entry in names:
-            match = re.fullmatch(r"(.+?)-([^-]+)(?:-py[\d.]+)?\.(dist-info|egg-info)", entry)
-            if not match:
-                continue
-            name = re.sub(r"[-_.]+", "-", match[1]).lower()
-            version = match[2]
-            origin = _read_origin(folder / entry / "direct_url.json")
-            # The first folder wins, as on sys.path.
-            found.setdefault(name, f"{version} @ {origin}" if origin else version)
-    return dict(sorted(found.items()))
-
-
-def _read_origin(path: Path) -> str:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ""
-    commit = record.get("vcs_info", {}).get("commit_id", "")
-    return mask(str(record.get("url", ""))) + (f"@{commit}" if commit else "")

@@ -11,6 +11,7 @@
         manifest.json               what made it: code, environment, data, execution
         code/<id>/                  the code as it was at a launch
         environment.json            secrets that training needs (Slurm; 0600)
+        inside/<key>.json           Python and packages within a container
         logs/<job>_<index>.log      one a task
         local/<job>/                the local executor's arrays
         trials/00007/config.yaml
@@ -112,6 +113,11 @@ class StudyFolder:
     def code(self) -> Path:
         """The frozen code: a folder for each snapshot."""
         return self.root / "code"
+
+    @property
+    def inside(self) -> Path:
+        """What containers hold, a file for each image and launch."""
+        return self.root / "inside"
 
     @property
     def logs(self) -> Path:

@@ -19,11 +19,14 @@ from typing import Any
 
 from sweep.code_record import capture_code
 from sweep.command.inner import CONTAINERS
+from sweep.command.shells import find_conda
 from sweep.data_record import capture_data
 from sweep.differences import differences as differences
+from sweep.errors import InputError
 from sweep.images import digest_of
+from sweep.installed import mask
 from sweep.machine import capture_gpus, capture_host
-from sweep.packages import describe_python, find_python, mask
+from sweep.packages import describe_conda, describe_python, find_python
 from sweep.paths import read_json, runs_folder
 from sweep.slurm_text import is_secret
 from sweep.study import Study
@@ -145,9 +148,9 @@ def capture_environment(
         found |= {"built": image.name, "image_sha256": record.get("digest")}
     elif image is not None and given.runtime in CONTAINERS:
         found |= _capture_image(image, (known or {}).get("environment") or {}, thorough)
-    python = find_python(study, environ)
-    if python:
-        found |= describe_python(python)
+    installed = _capture_installed(study, environ)
+    if installed:
+        found |= installed
         lock = json.dumps(found["packages"], sort_keys=True)
         found["packages_sha256"] = hashlib.sha256(lock.encode()).hexdigest()
     modules = [name for name in environ.get("LOADEDMODULES", "").split(":") if name]
@@ -159,6 +162,18 @@ def capture_environment(
         if name not in _NOT_COMPARED and (_VARIABLES.match(name) or name in given.env)
     }
     return found
+
+
+def _capture_installed(study: Study, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return an environment's Python and packages, where its folders tell them; ``within`` asks
+    containers and modules."""
+    if study.environment.runtime == "conda":
+        try:
+            return describe_conda(find_conda(study, environ))
+        except InputError:
+            return {}  # of a name that is known on the nodes alone
+    python = find_python(study, environ)
+    return describe_python(python) if python else {}
 
 
 def _capture_image(image: Path, known: Mapping[str, Any], thorough: bool) -> dict[str, Any]:

@@ -14,7 +14,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweep import arrays, command, frozen, manifest, origin, process, provenance, scheduler
+from sweep import (
+    arrays,
+    build,
+    command,
+    frozen,
+    manifest,
+    origin,
+    process,
+    provenance,
+    scheduler,
+    within,
+)
 from sweep import trial as words
 from sweep.context import Context
 from sweep.ending import expected
@@ -205,7 +216,18 @@ def _capture(context: Context, study: Study, trial: int, snapshot: str | None) -
     if snapshot:
         changed = frozen.changed_files(folder, snapshot)
         found["code"] = {**found["code"], "modified": changed}
+    found["environment"] |= _look_inside(context, study, snapshot)
     return found
+
+
+def _look_inside(context: Context, study: Study, snapshot: str | None) -> dict[str, Any]:
+    """Return what is installed where a re-run trains; empty where that cannot be asked."""
+    try:
+        placed = frozen.place(study, context.folder, snapshot, context.environ)
+        build.make_ready(placed.study, placed.environ, context.say)
+    except SweepError:
+        return {}  # the training says why
+    return within.ask(placed.study, context.folder, placed.environ)
 
 
 def summarise_reports(study: Study, reports: Sequence[Report]) -> dict[str, Any]:

@@ -65,7 +65,8 @@ class Results:
         ``rank`` (1 is best; with several objectives the number of the Pareto front), ``trial``,
         ``state``, ``value`` (or ``values.<metric>``), ``params.<name>``, each metric's last, least
         and greatest value (``metrics.<name>``, ``metrics.<name>:min``, ``metrics.<name>:max``),
-        ``seed``, ``attempts``, ``duration_s``, ``gpu_hours``, ``reason``, ``started``, ``ended``.
+        ``seed``, ``attempts``, ``duration_s``, ``gpu_hours``, ``energy_j``, ``reason``,
+        ``started``, ``ended``.
 
         Args:
             states: Only trials in these states ("complete", "pruned", …); all when None.

@@ -117,6 +117,17 @@ class Beside:
     held: Sequence[str] = ()
 
 
+@dataclass(frozen=True)
+class TaskEnergy:
+    """What one run of a task used, in joules; its times are epoch seconds."""
+
+    job: str
+    index: int
+    started_s: float
+    ended_s: float
+    joules: float
+
+
 Task = tuple[str, int]  # job id, index
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from sweep import script, slurm_text
 from sweep.errors import CouldNotAsk, SchedulerError, SubmitUnclear
 from sweep.paths import StudyFolder, make_private, write_atomic
-from sweep.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Limits, Task, TaskState
+from sweep.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Limits, Task, TaskEnergy, TaskState
 from sweep.slurm_jobs import SmallJobs
 from sweep.slurm_site import Site
 from sweep.slurm_text import ArrayRequest
@@ -142,6 +142,12 @@ class SlurmScheduler(SmallJobs):
 
     # Asking
 
+    def energy(self, jobs: Sequence[str]) -> list[TaskEnergy]:
+        """Return what the ended runs of these jobs' tasks used, where the site measures it."""
+        answer = self.ask(slurm_text.energy_argv(jobs))
+        slurm_text.raise_for_answer("sacct", answer.stdout, answer.stderr, answer.returncode)
+        return _energies(slurm_text.parse_energy(answer.stdout))
+
     def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
         """Return the states of the tasks of these jobs: squeue's, and sacct's of what has ended."""
         wanted = sorted(set(jobs))
@@ -210,6 +216,15 @@ class SlurmScheduler(SmallJobs):
         answer = self.ask(slurm_text.time_left_argv(name))
         lines = answer.stdout.split()
         return slurm_text.parse_time(lines[0]) if lines else None
+
+
+def _energies(runs: Sequence[slurm_text.RunEnergy]) -> list[TaskEnergy]:
+    found = []
+    for run in runs:
+        started_s, ended_s = _epoch_s(run.started), _epoch_s(run.ended)
+        if started_s is not None and ended_s is not None:
+            found.append(TaskEnergy(run.job, run.index, started_s, ended_s, run.joules))
+    return found
 
 
 def _pattern(log_pattern: str) -> str:

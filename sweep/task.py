@@ -87,7 +87,9 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         if not db.retry(lambda _: ledger.unfinished(), patience_s=AWAY_PATIENCE_S):
             from sweep.opened import Opened
             from sweep.reporting.build import at_the_end
+            from sweep.task_energy import note_tasks
 
+            note_tasks(ledger, schedule)
             at_the_end(Opened(folder, study, ledger), lambda text: print(text, flush=True))
         return EXIT_DONE
     from sweep.context import COUNT_VARIABLE, SLOT_VARIABLE, default_context

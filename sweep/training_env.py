@@ -24,6 +24,8 @@ from sweep.study import Study
 # its data, and how long its ranks wait for each other.
 FOR_TRAINING = ("SWEEP_DATA", "SWEEP_DDP_TIMEOUT_S")
 
+INSTALLED = "installed.py"  # beside the reporter
+
 # Written into a tool's own environment by pipx and uv: training does not live there.
 _TOOL_MARKS = ("pipx_metadata.json", "uv-receipt.toml")
 
@@ -143,7 +145,8 @@ def search_path(base: Mapping[str, str]) -> str:
 
 
 def install_reporter(folder: Path) -> Path:
-    """Fill a folder with the reporter and nothing else, for PYTHONPATH; return the folder.
+    """Fill a folder with the reporter, for PYTHONPATH, and what tells the packages of a container;
+    return the folder.
 
     The package there looks for its other modules further along ``sys.path``: where the whole of
     sweep is installed beside the training, none of it is hidden.
@@ -155,7 +158,6 @@ def install_reporter(folder: Path) -> Path:
         "from pkgutil import extend_path\n\n__path__ = extend_path(__path__, __name__)\n",
         mode=0o644,
     )
-    write_atomic(
-        package / "report.py", Path(__file__).with_name("report.py").read_bytes(), mode=0o644
-    )
+    for name in ("report.py", INSTALLED):
+        write_atomic(package / name, Path(__file__).with_name(name).read_bytes(), mode=0o644)
     return folder

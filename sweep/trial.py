@@ -97,6 +97,8 @@ class Attempt:
         first_step: First step that it reported, or None.
         outcome: None while it lives.
         checkpoint: Newest checkpoint that it left, or None.
+        energy_j: What it used, where that was measured.
+        energy_by: How: "nvml" (its GPUs' own counters) or "slurm" (a part of its task's); else "".
     """
 
     trial_id: int
@@ -117,6 +119,8 @@ class Attempt:
     checkpoint: str | None = None
     resumed_from: str | None = None
     slot: int | None = None
+    energy_j: float | None = None
+    energy_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,12 @@ class TrialRecord:
     attempts: Sequence[Attempt] = ()
     metrics: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
     violation: float | None = None
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules over the attempts of which that is known; None where it is of none."""
+        known = [a.energy_j for a in self.attempts if a.energy_j is not None]
+        return sum(known) if known else None
 
 
 def trial_seed(study_seed: int, number: int) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweep import command, frozen, nodes, oom, origin, process
+from sweep import command, energy, frozen, nodes, oom, origin, process, within
 from sweep import trial as words
 from sweep.context import Context, config_of
 from sweep.ending import (
@@ -46,6 +46,7 @@ from sweep.paths import make_private, write_atomic
 from sweep.provenance import hide_secrets
 from sweep.reconcile import EVERY_S, succeed
 from sweep.storage import budgets, promotion, studies, twins
+from sweep.storage import energy as energies
 from sweep.storage.closing import close_paused
 from sweep.storage.connection import Database
 from sweep.storage.ledger import GIVEN_BACK, PAUSED, USER_FAILURES, Report
@@ -61,8 +62,10 @@ T = TypeVar("T")
 PATIENCE_S = 3600.0  # for a database that is away between two trials
 LEAVE_PATIENCE_S = 10.0  # once this task has to go
 ATTRIBUTE_WAIT_S = 40.0  # for the scheduler to say who ended another's attempt
+ENERGY_EVERY_S = 30.0  # what a killed attempt used is known up to here
 TRACK_CLOSE_S = 20.0  # for trackers to take what is left, once nothing is left to pull
 TRACK_LEAVE_S = 1.0  # the same, where this task has to go
+INSIDE_S = 30.0  # for a container to say what it holds, once nothing is left to pull
 CLEARED_S = 10.0  # after which waiting tasks are cancelled again
 # A next trial is pulled only while the time left is that many times the longest one seen.
 TIME_MARGIN = 1.2
@@ -88,6 +91,10 @@ class Worker:
         self._parent = os.getppid()
         self._gpus: dict[str, Any] | None = None  # of this machine, for the records
         self._optuna_storage: PostgresStorage | None = None
+        self._counters: energy.Counters | None = None  # of these GPUs' energy
+        self._meter: energy.Meter | None = None  # of the latest attempt
+        self._next_energy = 0.0
+        self._inside = within.Once(context.folder, context.say)
         self.outbox = Outbox(context.study, context.folder, context.environ)
         self.node = nodes.Watch(
             context.ledger, context.place, context.schedule, self._ask, self.leave, context.say
@@ -102,6 +109,7 @@ class Worker:
         try:
             self._pull_and_run()
         finally:
+            self._inside.end(0.0 if self.leave.wanted else INSIDE_S)
             late = self.outbox.close(TRACK_LEAVE_S if self.leave.wanted else TRACK_CLOSE_S)
             if late:
                 self.say(f"not all has reached {' and '.join(late)}; see {self.folder.tracking}")
@@ -301,7 +309,7 @@ class Worker:
                 lambda _: self.ledger.started(claim.token, child.pid, resumed), transaction=False
             )
             # Now that it trains: the record costs it no time.
-            self._record(claim, snapshot, values, argv)
+            self._record(claim, snapshot, values, argv, placed)
             first_step = 0
             if resumed:
                 first_step = self._ask(
@@ -323,6 +331,8 @@ class Worker:
             claim.used_s,
         )
         ended = supervisor.run()
+        joules = self._meter.joules() if self._meter is not None else None
+        self._inside.end(0.0)
         end = read_end(self.study, folder, ended.exit_code, ended.signal, ended.told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
             write_exit(folder, end.exit_code, end.signal, ended.told)
@@ -334,7 +344,8 @@ class Worker:
             end = dataclasses.replace(end, outcome=words.OUT_OF_MEMORY, reason="memory ran out")
         if end.outcome == words.ERROR and not has_room(folder.root):
             end = End(GIVEN_BACK, full_disk(self.folder.root))
-        return self._write_end(claim, end, supervisor.unsent, time.monotonic() - began)
+        took_s = time.monotonic() - began
+        return self._write_end(claim, end, supervisor.unsent, took_s, joules)
 
     def _was_corrected(self, claim: Claim) -> bool:
         """Tell whether the attempt before failed by its own code, which a launch has given back."""
@@ -342,8 +353,9 @@ class Worker:
         return any(attempt.outcome == GIVEN_BACK for attempt in before)
 
     def _record(
-        self, claim: Claim, snapshot: str | None, values: command.TrialValues, argv: list[str]
-    ) -> None:
+        self, claim: Claim, snapshot: str | None, values: command.TrialValues, argv: list[str],
+        placed: frozen.Placed,
+    ) -> None:  # fmt: skip
         place = self.context.place
         own = {
             "run_by": f"{place.job or 'none'}_{0 if place.index is None else place.index}",
@@ -352,11 +364,16 @@ class Worker:
         }  # fmt: skip
         if self._gpus is None:  # a task's GPUs stay the same, and asking may take long
             self._gpus = capture_gpus(self.context.environ)
+            if self._gpus["gpus"]:
+                self._counters = energy.Counters.find(self.study, self.context.environ)
+        self._meter = self._counters.start() if self._counters is not None else None
+        self._next_energy = time.monotonic() + ENERGY_EVERY_S
         try:
-            origin.record_attempt(
+            key = origin.record_attempt(
                 self.folder, self.folder.attempt(claim.number, claim.attempt), self.study,
                 snapshot, self.context.environ, own, self._gpus,
             )  # fmt: skip
+            self._inside.begin(key, placed.study, placed.environ)
         except (OSError, ValueError) as error:  # training is not to end for it
             self.say(f"what made trial {claim.number} could not be recorded: {error}")
 
@@ -444,12 +461,14 @@ class Worker:
             if claim.attempt > 1 and not self._has_reported:
                 ledger.db.retry(lambda _: self._take_over(claim), patience_s=0.0)
             self._has_reported = True
+            self._note_energy(claim)
             if steps:
                 steps.update(ledger.objective_steps(claim.token, reports))
 
         def touch() -> bool:
             if self.study.time_s is not None or self.study.gpu_hours is not None:
                 ledger.db.retry(lambda _: budgets.look(ledger), patience_s=0.0)
+            self._note_energy(claim)
             state = ledger.db.retry(lambda _: ledger.touch(claim.token), patience_s=0.0)
             return state.wants_leaving
 
@@ -473,6 +492,18 @@ class Worker:
         return Channel(
             record, touch, judge if judges else None, self._warmer(claim), ledger.db.rest
         )
+
+    def _note_energy(self, claim: Claim) -> None:
+        """Note now and then what the attempt has used, should this process be killed."""
+        now = time.monotonic()
+        if self._meter is None or now < self._next_energy:
+            return
+        self._next_energy = now + ENERGY_EVERY_S
+        joules = self._meter.joules()
+        if joules is not None:
+            self.ledger.db.retry(
+                lambda db: energies.note(db, claim.token, joules), patience_s=0.0
+            )
 
     def _take_over(self, claim: Claim) -> None:
         """Store, after an attempt's first reports, what an earlier run went on reporting before."""
@@ -508,8 +539,9 @@ class Worker:
         return self._is_on_slurm()
 
     def _write_end(
-        self, claim: Claim, end: End, unsent: Sequence[Report], took_s: float = math.inf
-    ) -> str:
+        self, claim: Claim, end: End, unsent: Sequence[Report], took_s: float = math.inf,
+        joules: float | None = None,
+    ) -> str:  # fmt: skip
         folder = self.folder.attempt(claim.number, claim.attempt)
         judged = end.outcome in USER_FAILURES and not unsent and self.node.judges(took_s)
         if judged and self.node.look().is_doubtful:
@@ -527,6 +559,8 @@ class Worker:
             if unsent:
                 self.ledger.record(claim.token, unsent)
                 self._take_over(claim)
+            if joules is not None:
+                energies.note(self.ledger.db, claim.token, joules)
             return settle(self.ledger, claim.token, claim.trial_id, end, checkpoint)
 
         state = self._ask(work)

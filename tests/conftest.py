@@ -43,7 +43,7 @@ __all__ = [
 ROOT = Path(__file__).parents[1]
 EXIT_FAULT = 70
 LEAK_WAIT_S = 5.0  # for processes that are ending
-KEPT = ("SWEEP_TEST_REQUIRE", "SWEEP_PG_BIN", "SWEEP_DATA")
+KEPT = ("SWEEP_TEST_REQUIRE", "SWEEP_TEST_MLFLOW", "SWEEP_PG_BIN", "SWEEP_DATA")
 NOT_WALKED = {".postgres", "trials", "reruns", "local", "logs"}
 
 _leaked = pytest.StashKey[list[str]]()

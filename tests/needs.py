@@ -160,9 +160,23 @@ def look_for_chromium() -> Found:
 
 
 def look_for_mlflow() -> Found:
-    """MLflow with its server: dozens of packages, so `make` does not install it."""
+    """MLflow's client: the lock file has its small form, mlflow-skinny."""
     there = bool(find_spec("mlflow"))
     return Found(there, "installed" if there else "pip install 'sweep-hpo[mlflow]'")
+
+
+def look_for_mlflow_server() -> Found:
+    """MLflow's server: the whole of it, which does not go with the packages of the lock file, so
+    that it may have an interpreter of its own."""
+    python = mlflow_server_python()
+    hint = "python -m venv V; V/bin/pip install mlflow; SWEEP_TEST_MLFLOW=V/bin/python"
+    return Found(bool(python), python or hint)
+
+
+def mlflow_server_python() -> str:
+    """Return the interpreter that has MLflow's server; empty without one."""
+    own = sys.executable if find_spec("mlflow") and find_spec("flask") else ""
+    return os.environ.get("SWEEP_TEST_MLFLOW") or own
 
 
 def look_for_other_user() -> Found:
@@ -216,6 +230,7 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "git": look_for_git,
     "chromium": look_for_chromium,
     "mlflow": look_for_mlflow,
+    "mlflow_server": look_for_mlflow_server,
 }
 
 

@@ -30,18 +30,18 @@ LEVELS: list[list[str]] = [
     [
         "report", "process", "forked", "oom", "postgres", "storage", "journal", "service", "access",
         "scheduler", "slurm_text",
-        "local_history", "local_gpus", "local_job", "local_runner", "local",
+        "local_history", "local_gpus", "energy", "local_job", "local_runner", "local",
         "training_env", "command", "images", "template", "script",
         "slurm_ask", "slurm_site", "slurm_jobs", "slurm", "executors",
         "script_flags", "script_metrics",
-        "packages", "code_tree", "frozen", "code_record", "data_record", "machine",
-        "differences", "provenance", "manifest", "origin", "tracking",
+        "installed", "packages", "code_tree", "frozen", "code_record", "data_record", "machine",
+        "differences", "provenance", "within", "manifest", "origin", "tracking",
     ],
     # 2: verbs.
     [
         "ending", "supervise", "diagnosis", "reconcile", "nodes", "arrays", "waves",
-        "finaliser", "build", "context", "check", "opened", "startable", "launch", "slots",
-        "worker", "side_run", "rerun", "judging", "trial_command", "confirm", "compare",
+        "finaliser", "task_energy", "build", "context", "check", "opened", "startable", "launch",
+        "slots", "worker", "side_run", "rerun", "judging", "trial_command", "confirm", "compare",
         "scaling_figures", "scaling",
         "columns", "exports", "collect", "results", "plots", "rerun_plot", "reporting", "status",
         "screens", "live",
@@ -181,12 +181,13 @@ def test_sweep_never_imports_the_trainer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "tries"), [("report.py", set()), ("check/inside.py", {"torch", "sweep"})]
+    ("file", "tries"),
+    [("report.py", set()), ("installed.py", set()), ("check/inside.py", {"torch", "sweep"})],
 )
 def test_what_runs_in_images_is_one_old_python_file(file: str, tries: set[str]) -> None:
-    """The reporter and the check's part run in any image: standard library, Python 3.8's grammar.
+    """What runs in any image: standard library, Python 3.8's grammar.
 
-    The latter tries to import torch and the reporter, and says where it cannot.
+    The check's part tries to import torch and the reporter, and says where it cannot.
     """
     path = ROOT / "sweep" / file
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))

@@ -44,8 +44,11 @@ def report(
     The file needs no network and nothing beside it: send it, archive it, print it.
     """
     from sweep.reporting import build
+    from sweep.task_energy import note_tasks
 
     opened = open_study(get_runs(runs), study)
-    look_after(opened, scheduler_for(opened.study)(opened.folder), 120.0)
+    schedule = scheduler_for(opened.study)(opened.folder)
+    look_after(opened, schedule, 120.0)
+    note_tasks(opened.ledger, schedule)
     for path in build.report(opened, output, figures, formats or ("png", "svg")):
         click.echo(f"wrote {path}")

@@ -48,6 +48,22 @@ class Hours:
 
 
 @dataclass(frozen=True)
+class Energy:
+    """What attempts used, as far as it was measured: the sum of ``collect``'s ``energy_j``.
+
+    Attributes:
+        joules: Of those that were measured; None without any.
+        by: By which measurements.
+        measured: How many attempts were, of ``attempts`` that have ended.
+    """
+
+    joules: float | None
+    by: frozenset[str]
+    measured: int
+    attempts: int
+
+
+@dataclass(frozen=True)
 class Interruptions:
     """What became of attempts that were interrupted.
 
@@ -132,6 +148,14 @@ def hours(source: Source) -> Hours:
         None if saved_s is None else saved_s / 3600,
         gpu_hours(3600.0, source.study.resources),
     )
+
+
+def energy(source: Source) -> Energy:
+    """Return the energy that the study used."""
+    ended = [attempt for _, attempt in attempts(source) if attempt.ended is not None]
+    known = [a for _, a in attempts(source) if a.energy_j is not None]
+    total = sum(record.energy_j or 0.0 for record in source.records) if known else None
+    return Energy(total, frozenset(a.energy_by for a in known), len(known), len(ended))
 
 
 def _lost_s(record: TrialRecord, source: Source) -> float:

@@ -179,7 +179,8 @@ def curves(view: View, objective: Objective, scale: Scale | None) -> Spec:
             "x": x, "y": y, "tooltip": hover, "detail": {"field": "trial"},
             "color": {"field": "group", "type": "nominal", "title": None,
                       "scale": {"domain": top[:5], "range": list(TOP_COLOURS[: len(top)])},
-                      "legend": {"columns": 2, "labelLimit": 260}},
+                      # On a narrow page a second column would be cut off.
+                      "legend": {"columns": {"expr": "width < 420 ? 1 : 2"}, "labelLimit": 260}},
         },
     })  # fmt: skip
     return base(*layers)

@@ -51,18 +51,17 @@ class Contents:
     facts: list[tuple[str, str]] = field(default_factory=list)
 
 
-def arrange(source: Source, runs: str | None = None, energy_kwh: float | None = None) -> Contents:
+def arrange(source: Source, runs: str | None = None) -> Contents:
     """Return what a report shows.
 
     Args:
         runs: The runs folder, where a command must name it.
-        energy_kwh: What Slurm measured over all tasks; None where it measured nothing.
     """
     spent = accounts.hours(source)
     failed = [row for row in source.rows if row["state"] == words.FAILED]
     return Contents(
         source=source,
-        tiles=_tiles(source, spent, energy_kwh),
+        tiles=_tiles(source, spent),
         command=rerun_command(source, runs),
         charts=_charts(source),
         levels=accounts.levels(source),
@@ -108,7 +107,7 @@ def _both(spent: accounts.Hours, hours: float | None) -> str:
     return gpu_text(spent.of_gpus(hours)) if spent.gpus else duration(hours)
 
 
-def _tiles(source: Source, spent: accounts.Hours, energy_kwh: float | None) -> list[Tile]:
+def _tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
     counts = source.counts
     best = source.best
     study = source.study
@@ -148,10 +147,28 @@ def _tiles(source: Source, spent: accounts.Hours, energy_kwh: float | None) -> l
         "" if stops.share is None else f"{stops.share:.0%} from a checkpoint; "
         f"{stops.restarted} from the start, {stops.over} not again",
     ))  # fmt: skip
-    tiles.append(Tile("energy", "not reported" if energy_kwh is None else f"{energy_kwh:,.3g} kWh",
-                      "Slurm's accounting" if energy_kwh is not None
-                      else "by no measurement that sweep reads"))  # fmt: skip
+    tiles.append(_energy(source))
     return tiles
+
+
+def _energy(source: Source) -> Tile:
+    used = accounts.energy(source)
+    if not used.joules:
+        return Tile("energy", "not reported",
+                    "neither NVML nor Slurm's accounting has measured it here")  # fmt: skip
+    how = {"nvml": "GPUs alone, by NVML", "slurm": "Slurm's accounting of the tasks"}
+    note = " and ".join(how[by] for by in sorted(used.by) if by in how)
+    if used.measured < used.attempts:
+        note += f"; {used.measured:,} of {used.attempts:,} attempts"
+    return Tile("energy", energy_text(used.joules), note)
+
+
+def energy_text(joules: float) -> str:
+    """Return an energy as people say it."""
+    kwh = joules / 3.6e6
+    if kwh >= 100:
+        return f"{kwh:,.0f} kWh"
+    return f"{kwh:.3g} kWh" if kwh >= 0.001 else f"{joules:.3g} J"
 
 
 def _facts(source: Source) -> list[tuple[str, str]]:

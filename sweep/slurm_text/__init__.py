@@ -27,6 +27,7 @@ from sweep.slurm_text.control import (
     requeue_argv,
     throttle_argv,
 )
+from sweep.slurm_text.energy import RunEnergy, energy_argv, parse_energy
 from sweep.slurm_text.environment import ask_environment, clean_environment, is_secret
 from sweep.slurm_text.extra import check_extra, excluded_by
 from sweep.slurm_text.limits import (
@@ -84,6 +85,7 @@ __all__ = [
     "Partition",
     "Qos",
     "QueuedTask",
+    "RunEnergy",
     "SbatchAnswer",
     "Step",
     "TaskRun",
@@ -99,6 +101,7 @@ __all__ = [
     "config_argv",
     "default_account_argv",
     "did_not_answer",
+    "energy_argv",
     "exclude_argv",
     "excluded_argv",
     "excluded_by",
@@ -115,6 +118,7 @@ __all__ = [
     "names_memory",
     "parse_associations",
     "parse_config",
+    "parse_energy",
     "parse_excluded",
     "parse_held",
     "parse_partitions",

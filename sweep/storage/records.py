@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 from sweep import feasibility
 from sweep import trial as words
+from sweep.storage import energy
 from sweep.storage.connection import Database
 from sweep.storage.ledger import USER_FAILURES
 from sweep.storage.series import LINEAGE_SQL
@@ -102,20 +104,23 @@ def read_trials(
         chosen,
     )
     values = _read_values(db, chosen)
-    ends = {
-        int(trial_id): _end(text)
-        for trial_id, text in db.execute(
-            "SELECT u.trial_id, u.value_json FROM trial_user_attributes u "
-            f"JOIN trials t USING (trial_id) WHERE u.key = '{END}' AND {_CHOSEN}",
-            chosen,
-        )
-    }
+    ends: dict[int, dict[str, Any]] = {}
+    used: dict[int, dict[int, energy.Energy]] = {}
+    for trial_id, key, text in db.execute(
+        "SELECT u.trial_id, u.key, u.value_json FROM trial_user_attributes u JOIN trials t "
+        f"USING (trial_id) WHERE u.key IN ('{END}', '{energy.KEY}') AND {_CHOSEN}",
+        chosen,
+    ):
+        if key == END:
+            ends[trial_id] = _end(text)
+        else:
+            used[trial_id] = energy.parse(text)
     params = _read_params(db, chosen, study)
     broken = read_violations(db, study_id, numbers) if study.constraints else {}
     series = _read_metrics(db, chosen) if metrics else {}
     records = []
     for trial_id, number, optuna_state, started, ended in trials:
-        tried = attempts.get(trial_id, [])
+        tried = _with_energy(attempts.get(trial_id, []), used.get(trial_id, {}))
         last = tried[-1] if tried else None
         end = ends.get(trial_id, {})
         state = shown_state(optuna_state, last, end)
@@ -154,6 +159,18 @@ def _read_attempts(db: Database, chosen: Mapping[str, Any]) -> dict[int, list[At
     for row in rows:
         found.setdefault(row[0], []).append(Attempt(*row))
     return found
+
+
+def _with_energy(
+    attempts: list[Attempt], used: Mapping[int, energy.Energy]
+) -> list[Attempt]:
+    if not used:
+        return attempts
+    return [
+        replace(a, energy_j=used[a.number].joules, energy_by=used[a.number].by)
+        if a.number in used else a
+        for a in attempts
+    ]  # fmt: skip
 
 
 def read_violations(

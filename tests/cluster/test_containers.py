@@ -190,6 +190,8 @@ def test_a_study_in_pyxis(launcher: str, user: User, pyxis: dict[str, str]) -> N
     )  # fmt: skip
     done = user.sweep("launch", path, "--wait", env=pyxis)
     assert user.status("pyx")["counts"]["complete"] == 4, done.stderr
+    (installed,) = (user.runs / "pyx/inside").glob("[0-9a-f]*.json")
+    assert json.loads(installed.read_text())["python"].startswith("3.")
     noted = [json.loads(line) for line in (user.folder / "stub.log").read_text().splitlines()]
     assert [entry["what"] for entry in noted].count("import") == 1
     assert [entry["what"] for entry in noted].count("root") == 1

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import platform
 import sys
 import tarfile
 from functools import partial
@@ -15,8 +16,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from sweep import build
+from sweep import build, manifest
 from sweep.ending import read_end
+from sweep.paths import Runs
 from sweep.study import Environment
 from tests.conftest import Sweep, run_sweep
 from tests.container_stubs import write_enroot, write_micromamba, write_srun
@@ -242,6 +244,36 @@ def test_a_study_in_enroot_from_a_registry(
     assert [entry["name"] for entry in noted(tmp_path, "root")] == ["toy-root"]
     provenance = json.loads((runs / "toy/manifest.json").read_text())["environment"]
     assert provenance["built"].startswith("toy-1-") and len(provenance["image_sha256"]) == 64
+
+
+@pytest.mark.parametrize("runtime", ["conda", "modules", "enroot"])
+def test_what_is_installed_is_recorded(
+    runtime: str, sweep: Sweep, tmp_path: Path, runs: Path, request: pytest.FixtureRequest
+) -> None:
+    """Python and packages as training sees them: of the folder of conda, else asked within."""
+    given = environment_for(runtime, tmp_path, request)
+    section: dict[str, object] = {"runtime": runtime, "image": given.image}
+    if runtime == "modules":
+        section = {"runtime": runtime, "setup": list(given.setup)}
+    site = tmp_path / "site"
+    (site / "torchlike-1.0.dist-info").mkdir(parents=True)
+    section["env"] = {"PYTHONPATH": str(site)}
+    if runtime == "conda":
+        meta = Path(str(given.image)) / "conda-meta"
+        for name in ("python-3.11.9-h0_0_cpython", "torchlike-1.0-py311_0", "cuda-12.4-0"):
+            (meta / f"{name}.json").write_text("{}")
+    python = "python" if runtime == "conda" else PYTHON
+    path = write_toy(
+        tmp_path, trials=1, command=f"[{python}, train.py, '{{params}}']",
+        environment=json.dumps(section),
+    )  # fmt: skip
+    ran = sweep("launch", path, "--wait")
+    assert ran.code == 0, ran.err
+    found = manifest.of_trial(Runs(runs).study("toy"), 0)["environment"]
+    here = "3.11.9" if runtime == "conda" else platform.python_version()
+    assert found["python"] == here
+    assert found["packages"]["torchlike"] == "1.0"
+    assert ("cuda" in found["packages"]) == (runtime == "conda")
 
 
 def test_an_import_that_fails(sweep: Sweep, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import signal
 import socket
@@ -23,9 +26,10 @@ from sweep.tracking.feeder import feed
 from sweep.tracking.outbox import Outbox
 from sweep.tracking.tracker import Described
 from tests.conftest import ROOT, Sweep
-from tests.needs import require
+from tests.contract.test_cli import wait_for
+from tests.needs import mlflow_server_python, require
 from tests.study_rows import make_study
-from tests.toys import write_toy
+from tests.toys import TRAINING, write_toy
 
 TRIALS = 3
 LAUNCH_S = 600.0
@@ -297,14 +301,16 @@ def wait_for_no_feeder(root: Path, patience_s: float = 60.0) -> None:
 def server(tmp_path: Path) -> Iterator[str]:
     """A real MLflow server with a database of its own."""
     require("mlflow")
+    require("mlflow_server")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     with (tmp_path / "server.log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port),
-             "--workers", "1", "--backend-store-uri", f"sqlite:///{tmp_path / 'mlflow.db'}",
+            [mlflow_server_python(), "-m", "mlflow", "server", "--host", "127.0.0.1",
+             "--port", str(port), "--workers", "1",
+             "--backend-store-uri", f"sqlite:///{tmp_path / 'mlflow.db'}",
              "--artifacts-destination", str(tmp_path / "artifacts")],
             cwd=tmp_path, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
@@ -347,6 +353,68 @@ def test_mlflow_files_show_what_collect_shows(sweep: Sweep, runs: Path, tmp_path
     wait_for_no_feeder(root)
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     check_mlflow((root / "mlruns").as_uri(), runs)
+
+
+@pytest.mark.long
+def test_both_trackers_show_what_the_command_prints(
+    sweep: Sweep, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One study, two trackers; MLflow's and TensorBoard's readers against ``sweep collect``, its
+    table of trials and its long form."""
+    require("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    root = runs / "toy"
+    uri = (root / "mlruns").as_uri()
+    training = TRAINING.replace("    if reporter.checkpoint_dir:", """\
+    if step == 2 and os.environ["SWEEP_TRIAL"] == "1" and os.environ["SWEEP_ATTEMPT"] == "1":
+        os.kill(os.getpid(), 9)  # beyond its checkpoint of step 1
+    if reporter.checkpoint_dir:""")
+    gate = tmp_path / "gate"
+    study = write_toy(
+        tmp_path, trials=TRIALS, training=training, fixed=f"{{steps: 4, gate: '{gate}'}}",
+        track="[mlflow, tensorboard]",
+    )  # fmt: skip
+    assert sweep("launch", study).code == 0
+    # MLflow's client takes seconds to load, and is waited for 20 s at the end.
+    wait_for(lambda: begun(uri) == 2, "both first trials' runs", LAUNCH_S)
+    gate.touch()
+    assert sweep("launch", study, "--wait", timeout_s=LAUNCH_S).code == 0
+    wait_for_no_feeder(root)
+    long_rows = csv.DictReader(io.StringIO(sweep("collect", "--long", "--format", "csv").out))
+    expected = points(
+        (int(row["trial"]), row["metric"], int(row["step"]), float(row["value"]))
+        for row in long_rows
+    )
+    assert len(expected) == TRIALS * 4 * 2
+    rows = json.loads(sweep("collect", "--format", "json", "--no-plots").out)
+    assert sorted(row["attempts"] for row in rows) == [1, 1, 2]
+    found, tracked = of_mlflow(uri, "toy")
+    assert found == expected
+    assert of_tensorboard(root / "tensorboard") == pytest.approx(expected)
+    assert len(tracked) == TRIALS
+    by_trial = {int(run.data.tags["sweep.trial"]): run for run in tracked}
+    for row in rows:
+        run = by_trial[row["trial"]]
+        assert run.data.metrics["score"] == row["value"]  # at: last
+        assert {name: run.data.params[name] for name in row["params"]} == {
+            name: str(value) for name, value in row["params"].items()
+        }
+        assert (run.info.status, run.data.tags["sweep.state"]) == ("FINISHED", "complete")
+
+
+def begun(uri: str) -> int:
+    """Return for how many trials MLflow has a run."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("sweep/toy")
+    if experiment is None:
+        return 0
+    try:
+        runs = client.search_runs([experiment.experiment_id])
+    except ValueError:
+        return 0  # MLflow's files are half written at times
+    return len({run.data.tags.get("sweep.trial") for run in runs} - {None})
 
 
 def check_mlflow(uri: str, runs: Path) -> None:

@@ -142,7 +142,8 @@ def test_rows_are_the_contract():
     assert found == [
         {
             "rank": 1, "trial": 0, "state": "complete", "value": 0.5, "params": {"lr": 0.1},
-            "seed": 7, "attempts": 2, "duration_s": 60.0, "gpu_hours": 0.0, "reason": "",
+            "seed": 7, "attempts": 2, "duration_s": 60.0, "gpu_hours": 0.0, "energy_j": None,
+            "reason": "",
             "started": "2026-03-01T12:00:00+00:00", "ended": "2026-03-01T12:01:00+00:00",
         }
     ]  # fmt: skip

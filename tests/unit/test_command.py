@@ -349,6 +349,7 @@ def test_the_reporter_alone_is_importable_and_hides_nothing(tmp_path: Path) -> N
     assert out.split() == [str(folder / "sweep/report.py"), "whole"]
     assert sorted(path.name for path in (folder / "sweep").glob("*.py")) == [
         "__init__.py",
+        "installed.py",
         "report.py",
     ]
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from sweep import data_record, machine
+from sweep.installed import list_packages, mask
 from sweep.machine import capture_gpus, capture_host
-from sweep.packages import describe_python, list_packages, mask
+from sweep.packages import describe_conda, describe_python
 from sweep.provenance import capture_study, differences
 from sweep.space import Space
 from sweep.study import Environment, Objective, Study
@@ -465,3 +466,17 @@ def test_many_packages_are_summed_up() -> None:
 def test_secrets_in_addresses_are_masked(url: str, masked: str) -> None:
     """A user and password in a URL never reach a record."""
     assert mask(url) == masked
+
+
+def test_a_conda_environment_by_its_folder(tmp_path: Path) -> None:
+    """Conda's packages, Python's over those of the same name; nothing of it is started."""
+    site = tmp_path / "lib/python3.12/site-packages"
+    for folder in (tmp_path / "conda-meta", tmp_path / "bin", site / "numpy-2.1.dist-info"):
+        folder.mkdir(parents=True)
+    assert describe_conda(tmp_path)["python"] == "none"
+    for name in ("python-3.12.4-h1_0_cpython", "numpy-2.0-py312_0", "cuda-toolkit-12.4.1-0"):
+        (tmp_path / "conda-meta" / f"{name}.json").write_text("{}")
+    (tmp_path / "conda-meta/history").touch()
+    found = describe_conda(tmp_path)
+    assert found["python"] == "3.12.4"
+    assert found["packages"] == {"cuda-toolkit": "12.4.1", "numpy": "2.1"}
