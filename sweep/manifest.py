@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from sweep.differences import AXES
 from sweep.paths import AttemptFolder, StudyFolder, read_json, write_atomic
-from sweep.provenance import AXES
 
 Record = Mapping[str, Any]
 
