@@ -17,7 +17,7 @@ from sweep.storage.connection import Database
 
 FINISHED = ("COMPLETE", "PRUNED", "FAIL")
 
-# One row a trial, its child rows as one JSON array: one statement is one snapshot, and a round trip.
+# One row a trial, its child rows as one JSON text: one statement is one snapshot, one round trip.
 DETAILS_SQL = """
 SELECT t.trial_id, t.number, t.state::text, t.datetime_start, t.datetime_complete, json_build_array(
   (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)
