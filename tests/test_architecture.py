@@ -40,8 +40,8 @@ LEVELS: list[list[str]] = [
     # 2: verbs.
     [
         "ending", "supervise", "diagnosis", "settling", "reconcile", "nodes", "arrays", "waves",
-        "finaliser", "lookout", "build", "context", "check", "opened", "startable", "launch", "slots",
-        "worker", "side_run", "rerun", "judging", "trial_command", "confirm", "compare",
+        "finaliser", "lookout", "build", "context", "check", "opened", "startable", "launch",
+        "slots", "worker", "side_run", "rerun", "judging", "trial_command", "confirm", "compare",
         "scaling_figures", "scaling",
         "columns", "exports", "collect", "results", "plots", "rerun_plot", "reporting", "status",
         "screens", "live",
