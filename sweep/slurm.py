@@ -95,7 +95,7 @@ class SlurmScheduler(SmallJobs):
     def request(self, job: ArrayJob) -> ArrayRequest:
         """Return an array as sbatch is to get it."""
         resources, options = self.study.resources, self.study.slurm
-        return ArrayRequest(
+        return slurm_text.ArrayRequest(
             token=job.token,
             script=str(self.folder.script),
             log_pattern=_pattern(job.log_pattern),

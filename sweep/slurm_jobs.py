@@ -57,7 +57,7 @@ class SmallJobs(Asker):
             return min(task.job for task in live)
         options, service = self.study.slurm, self.study.slurm.service
         return self.sbatch(
-            ArrayRequest(
+            slurm_text.ArrayRequest(
                 token=token,
                 script=str(self.folder.script),
                 log_pattern=str(self.folder.logs).replace("%", "%%") + "/database_%j.log",
@@ -131,7 +131,7 @@ class SmallJobs(Asker):
         self, job: ArrayJob, job_id: str | None, number: int = 0
     ) -> ArrayRequest:
         options, service = self.study.slurm, self.study.slurm.service
-        return ArrayRequest(
+        return slurm_text.ArrayRequest(
             token=_end_token(job.token, number),
             script=str(self.folder.script),
             log_pattern=str(self.folder.logs).replace("%", "%%") + "/finaliser_%j.log",
