@@ -6,9 +6,9 @@
 
 Parts: ``rates`` whole light trials a second by so many workers, beside so many finished trials (see
 ``storage_workers`` for the kinds and for what a light trial is); ``claims`` one claim's time with
-10,000 waiting; ``full`` 128 workers on a server of 100 connections; ``commands`` the time of
-``sweep launch`` (all but the submission) and ``sweep collect``, and what a fresh task uses of the
-CPU (``storage_commands``).
+10,000 waiting, by workers that do nothing else and by ones that claim once a second; ``full`` 128
+workers on a server of 100 connections; ``commands`` the time of ``sweep launch`` (all but the
+submission) and ``sweep collect``, and what a fresh task uses of the CPU (``storage_commands``).
 
 Rates of one run are to be compared with each other only. Data lie in ``--folder``; in memory
 (/dev/shm) a commit costs nothing, which favours who commits more often. Printed: tables in
@@ -68,8 +68,9 @@ class Bench:
 
     def measure(self, kind: str, workers: int, finished: int, seconds: float) -> dict[str, Any]:
         """Run workers of a kind and return what they did."""
-        own = kind in ("sweep", "claims")
-        name = self.study(finished, 10_000 if kind == "claims" else WAITING if own else 0)
+        claims = kind in ("claims", "paced")
+        own = kind == "sweep" or claims
+        name = self.study(finished, 10_000 if claims else WAITING if own else 0)
         with self._address(kind, name) as address:
             before = accounting.tree_cpu_s(self.pid)
             load = os.getloadavg()[0]
@@ -81,7 +82,7 @@ class Bench:
                 raise RuntimeError(f"{kind}: {done.stderr[-2000:]}")
             database_s = accounting.tree_cpu_s(self.pid) - before
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        each = 1 if kind == "claims" else OPERATIONS
+        each = 1 if claims else OPERATIONS
         rate = found["operations"] / each / found["seconds"]
         result = {"kind": kind, "workers": workers, "finished": finished, "rate": rate,
                   "database_cpu_s": database_s, "load": load, **found}  # fmt: skip
@@ -181,7 +182,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     ]
                 if "claims" in parts:
                     crowd = 4 if given.quick else 32
-                    report["claims"] = bench.measure("claims", crowd, 0, min(seconds, 8.0))
+                    report["claims"] = [
+                        bench.measure(kind, crowd, 0, min(seconds, 8.0))
+                        for kind in ("paced", "claims")
+                    ]
         if "full" in parts:
             with server(folder, 20 if given.quick else 100) as running:
                 bench = Bench(running, folder)
@@ -209,11 +213,12 @@ def show(report: dict[str, Any]) -> None:
         if part in report:
             print(f"\n{part}\n\n{rates_table(report[part])}")
     if "claims" in report:
-        found = report["claims"]
-        print(
-            f"\n{found['workers']} workers, 10,000 waiting: {found['rate']:.0f} claims/s, "
-            f"median {1000 * found['p50_s']:.1f} ms, p95 {1000 * found['p95_s']:.1f} ms"
-        )
+        for found in report["claims"]:
+            print(
+                f"\n{found['kind']}: {found['workers']} workers, 10,000 waiting: "
+                f"{found['rate']:.0f} claims/s, median {1000 * found['p50_s']:.1f} ms, "
+                f"p95 {1000 * found['p95_s']:.1f} ms, load {found['load']:.0f}"
+            )
     if "commands" in report:
         print("\n" + storage_commands.table(report["commands"]))
 

@@ -10,7 +10,8 @@ is done before all have been forked, and WARM_S longer, is not counted. Printed:
 Kinds: ``sweep`` is what sweep's own worker does (claims, attempts, fenced writes); the others run
 one and the same loop of Optuna's ``ask``, ``report``, ``should_prune`` and ``tell``: ``ours`` on
 ``sweep.storage.PostgresStorage``, ``rdb`` on ``RDBStorage``, ``grpc`` on its proxy, ``journal`` on
-a ``JournalStorage`` in a file. ``claims`` only claims, and ``pops`` only asks.
+a ``JournalStorage`` in a file. ``claims`` only claims, ``paced`` does so once a second (as workers
+that train between), and ``pops`` only asks.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ GIVE_UP_S = 240.0  # after the end, for an operation that is still at it
 Trial = Iterator[int]  # each step of a trial yields how many operations it was
 
 
-def sweep_trials(url: str, name: str, only_claim: bool = False) -> Callable[[], Any]:
+def sweep_trials(
+    url: str, name: str, only_claim: bool = False, pause_s: float = 0.0
+) -> Callable[[], Any]:
     """Return what makes a worker's trials, by sweep's own way."""
     import numpy  # noqa: F401  (loaded before the workers are forked)
     import optuna  # noqa: F401
@@ -74,6 +77,7 @@ def sweep_trials(url: str, name: str, only_claim: bool = False) -> Callable[[], 
         yield 1
         if only_claim:  # the finish is not timed: see ``work``
             ask(lambda: ledger.finish(token, End("finished"), "complete", [0.0]))
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
             return
         storage.token = token
         values = {"lr": random.uniform(1e-5, 1e-1), "layers": random.randint(1, 8),
@@ -137,8 +141,8 @@ def optuna_trials(storage: Any, name: str, only_ask: bool = False) -> Callable[[
 
 def prepare(kind: str, url: str, name: str) -> Callable[[], Any]:
     """Load a kind's history, close its connections, and return what makes its trials."""
-    if kind in ("sweep", "claims"):
-        return sweep_trials(url, name, kind == "claims")
+    if kind in ("sweep", "claims", "paced"):
+        return sweep_trials(url, name, kind != "sweep", 1.0 if kind == "paced" else 0.0)
     import optuna
 
     if kind == "ours":

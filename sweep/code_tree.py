@@ -8,15 +8,14 @@ environment. What is left out but lies there (ignored folders with data, an envi
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweep.errors import InputError
 from sweep.installed import mask
+from sweep.plain import dataclass, field
 
 ASK_TIMEOUT_S = 10.0
 MAX_BYTES = 200_000_000
@@ -82,6 +81,8 @@ def find(workdir: Path, apart: Sequence[Path] = ()) -> Tree:
 
 def find_top(workdir: Path) -> Path:
     """Return the top of the repository whose code a folder is. Raises: GitFailed."""
+    import shutil
+
     if not shutil.which("git"):
         raise GitFailed("git is not installed")
     top = Path(os.fsdecode(git(workdir, "rev-parse", "--show-toplevel")).rstrip("\n"))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from sweep import command, process
 from sweep.errors import CouldNotAsk, SchedulerError
 from sweep.paths import StudyFolder, read_json
+from sweep.plain import dataclass
 from sweep.scheduler import Scheduler
 from sweep.storage.ledger import Ledger, Place
 from sweep.study import Study
@@ -63,7 +62,7 @@ def place_from(environ: Mapping[str, str]) -> Place:
         job=job,
         index=int(index) if index is not None else None,
         # Slurm's name of the node, by which it can be excluded.
-        host=environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        host=environ.get("SLURMD_NODENAME") or os.uname().nodename,
         boot_id=process.boot_id(),
         slot=slot_of(environ),
     )

@@ -9,11 +9,11 @@ here, for it says nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sweep import scheduler
 from sweep import trial as words
 from sweep.ending import classify
+from sweep.plain import dataclass
 from sweep.scheduler import TaskState
 from sweep.storage import studies
 from sweep.trial import End

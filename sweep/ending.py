@@ -7,11 +7,9 @@ attempt whose worker is gone: the same journal, the same rules, the same result.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import math
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from sweep.command import first_failure, runtime_failure
 from sweep.errors import closest
 from sweep.journal import Journal, checkpoints, digest
 from sweep.paths import AttemptFolder, StudyFolder, read_tail
+from sweep.plain import replace
 from sweep.storage import adoption, studies
 from sweep.storage.budgets import CUT, cut_by
 from sweep.storage.closing import close_trials, prune_trials
@@ -84,6 +83,8 @@ def read_end(
     Args:
         exit_code, signal, told: As for ``classify``; of the launcher, where there is one.
     """
+    import shutil
+
     shutil.rmtree(folder.root / command.RANKS_FOLDER, ignore_errors=True)  # all is in the log
     if not told and (why := _not_started(study, folder, exit_code)):
         return End(words.NOT_STARTED, why, exit_code)
@@ -96,7 +97,7 @@ def read_end(
         return plain
     end = classify(found.exit_code, found.signal, told, found.cause)
     if found.rank is None:
-        return dataclasses.replace(end, outcome=words.PORT_CLASH) if found.clash else end
+        return replace(end, outcome=words.PORT_CLASH) if found.clash else end
     place = f"rank {found.rank} of {study.world}" + (f" on {found.host}" if found.host else "")
     blamed = found.rank if found.blamed is None else found.blamed
     with contextlib.suppress(OSError), folder.log.open("a", encoding="utf-8") as stream:
@@ -104,7 +105,7 @@ def read_end(
         stream.write(f"sweep: the last lines of rank {blamed}:\n")
         stream.writelines(f"  {line}\n" for line in found.lines or ["(it printed nothing)"])
     outcome = words.PORT_CLASH if found.clash else end.outcome
-    return dataclasses.replace(end, outcome=outcome, reason=f"{place}: {end.reason}")
+    return replace(end, outcome=outcome, reason=f"{place}: {end.reason}")
 
 
 def _not_started(study: Study, folder: AttemptFolder, exit_code: int | None) -> str | None:
@@ -180,16 +181,16 @@ def settle(
         return words.CANCELLED if end.outcome != PAUSED else words.PRUNED
     if end.outcome == words.INTERRUPTED and state.word == studies.STOPPED:
         # A user may stop and go on as often as he likes: no interruption without a checkpoint.
-        end = dataclasses.replace(end, outcome=HALTED, reason="the study was stopped")
+        end = replace(end, outcome=HALTED, reason="the study was stopped")
     attempts = ledger.attempts(trial_id)
     path = checkpoint[0] if checkpoint else None
-    attempts[-1] = dataclasses.replace(
+    attempts[-1] = replace(
         attempts[-1], outcome=end.outcome, reason=end.reason, checkpoint=path
     )
     why = give_up(attempts, ledger.study.retry)
     if why:
         ledger.finish(
-            token, dataclasses.replace(end, reason=why), words.FAILED, checkpoint=checkpoint
+            token, replace(end, reason=why), words.FAILED, checkpoint=checkpoint
         )
         return words.FAILED
     ledger.leave(token, end, checkpoint)
@@ -202,7 +203,7 @@ def _cut(
 ) -> None:  # fmt: skip
     """End an attempt that left while the study had ended: nobody takes its trial up again."""
     if end.outcome == HALTED:
-        end = dataclasses.replace(end, reason=reason)
+        end = replace(end, reason=reason)
     ledger.leave(token, end, checkpoint)
     if end.outcome == PAUSED:
         prune_trials(ledger, [trial_id], cut_by(reason))
@@ -360,6 +361,8 @@ def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None
     for trial in gone:
         for path in _checkpoint_folders(folder, trial):
             with contextlib.suppress(OSError):
+                import shutil
+
                 shutil.rmtree(path)
 
 

@@ -7,7 +7,8 @@ prints its text and leaves with its exit code; anything else is a fault of ours 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from sweep.plain import dataclass
 
 EXIT_DONE = 0
 EXIT_FAILED = 1

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import dataclasses
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweep.errors import SweepError
 from sweep.paths import StudyFolder, locked
 from sweep.scheduler import Scheduler
 from sweep.study import Study
+
+if TYPE_CHECKING:
+    import subprocess
 
 LOCAL = "local"
 SLURM = "slurm"
@@ -30,6 +30,8 @@ def resolve(study: Study, environ: Mapping[str, str] = os.environ) -> Study:
     A local study without ``max_parallel`` gets what this machine's CPUs allow: there is no
     scheduler that would let the others wait.
     """
+    import dataclasses
+
     if study.executor == "auto":
         from sweep.slurm_ask import is_here
 
@@ -110,6 +112,9 @@ class Reviver:
         """Serve it from here, in a process that ends with this one."""
         if self.host is not None and self.host.poll() is None:
             return
+        import atexit
+        import subprocess
+
         print("that job waits; this task serves the database meanwhile", flush=True)
         argv = [sys.executable, "-m", "sweep.task", str(self.folder.root), "--host"]
         self.host = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -118,6 +123,8 @@ class Reviver:
     def stop_host(self) -> None:
         if self.host is None or self.host.poll() is not None:
             return
+        import subprocess
+
         self.host.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.host.wait(HOST_END_S)

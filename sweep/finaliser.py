@@ -16,7 +16,6 @@ from sweep import scheduler
 from sweep.arrays import array_job
 from sweep.errors import BusyError, CouldNotAsk, OverLimit, SchedulerError, SubmitUnclear
 from sweep.paths import StudyFolder
-from sweep.reconcile import EVERY_S, UNSEEN_S, Found, reconcile
 from sweep.scheduler import ArrayJob, Beside, Scheduler
 from sweep.storage import budgets, studies
 from sweep.storage.closing import close_paused
@@ -144,31 +143,6 @@ def _was_fruitless(ledger: Ledger, schedule: Scheduler, token: str) -> bool:
         return True
     # A controller that crashed has lost the array: no task of it ever ended.
     return any(task.state == scheduler.ENDED and task.started for task in tasks.values())
-
-
-def look_after(
-    ledger: Ledger,
-    folder: StudyFolder,
-    schedule: Scheduler,
-    say: Callable[[str], None] = lambda _: None,
-    *,
-    unseen_s: float = UNSEEN_S,
-    every_s: float = EVERY_S,
-    patience_s: float = PATIENCE_S,
-    host: str | None = None,
-) -> Found | None:
-    """Reconcile, and see to the study's jobs where it is our turn; the arguments are reconcile's.
-
-    Everyone who has to do with a study comes here: its tasks, and the commands that look at it.
-    """
-    found = reconcile(
-        ledger, folder, schedule, unseen_s=unseen_s, every_s=every_s, patience_s=patience_s,
-        host=host,
-    )  # fmt: skip
-    if found:  # it was our turn to look
-        with contextlib.suppress(CouldNotAsk):
-            tend(ledger, folder, schedule, say)
-    return found
 
 
 def tend(

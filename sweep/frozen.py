@@ -8,15 +8,11 @@ container the snapshot is bound over the original path.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ from sweep.code_tree import Tree, inside
 from sweep.errors import InputError
 from sweep.packages import editable_folders, find_folders, find_python
 from sweep.paths import StudyFolder, make_private, read_json, write_atomic
+from sweep.plain import dataclass, replace
 from sweep.study import Study
 
 LIVE = "live"
@@ -95,11 +92,15 @@ def freeze(found: Plan, folder: StudyFolder) -> str:
         if not (folder.code / name).is_dir():
             temporary.rename(folder.code / name)
     finally:
+        import shutil
+
         shutil.rmtree(temporary, ignore_errors=True)
     return name
 
 
 def _name(found: Plan, files: Mapping[str, str]) -> str:
+    import hashlib
+
     digest = hashlib.sha256()
     # What a study file says reaches trials otherwise: raising `trials` in it is no other code.
     own = inside(Path(found.study.source), found.tree.root) if found.study.source else None
@@ -154,6 +155,8 @@ def _take(tree: Tree, name: str, target: str | None) -> str | None:
             f"{source} cannot be read, so the code cannot be frozen.",
             "Make it readable, let git ignore it, or write `code: live` in the study file.",
         ) from None
+    import hashlib
+
     return hashlib.sha256(content).hexdigest()
 
 
@@ -231,19 +234,19 @@ def place(
         for path in _own_folders(folder):
             make_private(path)  # what is not there cannot be bound
         binds = tuple(f"{source}:{target}" for source, target in bindings(folder, name))
-        given = dataclasses.replace(study.environment, binds=(*binds, *study.environment.binds))
-        return Placed(dataclasses.replace(study, environment=given), environ)
+        given = replace(study.environment, binds=(*binds, *study.environment.binds))
+        return Placed(replace(study, environment=given), environ)
     root, snapshot = Path(note["root"]), folder.code / name
     workdir = os.path.normpath(snapshot / note["workdir"])
     first = [workdir, *(os.path.normpath(snapshot / path) for path in note["editable"])]
     moved = _Mover(root, snapshot, note["links"], Path(study.workdir))
     given = study.environment
     if given.runtime == "venv":  # it does not move, and may lie outside the code
-        given = dataclasses.replace(given, image=os.path.normpath(study.venv_folder))
+        given = replace(given, image=os.path.normpath(study.venv_folder))
     own = given.env.get("PYTHONPATH")
     if own is not None:
-        given = dataclasses.replace(given, env={**given.env, "PYTHONPATH": moved.path(own, first)})
-    placed = dataclasses.replace(
+        given = replace(given, env={**given.env, "PYTHONPATH": moved.path(own, first)})
+    placed = replace(
         study,
         workdir=workdir,
         command=tuple(map(moved.argument, study.command)),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from sweep.plain import dataclass, field
 
 # Strings that need no quotes; narrower than what Hydra takes, and so never wrong.
 _BARE = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")

@@ -12,13 +12,13 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.command.apptainer import cache_variables, rights_options
 from sweep.command.enroot import places
 from sweep.errors import InputError
 from sweep.paths import Runs, hash_file
+from sweep.plain import dataclass
 from sweep.study import Study
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")

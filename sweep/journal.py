@@ -7,7 +7,6 @@ writes the other, and leaves ``exit.json`` when the process is gone. No database
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import time
@@ -196,6 +195,8 @@ def checkpoints(folder: AttemptFolder) -> list[Path]:
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a checkpoint; of a folder, over its files' names and contents."""
+    import hashlib
+
     whole = hashlib.sha256()
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     for file in files:

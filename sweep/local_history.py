@@ -6,9 +6,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from sweep.plain import dataclass, field
 
 
 @dataclass

@@ -18,11 +18,11 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import dataclass, fields
 from pathlib import Path
 
 from sweep.errors import CouldNotAsk
 from sweep.paths import read_json, write_atomic
+from sweep.plain import dataclass
 from sweep.process import boot_id, is_alive, start_time
 from sweep.scheduler import ArrayJob
 
@@ -120,7 +120,7 @@ class JobFolder:
 
     def write_request(self, job: ArrayJob, gpu_names: list[str]) -> None:
         """Write down what is to be run."""
-        request = {part.name: getattr(job, part.name) for part in fields(job)} | {
+        request = vars(job) | {
             "argv": [os.fspath(part) for part in job.argv],
             "after": [os.fspath(part) for part in job.after],
             "cwd": os.fspath(job.cwd),

@@ -13,9 +13,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from sweep import within
+from sweep.differences import AXES
 from sweep.paths import AttemptFolder, StudyFolder, read_json, write_atomic
-from sweep.provenance import AXES
 
 INSIDE = "inside"  # of an environment: under which key ``within`` keeps what is installed in it
 Record = Mapping[str, Any]
@@ -96,6 +95,8 @@ def of_trial(folder: StudyFolder, number: int) -> dict[str, Any]:
                  for n in attempts} if len(attempts) > 1 else set()  # fmt: skip
     key = found["environment"].get(INSIDE)
     if key:
+        from sweep import within
+
         found["environment"] = {**found["environment"], **within.read(folder, key)}
     if len(snapshots) > 1:
         found["execution"] = {**found["execution"], "snapshots": len(snapshots)}

@@ -12,11 +12,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sweep.errors import CouldNotAsk, SchedulerError
 from sweep.paths import StudyFolder
+from sweep.plain import dataclass
 from sweep.scheduler import Scheduler
 from sweep.storage import studies
 from sweep.storage.connection import Database

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from sweep import access, slurm
 from sweep.errors import InputError, SweepError
 from sweep.executors import SLURM
 from sweep.paths import Runs, StudyFolder
+from sweep.plain import dataclass
 from sweep.storage import studies
 from sweep.storage.ledger import Ledger
 from sweep.study import Study

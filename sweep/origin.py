@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep import frozen, manifest, provenance, within
-from sweep.code_record import has_commit
+from sweep import frozen, manifest
 from sweep.errors import InputError
 from sweep.paths import AttemptFolder, Runs, StudyFolder, write_atomic
 from sweep.study import Study
@@ -29,6 +28,8 @@ def record_launch(
         code: What is to be frozen; None for the live code.
         full: Hash all data byte by byte.
     """
+    from sweep import provenance
+
     before = manifest.read(folder)
     if full and study.data:
         say("hashing all data")
@@ -54,8 +55,10 @@ def _say_change(before: Mapping[str, Any], record: Mapping[str, Any]) -> list[st
         return []
     if new is None:
         return ["the code is no longer frozen. New attempts run the files as they are."]
+    from sweep.differences import differences
+
     sentences = [
-        sentence for sentence in provenance.differences(before, record)
+        sentence for sentence in differences(before, record)
         if sentence.startswith("code:")
     ]  # fmt: skip
     why = " ".join(sentences) or "code: it is frozen now."
@@ -104,6 +107,8 @@ def record_attempt(
         execution: What is this attempt's own: seed, argv, job, ….
         gpus: As ``machine.capture_gpus`` gives them.
     """
+    from sweep import provenance, within
+
     whole = manifest.read(folder)
     run = manifest.run_of_snapshot(whole, snapshot)
     if run is None:
@@ -120,6 +125,8 @@ def record_attempt(
 
 def what_is_missing(folder: StudyFolder, study: Study, trial: int) -> list[str]:
     """Return in sentences what a trial was made of and is gone: its code, image or data."""
+    from sweep.code_record import has_commit
+
     made = manifest.of_trial(folder, trial)
     code, environment, data = made["code"], made["environment"], made["data"]
     found = []

@@ -25,16 +25,15 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import InputError
+from sweep.plain import dataclass
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -259,6 +258,8 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600, sync: bool
 
 def hash_file(path: Path, whole: _Hash | None = None) -> _Hash:
     """Feed a file's content to a hash, a new SHA-256 when None, and return it."""
+    import hashlib  # it loads OpenSSL
+
     whole = hashlib.sha256() if whole is None else whole
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):

@@ -7,7 +7,8 @@ puts the values in.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from sweep.plain import dataclass
 
 # What stands in the place of several arguments, and therefore must be an argument of its own.
 SPREAD = ("params", "overrides")

@@ -14,11 +14,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweep.errors import SweepError
+from sweep.plain import dataclass
 
 TOKEN_VARIABLE = "SWEEP_TOKEN"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h

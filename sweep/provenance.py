@@ -31,7 +31,6 @@ from sweep.paths import read_json, runs_folder
 from sweep.slurm_text import is_secret
 from sweep.study import Study
 
-AXES = ("code", "environment", "data", "execution")
 # An attempt looks at no more files of data than these: that costs some ms. A re-run looks at all.
 MAX_LOOKED_AT = 2_000
 # Variables that change what a training computes. Which GPU it gets does not.

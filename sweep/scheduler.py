@@ -7,9 +7,10 @@ element of an array; it is named by the array's job id and its index.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from sweep.plain import dataclass, field
 
 PENDING = "pending"
 RUNNING = "running"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from sweep.plain import dataclass
 
 SITE_VARIABLE = "SWEEP_SITE_CONFIG"
 USER_VARIABLE = "SWEEP_USER_CONFIG"

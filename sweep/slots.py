@@ -16,13 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweep import process, slurm_text
 from sweep import trial as words
 from sweep.context import SLOT_VARIABLE, Context
 from sweep.errors import EXIT_FAULT, EXIT_INPUT, CouldNotAsk, DatabaseUnavailable, SchedulerError
+from sweep.plain import dataclass
 from sweep.reconcile import succeed
 from sweep.trial import End
 

@@ -5,21 +5,24 @@ Questions are batched: one squeue for all jobs, and one sacct for those that squ
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweep import script, slurm_text
 from sweep.errors import CouldNotAsk, SchedulerError, SubmitUnclear
 from sweep.paths import StudyFolder, make_private, write_atomic
+from sweep.plain import replace
 from sweep.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Limits, Task, TaskEnergy, TaskState
 from sweep.slurm_jobs import SmallJobs
-from sweep.slurm_site import Site
-from sweep.slurm_text import ArrayRequest
 from sweep.study import Study
+
+if TYPE_CHECKING:
+    from sweep.slurm_site import Site
+    from sweep.slurm_text import ArrayRequest
 
 
 class SlurmScheduler(SmallJobs):
@@ -30,6 +33,8 @@ class SlurmScheduler(SmallJobs):
     @functools.cached_property
     def site(self) -> Site:
         """The cluster."""
+        from sweep.slurm_site import Site
+
         return Site(self, self.study)
 
     # What the site allows
@@ -51,14 +56,14 @@ class SlurmScheduler(SmallJobs):
 
     def submit(self, job: ArrayJob) -> str:
         """Submit an array, and after it the finaliser that looks at what became of it."""
-        request = self.request(dataclasses.replace(job, exclude=self._excludable(job.exclude)))
+        request = self.request(replace(job, exclude=self._excludable(job.exclude)))
         self._write_script(job)
         before = self.service_jobs()
         service = self.ensure_service(job.cwd)
         conditions = [f"after:{service}"] if service else []
         if job.behind:
             conditions.append(f"afterany:{job.behind}")
-        request = dataclasses.replace(request, dependency=",".join(conditions) or None)
+        request = replace(request, dependency=",".join(conditions) or None)
         try:
             job_id = self.sbatch(request)
         except SchedulerError:
@@ -90,7 +95,7 @@ class SlurmScheduler(SmallJobs):
     def request(self, job: ArrayJob) -> ArrayRequest:
         """Return an array as sbatch is to get it."""
         resources, options = self.study.resources, self.study.slurm
-        return ArrayRequest(
+        return slurm_text.ArrayRequest(
             token=job.token,
             script=str(self.folder.script),
             log_pattern=_pattern(job.log_pattern),
@@ -161,7 +166,7 @@ class SlurmScheduler(SmallJobs):
         if cancelled and not self.site.keeps_accounts():
             # Nothing here ever says by whom: then it was by hand, and whose but the user's?
             found = {
-                place: dataclasses.replace(state, cancelled_by=os.getuid())
+                place: replace(state, cancelled_by=os.getuid())
                 if state.word == "CANCELLED" else state
                 for place, state in found.items()
             }  # fmt: skip
@@ -178,7 +183,7 @@ class SlurmScheduler(SmallJobs):
         ended = [run for run in runs if run.phase == ENDED]
         for place, run in slurm_text.find_latest_runs(ended).items():
             if place in found and found[place].state != ENDED:
-                found[place] = dataclasses.replace(found[place], before=run.state)
+                found[place] = replace(found[place], before=run.state)
         return found
 
     # Changing

@@ -12,11 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sweep import process, slurm_text
 from sweep.errors import CouldNotAsk, OverLimit, SchedulerError, SubmitUnclear
-from sweep.slurm_text import ArrayRequest
+from sweep.plain import dataclass
+
+if TYPE_CHECKING:
+    from sweep.slurm_text import ArrayRequest
 
 ASK_TIMEOUT_S = 30.0
 SUBMIT_TIMEOUT_S = 60.0

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweep import slurm_text
 from sweep.paths import StudyFolder, read_json
 from sweep.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside
 from sweep.slurm_ask import Asker, Run, print_aside, run_command
-from sweep.slurm_text import ArrayRequest
 from sweep.study import Study
+
+if TYPE_CHECKING:
+    from sweep.slurm_text import ArrayRequest
 
 MOST_ENDS = 10  # name tokens of finalisers of one wave that are looked for
 FINALISER_TIME_S = 1800
@@ -55,7 +57,7 @@ class SmallJobs(Asker):
             return min(task.job for task in live)
         options, service = self.study.slurm, self.study.slurm.service
         return self.sbatch(
-            ArrayRequest(
+            slurm_text.ArrayRequest(
                 token=token,
                 script=str(self.folder.script),
                 log_pattern=str(self.folder.logs).replace("%", "%%") + "/database_%j.log",
@@ -76,6 +78,8 @@ class SmallJobs(Asker):
         note = read_json(self.folder.storage) or {}
         if "embedded" not in note or self.study.storage.embedded != "job":
             return None
+        import hashlib
+
         return f"sweep-db-{hashlib.sha256(note['embedded'].encode()).hexdigest()[:10]}"
 
     def service_jobs(self, *, running: bool = False) -> list[str]:
@@ -127,7 +131,7 @@ class SmallJobs(Asker):
         self, job: ArrayJob, job_id: str | None, number: int = 0
     ) -> ArrayRequest:
         options, service = self.study.slurm, self.study.slurm.service
-        return ArrayRequest(
+        return slurm_text.ArrayRequest(
             token=_end_token(job.token, number),
             script=str(self.folder.script),
             log_pattern=str(self.folder.logs).replace("%", "%%") + "/finaliser_%j.log",

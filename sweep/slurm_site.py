@@ -7,13 +7,16 @@ import os
 import pwd
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sweep import slurm_text
 from sweep.errors import CouldNotAsk, InputError, SchedulerError
 from sweep.scheduler import Limits
 from sweep.slurm_ask import Asker, refusal
-from sweep.slurm_text import ArrayRequest
 from sweep.study import Study
+
+if TYPE_CHECKING:
+    from sweep.slurm_text import ArrayRequest
 
 DEFAULT_KILL_WAIT_S = 30  # slurm.conf(5)
 

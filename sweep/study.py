@@ -7,16 +7,13 @@ job; the fields here are the ones that it checks and that the JSON Schema is gen
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from types import UnionType
 from typing import Any
 
+from sweep.plain import dataclass, field, field_kinds
 from sweep.space import Parameter, Space
 
 
@@ -343,37 +340,45 @@ class Study:
 
     def to_json(self) -> str:
         """Return the study as JSON text that ``from_json`` reads back equal."""
+        import dataclasses
+
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False)
 
     @staticmethod
     def from_json(text: str) -> Study:
         """Read back what ``to_json`` wrote. Raises: ValueError for other text."""
-        return typing.cast(Study, _build(Study, json.loads(text)))
+        return typing.cast(Study, _build("Study", json.loads(text)))
 
 
-@cache
-def field_types(cls: type) -> dict[str, Any]:
-    """Return a dataclass's field types, resolved."""
-    return typing.get_type_hints(cls)
+def _build(kind: str, data: Any) -> Any:
+    """Return what JSON data are as a field of that type, whose name is read: evaluating a hundred
+    annotations would take longer than all else that a task does with its study."""
+    kind = kind.removesuffix(" | None")
+    if data is None:
+        return None
+    outer, _, inner = kind.partition("[")
+    if outer == "tuple":
+        inner = inner.removesuffix(", ...]")
+        return tuple([_build(inner, item) for item in data])
+    if outer == "Mapping":
+        inner = inner.partition(", ")[2].removesuffix("]")
+        return {name: _build(inner, value) for name, value in data.items()}
+    cls: Any = _CLASSES.get(kind)
+    kinds = field_kinds(cls)
+    if kinds is None:
+        if isinstance(data, dict) and kind not in ("Any", "Value"):
+            raise TypeError(f"a field of the type {kind} cannot be read back")
+        return data
+    unknown = set(data) - set(kinds)
+    if unknown:
+        raise ValueError(f"{kind} has no {', '.join(sorted(unknown))}")
+    return cls(**{name: _build(kinds[name], value) for name, value in data.items()})
 
 
-def _build(cls: Any, data: Any) -> Any:
-    origin = typing.get_origin(cls)
-    if origin in (typing.Union, UnionType):
-        if data is None:
-            return None
-        inner = [arg for arg in typing.get_args(cls) if arg is not type(None)]
-        return _build(inner[0], data) if len(inner) == 1 else data
-    if origin is Mapping and isinstance(data, dict):
-        return {name: _build(typing.get_args(cls)[1], value) for name, value in data.items()}
-    if origin is tuple:
-        return tuple(_build(typing.get_args(cls)[0], item) for item in data)
-    if isinstance(cls, type) and dataclasses.is_dataclass(cls):
-        types = field_types(cls)
-        unknown = set(data) - set(types)
-        if unknown:
-            raise ValueError(f"{cls.__name__} has no {', '.join(sorted(unknown))}")
-        if cls is Parameter:
-            data = data | {"when": {name: tuple(v) for name, v in data["when"].items()}}
-        return cls(**{name: _build(types[name], value) for name, value in data.items()})
-    return data
+# The classes that a study is made of, by the names that annotations have for them.
+_CLASSES = {
+    cls.__name__: cls for cls in (
+        Parameter, Space, Objective, Constraint, Choice, Retry, Resources, Service, Slurm, Ddp,
+        Environment, Storage, Study,
+    )
+}  # fmt: skip

@@ -13,13 +13,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sweep import command, process
 from sweep import trial as words
 from sweep.errors import StaleAttempt, SweepError
 from sweep.journal import Journal, tell
 from sweep.paths import AttemptFolder
+from sweep.plain import dataclass
 from sweep.storage.ledger import HALTED, PAUSED, Report
 from sweep.study import Study
 

@@ -43,10 +43,28 @@ def main(arguments: list[str]) -> int:
 def preload() -> None:
     """Import what a worker imports on its way to its first training; it is forked afterwards."""
     import encodings.idna  # noqa: F401
+    import importlib.metadata  # noqa: F401
 
     import psycopg2.extensions  # noqa: F401
 
-    from sweep import access, local, worker  # noqa: F401
+    from sweep import access, ending, local, oom, origin, provenance, worker  # noqa: F401
+    from sweep.command import assembly, rendezvous  # noqa: F401
+    from sweep.storage import budgets, twins  # noqa: F401
+
+
+def _load_driver() -> None:
+    """Import psycopg2 without ``ssl``, which takes as long again.
+
+    It imports that, and goes on without, only to set up locks of an OpenSSL older than 1.1. Here,
+    where no other thread runs yet that may want it.
+    """
+    if "ssl" in sys.modules or "psycopg2" in sys.modules:
+        return
+    sys.modules["ssl"] = None  # type: ignore[assignment]
+    try:
+        import psycopg2  # noqa: F401
+    finally:
+        del sys.modules["ssl"]
 
 
 def _run(folder: StudyFolder, options: list[str]) -> int:
@@ -69,6 +87,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return _serve(folder)
     if options[:1] == ["--host"]:
         return _host(folder, study)
+    _load_driver()
     on_slurm = study.executor == SLURM
     db = access.connect(folder, timeout_s=8.0, may_start=not on_slurm)
     schedule = scheduler_of(folder, study)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.errors import InputError, closest
 from sweep.paths import write_atomic
+from sweep.plain import dataclass
 from sweep.settings import USER, homes
 
 STUDY, SWEEP = "study", "sweep"

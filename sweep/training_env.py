@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweep.errors import InputError
 from sweep.local_job import INDEX_VARIABLE, JOB_VARIABLE
 from sweep.paths import write_atomic
+from sweep.plain import dataclass
 from sweep.study import Study
 
 # Variables with SWEEP_ in front that the user sets for training: where the reference trainer finds

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from sweep.plain import dataclass, field
 
 # What users see. Optuna's FAIL is "failed" or "cancelled": the trial's end tells which.
 WAITING = "waiting"
@@ -164,6 +164,8 @@ def trial_seed(study_seed: int, number: int) -> int:
 
     Neighbouring numbers give unrelated seeds, and the same pair gives the same seed anywhere.
     """
+    import hashlib  # it loads OpenSSL
+
     digest = hashlib.sha256(f"{study_seed}:{number}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
 

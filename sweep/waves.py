@@ -7,7 +7,6 @@ by looking for its name token: adopted where it is found, forgotten where it is 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,6 +14,7 @@ from sweep import nodes, scheduler
 from sweep.arrays import array_job, name_token, plan_waves, throttle_of
 from sweep.errors import BusyError, OverLimit, SubmitUnclear, SweepError
 from sweep.paths import StudyFolder, make_private
+from sweep.plain import replace
 from sweep.scheduler import Scheduler, TaskState
 from sweep.storage import promotion, studies
 from sweep.storage.connection import Database
@@ -54,7 +54,7 @@ def live_wave(ledger: Ledger, schedule: Scheduler) -> Wave | None:
             _record_cancel(ledger, job, studies.ALL)
             schedule.cancel(job)
             alive = _live_tasks(schedule, job)
-        settled = dataclasses.replace(wave, job=job, over=not alive)
+        settled = replace(wave, job=job, over=not alive)
         if settled != wave:
             _write(ledger, settled)
         if alive:
@@ -148,9 +148,9 @@ def _submit(
     while True:
         _write(ledger, wave)
         plain = array_job(study, folder, wave)
-        job = dataclasses.replace(plain, behind=behind, exclude=tuple(sick))
+        job = replace(plain, behind=behind, exclude=tuple(sick))
         try:
-            wave = dataclasses.replace(wave, job=schedule.submit(job))
+            wave = replace(wave, job=schedule.submit(job))
         except SubmitUnclear:
             raise
         except SweepError as error:
@@ -158,7 +158,7 @@ def _submit(
             if over and wave.size > 1:
                 size = wave.size // 2
                 throttle = throttle_of(study, size, wave.slots)
-                wave = dataclasses.replace(wave, size=size, throttle=throttle)
+                wave = replace(wave, size=size, throttle=throttle)
                 say(f"{error.message} Trying {size} tasks; each pulls trial after trial.")
                 sleep(SHRINK_PAUSE_S)
                 continue
@@ -191,7 +191,7 @@ def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
         throttle = throttle_of(ledger.study, wave.size, wave.slots)
         if wave.job and wave.throttle != throttle:
             schedule.set_throttle(wave.job, throttle)
-            _write(ledger, dataclasses.replace(wave, throttle=throttle))
+            _write(ledger, replace(wave, throttle=throttle))
 
 
 def _write(ledger: Ledger, wave: Wave) -> None:
@@ -246,7 +246,7 @@ def mark_over(ledger: Ledger, token: str) -> None:
     waves = db.retry(lambda _: studies.read_waves(db, ledger.study_id), patience_s=PATIENCE_S)
     for wave in waves:
         if wave.token == token and not wave.over:
-            _write(ledger, dataclasses.replace(wave, over=True))
+            _write(ledger, replace(wave, over=True))
 
 
 def stop_waves(ledger: Ledger, schedule: Scheduler, *, running: bool) -> Sequence[str]:

@@ -1,37 +1,24 @@
 """One array task: pull a trial, run it, forward, stop early, finish, pull again while time lasts.
 
-Nothing heavy is imported before it is needed: Optuna only where the sampler is adaptive or a pruner
-has to judge, and then while training runs.
+Nothing is imported before it is needed: a task that finds nothing to pull loads nothing that only
+a training needs, and Optuna comes only where the sampler is adaptive or a pruner has to judge, then
+while training runs. ``task.preload`` names what is imported on the way to a first training.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import os
-import secrets
 import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweep import command, energy, frozen, nodes, oom, origin, process, within
+from sweep import command, nodes, process
 from sweep import trial as words
 from sweep.context import Context, config_of
-from sweep.ending import (
-    FULL_DISK,
-    full_disk,
-    has_room,
-    is_full,
-    last_lines,
-    newest_of,
-    read_end,
-    remove_checkpoints,
-    settle,
-    take_over,
-)
 from sweep.errors import (
     CouldNotAsk,
     DatabaseUnavailable,
@@ -39,23 +26,21 @@ from sweep.errors import (
     StaleAttempt,
     SweepError,
 )
-from sweep.finaliser import look_after
-from sweep.journal import Journal, newest_checkpoint, tell, write_exit
-from sweep.machine import capture_gpus
+from sweep.lookout import look_after
 from sweep.paths import make_private, write_atomic
-from sweep.provenance import hide_secrets
 from sweep.reconcile import EVERY_S, succeed
-from sweep.storage import budgets, promotion, studies, twins
-from sweep.storage import energy as energies
-from sweep.storage.closing import close_paused
+from sweep.storage import promotion, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import GIVEN_BACK, PAUSED, USER_FAILURES, Report
-from sweep.supervise import Channel, Leave, Supervisor, abrupt_s
+from sweep.supervise import Leave, abrupt_s
 from sweep.tracking.outbox import Outbox
 from sweep.trial import Claim, End, trial_seed
 
 if TYPE_CHECKING:
+    from sweep import energy, frozen, within
+    from sweep.paths import AttemptFolder
     from sweep.storage.optuna_storage import PostgresStorage
+    from sweep.supervise import Channel, Ended
 
 T = TypeVar("T")
 
@@ -94,7 +79,7 @@ class Worker:
         self._counters: energy.Counters | None = None  # of these GPUs' energy
         self._meter: energy.Meter | None = None  # of the latest attempt
         self._next_energy = 0.0
-        self._inside = within.Once(context.folder, context.say)
+        self._inside: within.Once | None = None  # asks what a container holds
         self.outbox = Outbox(context.study, context.folder, context.environ)
         self.node = nodes.Watch(
             context.ledger, context.place, context.schedule, self._ask, self.leave, context.say
@@ -109,7 +94,8 @@ class Worker:
         try:
             self._pull_and_run()
         finally:
-            self._inside.end(0.0 if self.leave.wanted else INSIDE_S)
+            if self._inside is not None:
+                self._inside.end(0.0 if self.leave.wanted else INSIDE_S)
             late = self.outbox.close(TRACK_LEAVE_S if self.leave.wanted else TRACK_CLOSE_S)
             if late:
                 self.say(f"not all has reached {' and '.join(late)}; see {self.folder.tracking}")
@@ -166,7 +152,7 @@ class Worker:
             self.say("a later run of this very task is at work; this one ends")
             self._over = True
             return None
-        token = secrets.token_hex(16)
+        token = os.urandom(16).hex()
         promotes = promotion.promotes(self.study)
         claim = self._ask(
             lambda _: self.ledger.claim(token, self.context.place), transaction=promotes
@@ -185,7 +171,9 @@ class Worker:
                 time.sleep(1.0)
         if claim is not None:
             self._token = token
-        elif promotion.promotes(self.study) and not self.leave.wanted:
+        elif promotes and not self.leave.wanted:
+            from sweep.storage.closing import close_paused
+
             self._ask(lambda _: close_paused(self.ledger))
         return claim
 
@@ -251,6 +239,8 @@ class Worker:
             self._over = self._is_on_slurm()
             return
         except OSError as error:
+            from sweep.ending import full_disk, is_full
+
             if not is_full(error):
                 raise
             state = self._write_end(claim, End(GIVEN_BACK, full_disk(self.folder.root)), [])
@@ -263,10 +253,16 @@ class Worker:
         took_s = time.monotonic() - began
         self.say(f"trial {claim.number}, attempt {claim.attempt}: {state} after {took_s:.1f} s")
         if state == words.FAILED:
+            from sweep.ending import last_lines
+
             for line in last_lines(attempt_folder, 5):
                 self.say(f"  | {line}")
 
     def _train(self, claim: Claim) -> str:
+        from sweep import frozen, oom, origin
+        from sweep.journal import Journal, tell
+        from sweep.supervise import Supervisor
+
         folder = self.folder.attempt(claim.number, claim.attempt)
         began, kills = time.monotonic(), oom.count_kills()
         self._has_reported = False
@@ -274,7 +270,7 @@ class Worker:
             self._end_earlier(claim)
         make_private(folder.checkpoints)
         values = self._values(claim)
-        if self._ask(lambda _: twins.notice(self.ledger, claim)):
+        if self._has_a_result(claim):
             self.say(f"trial {claim.number} has the configuration and the result of an earlier one")
             return words.COMPLETE
         write_atomic(values.config, command.write_config(config_of(self.study, values)))
@@ -332,20 +328,37 @@ class Worker:
         )
         ended = supervisor.run()
         joules = self._meter.joules() if self._meter is not None else None
-        self._inside.end(0.0)
+        if self._inside is not None:
+            self._inside.end(0.0)
+        end = self._read_end(folder, ended, kills)
+        return self._write_end(claim, end, supervisor.unsent, time.monotonic() - began, joules)
+
+    def _read_end(self, folder: AttemptFolder, ended: Ended, kills: int | None) -> End:
+        """Say how a training ended, which is noted in its folder."""
+        from sweep import oom
+        from sweep.ending import full_disk, has_room, last_lines, read_end
+        from sweep.journal import write_exit
+
         end = read_end(self.study, folder, ended.exit_code, ended.signal, ended.told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
             write_exit(folder, end.exit_code, end.signal, ended.told)
         if end.outcome == words.INTERRUPTED and self.leave.terminated and self._asks_who():
-            end = dataclasses.replace(end, outcome=words.TERMINATED, reason="ended by SIGTERM")
+            end = End(words.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         if end.outcome in (words.KILLED, words.ERROR) and (
             kills != oom.count_kills() or oom.is_in_log(last_lines(folder))
         ):
-            end = dataclasses.replace(end, outcome=words.OUT_OF_MEMORY, reason="memory ran out")
+            end = End(words.OUT_OF_MEMORY, "memory ran out", end.exit_code, end.signal)
         if end.outcome == words.ERROR and not has_room(folder.root):
             end = End(GIVEN_BACK, full_disk(self.folder.root))
-        took_s = time.monotonic() - began
-        return self._write_end(claim, end, supervisor.unsent, took_s, joules)
+        return end
+
+    def _has_a_result(self, claim: Claim) -> bool:
+        """Tell whether a twin's result is the trial's, which is complete then."""
+        from sweep.storage import twins
+
+        return twins.may_have_twins(self.study) and self._ask(
+            lambda _: twins.notice(self.ledger, claim)
+        )
 
     def _was_corrected(self, claim: Claim) -> bool:
         """Tell whether the attempt before failed by its own code, which a launch has given back."""
@@ -356,6 +369,10 @@ class Worker:
         self, claim: Claim, snapshot: str | None, values: command.TrialValues, argv: list[str],
         placed: frozen.Placed,
     ) -> None:  # fmt: skip
+        from sweep import energy, origin, within
+        from sweep.machine import capture_gpus
+        from sweep.provenance import hide_secrets
+
         place = self.context.place
         own = {
             "run_by": f"{place.job or 'none'}_{0 if place.index is None else place.index}",
@@ -373,6 +390,8 @@ class Worker:
                 self.folder, self.folder.attempt(claim.number, claim.attempt), self.study,
                 snapshot, self.context.environ, own, self._gpus,
             )  # fmt: skip
+            if self._inside is None:
+                self._inside = within.Once(self.context.folder, self.say)
             self._inside.begin(key, placed.study, placed.environ)
         except (OSError, ValueError) as error:  # training is not to end for it
             self.say(f"what made trial {claim.number} could not be recorded: {error}")
@@ -407,6 +426,8 @@ class Worker:
         self._resumed_hash = ""
         if claim.attempt == 1:
             return None
+        from sweep.journal import newest_checkpoint
+
         earlier = [self.folder.attempt(claim.number, n) for n in range(claim.attempt - 1, 0, -1)]
         known = self._ask(lambda _: self.ledger.checkpoint_hashes(claim.trial_id))
         found = newest_checkpoint(earlier, known)
@@ -450,8 +471,10 @@ class Worker:
                 pause_s = min(2 * pause_s, 5.0)
 
     def _channel(self, claim: Claim) -> Channel:
-        ledger = self.ledger
+        from sweep.storage import budgets
+        from sweep.supervise import Channel
 
+        ledger = self.ledger
         steps: dict[int, float] = {}  # of the objective, once a verdict has been asked for
 
         def record(reports: Sequence[Report]) -> None:
@@ -501,12 +524,16 @@ class Worker:
         self._next_energy = now + ENERGY_EVERY_S
         joules = self._meter.joules()
         if joules is not None:
+            from sweep.storage import energy
+
             self.ledger.db.retry(
-                lambda db: energies.note(db, claim.token, joules), patience_s=0.0
+                lambda db: energy.note(db, claim.token, joules), patience_s=0.0
             )
 
     def _take_over(self, claim: Claim) -> None:
         """Store, after an attempt's first reports, what an earlier run went on reporting before."""
+        from sweep.ending import take_over
+
         if claim.attempt > 1 and not self._has_reported:
             take_over(self.ledger, claim.token, self.folder, claim.number)
 
@@ -542,11 +569,13 @@ class Worker:
         self, claim: Claim, end: End, unsent: Sequence[Report], took_s: float = math.inf,
         joules: float | None = None,
     ) -> str:  # fmt: skip
+        from sweep.ending import FULL_DISK, newest_of, remove_checkpoints, settle
+
         folder = self.folder.attempt(claim.number, claim.attempt)
         judged = end.outcome in USER_FAILURES and not unsent and self.node.judges(took_s)
         if judged and self.node.look().is_doubtful:
             reason = f"failed at once on {self.context.place.host}: {end.reason}"
-            end = dataclasses.replace(end, outcome=GIVEN_BACK, reason=reason)
+            end = End(GIVEN_BACK, reason, end.exit_code, end.signal)
         checkpoint = newest_of(folder) if end.outcome != words.FINISHED else None
         tries = 0
 
@@ -560,7 +589,9 @@ class Worker:
                 self.ledger.record(claim.token, unsent)
                 self._take_over(claim)
             if joules is not None:
-                energies.note(self.ledger.db, claim.token, joules)
+                from sweep.storage import energy
+
+                energy.note(self.ledger.db, claim.token, joules)
             return settle(self.ledger, claim.token, claim.trial_id, end, checkpoint)
 
         state = self._ask(work)
@@ -579,7 +610,11 @@ class Worker:
 
     def _end_study(self, claim: Claim, state: str) -> None:
         """End the study where this trial's result, or what it used, is what ends it."""
-        if not self.study.may_end_early or self._ask(lambda _: budgets.look(self.ledger)):
+        if not self.study.may_end_early:
+            return
+        from sweep.storage import budgets
+
+        if self._ask(lambda _: budgets.look(self.ledger)):
             return
         if state != words.COMPLETE or self.study.terminator.type == "none" or self.leave.wanted:
             return

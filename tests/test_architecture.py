@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 LEVELS: list[list[str]] = [
     # 0: values. They know nothing of the outside.
     [
-        "errors", "placeholders", "quantise", "yaml_text", "hydra_text", "pareto",
+        "plain", "errors", "placeholders", "quantise", "yaml_text", "hydra_text", "pareto",
         "confidence", "verdict", "space", "study", "feasibility", "trial", "paths", "settings",
         "studyfile",
         "rank_labels",
@@ -39,8 +39,9 @@ LEVELS: list[list[str]] = [
     ],
     # 2: verbs.
     [
-        "ending", "supervise", "diagnosis", "reconcile", "nodes", "arrays", "waves",
-        "finaliser", "task_energy", "build", "context", "check", "opened", "startable", "launch",
+        "ending", "supervise", "diagnosis", "settling", "reconcile", "nodes", "arrays", "waves",
+        "finaliser", "lookout", "task_energy", "build", "context", "check", "opened", "startable",
+        "launch",
         "slots", "worker", "side_run", "rerun", "judging", "trial_command", "confirm", "compare",
         "scaling_figures", "scaling",
         "columns", "exports", "collect", "results", "plots", "rerun_plot", "reporting", "status",

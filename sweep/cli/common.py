@@ -144,9 +144,9 @@ def look_after(
     opened: Opened, schedule: Scheduler, unseen_s: float, patience_s: float = 60.0
 ) -> None:
     """Reconcile and tend the study's jobs, as every command that looks at a study does."""
-    from sweep import finaliser
+    from sweep import lookout
 
-    finaliser.look_after(
+    lookout.look_after(
         opened.ledger, opened.folder, schedule, lambda text: click.echo(text, err=True),
         unseen_s=unseen_s, every_s=10.0, patience_s=patience_s,
     )  # fmt: skip

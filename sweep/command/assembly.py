@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweep.command import launchers, pyxis
 from sweep.command.filling import EDIT, explain_missing, fill, find_script
 from sweep.command.inner import CONTAINERS, folders_of, image_of, split_bind
-from sweep.command.rendezvous import Rendezvous
 from sweep.command.runtimes import RUNTIMES, Built
 from sweep.errors import InputError, closest
+from sweep.plain import replace
 from sweep.study import Study
 from sweep.training_env import TrialValues, environment
+
+if TYPE_CHECKING:
+    from sweep.command.rendezvous import Rendezvous
 
 
 def build(
@@ -74,7 +75,7 @@ def find_missing(
     missing = explain_missing(argv, env, workdir)
     if missing is None and launchers.choose(study) != launchers.PYTHON:
         # A launcher around it hides the script that it would not find.
-        alone = dataclasses.replace(study, launcher=launchers.PYTHON)
+        alone = replace(study, launcher=launchers.PYTHON)
         argv, env = build(alone, values, base_env, workdir)
         missing = explain_missing(argv, env, workdir)
     return missing
@@ -94,6 +95,8 @@ def _find_missing_outside(
     if given.runtime not in CONTAINERS:
         return None
     program = "srun" if given.runtime == launchers.PYXIS else given.runtime
+    import shutil
+
     # A module of the site's may bring it, which only the tasks load.
     if not study.slurm.setup and not shutil.which(program, path=env.get("PATH")):
         return f"environment.runtime: no program named {program} on PATH."

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from sweep.plain import dataclass
 from sweep.rank_labels import of_rank, split
 
 _TORCHRUN = re.compile(

@@ -11,16 +11,14 @@ import contextlib
 import errno
 import fcntl
 import os
-import socket
-import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweep import slurm_text
 from sweep.command import launchers
 from sweep.errors import InputError, SweepError
 from sweep.paths import make_private
+from sweep.plain import dataclass
 from sweep.study import Study
 
 LOOPBACK = "127.0.0.1"
@@ -37,7 +35,7 @@ class Rendezvous:
 
     host: str
     port: int
-    _lock: int | None = field(default=None, repr=False)
+    _lock: int | None = None
 
     def close(self) -> None:
         """Let others of this user have the port."""
@@ -72,6 +70,8 @@ def meet(
     check_interface(study.ddp.interface)
     host = first_host(environ)
     slots = max(1, study.slurm.slots)
+    import zlib
+
     first = zlib.crc32((job or str(os.getpid())).encode()) + (index or 0) * slots + (slot or 0)
     low, high = study.ddp.port_range
     folder = make_private(folder or Path(f"/tmp/sweep-ports-{os.geteuid()}"))
@@ -102,6 +102,8 @@ def first_host(environ: Mapping[str, str]) -> str:
 
 def is_free(port: int) -> bool:
     """Tell whether a server could listen at a port of this host, at any address."""
+    import socket
+
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
             with socket.socket(family) as probe:
@@ -131,6 +133,8 @@ def check_interface(wanted: str | None, existing: Iterable[str] | None = None) -
     """
     if wanted is None:
         return
+    import socket
+
     if existing is None:
         existing = [name for _, name in socket.if_nameindex()]
     there = list(existing)

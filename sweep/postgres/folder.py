@@ -27,8 +27,10 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+
+from sweep.plain import dataclass
 
 from ..errors import BusyError, SweepError
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from sweep.plain import dataclass
 
 # Passed on to the server's programs and the watcher. All else stays out, so that no secret of the
 # user's shell sits in /proc/PID/environ of a long-lived process, and no PG* variable bends ours.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from sweep.plain import dataclass
 
 from ..errors import DatabaseUnavailable, SweepError
 from .cluster import DATABASE, LOOPBACK, ROLE, data_version

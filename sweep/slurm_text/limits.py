@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from sweep.plain import dataclass
 from sweep.scheduler import Limits
 from sweep.slurm_text.times import parse_time
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from sweep.errors import CouldNotAsk
+from sweep.plain import dataclass
 from sweep.scheduler import ENDED
 from sweep.slurm_text.answers import is_gone, raise_for_answer
 from sweep.slurm_text.states import classify_state, split_state

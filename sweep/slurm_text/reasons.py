@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from sweep.plain import dataclass
 
 _WAIT = "Nothing to do but wait."
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sweep.errors import InputError
+from sweep.plain import dataclass
 from sweep.slurm_text.answers import did_not_answer, strip_words
 from sweep.slurm_text.extra import check_extra
 from sweep.slurm_text.times import format_time

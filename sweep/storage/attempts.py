@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sweep import trial as words
 from sweep.errors import StaleAttempt
+from sweep.plain import dataclass
 from sweep.storage import promotion
 from sweep.storage.connection import Database
 from sweep.study import Study

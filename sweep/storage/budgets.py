@@ -8,10 +8,10 @@ a checkpoint, or may go on to their end: see ``Reached.leave``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from sweep import trial as words
+from sweep.plain import dataclass
 from sweep.storage import studies
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import CLAIMABLE, PAUSED, VIOLATION_SQL, Ledger

@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from sweep.errors import DatabaseUnavailable, InputError, SweepError
-from sweep.storage.names import resolve
+from sweep.storage.names import is_address, resolve
 from sweep.storage.prepared import as_prepared
 from sweep.storage.refusals import HARMLESS_STATES, advice_for, first_line, is_full, passes
 from sweep.storage.url import describe, dsn
@@ -304,7 +304,7 @@ class Database:
         } | self._dsn
         host = found.get("host", "")
         if host and not host.startswith(("/", "@")) and "," not in host and "hostaddr" not in found:
-            addresses = resolve(host, deadline - time.monotonic())
+            addresses = [host] if is_address(host) else resolve(host, deadline - time.monotonic())
             if isinstance(addresses, str):
                 raise DatabaseUnavailable(*self._lost(addresses))
             found["hostaddr"] = ",".join(addresses)

@@ -5,9 +5,9 @@ One statement each, whose answer does not grow with the number of trials where t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from sweep.plain import dataclass
 from sweep.storage.connection import Database
 from sweep.storage.ledger import USER_FAILURES
 from sweep.storage.records import END, utc

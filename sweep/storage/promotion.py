@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.plain import dataclass, field
 from sweep.storage.connection import Database
 from sweep.study import Study
 from sweep.trial import summarise

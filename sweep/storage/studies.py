@@ -7,9 +7,9 @@ All of it lies in Optuna's ``studies`` and ``study_system_attributes``; keys of 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from sweep.plain import dataclass
 from sweep.storage.connection import Database
 from sweep.study import Study
 
@@ -152,7 +152,7 @@ def read_specification(db: Database, study_id: int) -> Study | None:
 
 
 def write_state(db: Database, study_id: int, state: StudyState) -> None:
-    write_attribute(db, study_id, STATE, asdict(state))
+    write_attribute(db, study_id, STATE, vars(state))
 
 
 def read_state(db: Database, study_id: int) -> StudyState:
@@ -161,7 +161,7 @@ def read_state(db: Database, study_id: int) -> StudyState:
 
 
 def write_wave(db: Database, study_id: int, wave: Wave) -> None:
-    write_attribute(db, study_id, WAVE + wave.token, asdict(wave))
+    write_attribute(db, study_id, WAVE + wave.token, vars(wave))
 
 
 def read_waves(db: Database, study_id: int, *, live_only: bool = False) -> list[Wave]:

@@ -5,10 +5,11 @@ No Optuna import at the top: a bulk insert needs only the first half.
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import Any
 
@@ -16,21 +17,21 @@ from sweep.storage.connection import Database
 
 FINISHED = ("COMPLETE", "PRUNED", "FAIL")
 
-# One row a trial, its child rows as JSON: one statement is one snapshot, and a round trip.
+# One row a trial, its child rows as one JSON text: one statement is one snapshot, one round trip.
 DETAILS_SQL = """
-SELECT t.trial_id, t.number, t.state::text, t.datetime_start, t.datetime_complete,
+SELECT t.trial_id, t.number, t.state::text, t.datetime_start, t.datetime_complete, json_build_array(
   (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)
-          ORDER BY p.param_id)::text FROM trial_params p WHERE p.trial_id = t.trial_id),
-  (SELECT json_agg(json_build_array(v.value, v.value_type) ORDER BY v.objective)::text
+          ORDER BY p.param_id) FROM trial_params p WHERE p.trial_id = t.trial_id),
+  (SELECT json_agg(json_build_array(v.value, v.value_type) ORDER BY v.objective)
      FROM trial_values v WHERE v.trial_id = t.trial_id),
   (SELECT json_agg(json_build_array(i.step, i.intermediate_value, i.intermediate_value_type)
-          ORDER BY i.trial_intermediate_value_id)::text
+          ORDER BY i.trial_intermediate_value_id)
      FROM trial_intermediate_values i WHERE i.trial_id = t.trial_id),
-  (SELECT json_agg(json_build_array(u.key, u.value_json) ORDER BY u.trial_user_attribute_id)::text
+  (SELECT json_agg(json_build_array(u.key, u.value_json) ORDER BY u.trial_user_attribute_id)
      FROM trial_user_attributes u WHERE u.trial_id = t.trial_id),
   (SELECT json_agg(json_build_array(s.key, s.value_json)
-          ORDER BY s.trial_system_attribute_id)::text
-     FROM trial_system_attributes s WHERE s.trial_id = t.trial_id)
+          ORDER BY s.trial_system_attribute_id)
+     FROM trial_system_attributes s WHERE s.trial_id = t.trial_id))::text
 FROM trials t WHERE t.trial_id = ANY(%s) ORDER BY t.number
 """
 
@@ -64,7 +65,14 @@ def read_time(value: datetime | None) -> datetime | None:
     """Return a stored time as Optuna shows it: local, without a zone."""
     if value is None:
         return None
-    return value.replace(tzinfo=timezone.utc).astimezone().replace(tzinfo=None)
+    return value + _local_offset(value.replace(second=0, microsecond=0))
+
+
+@cache
+def _local_offset(minute: datetime) -> timedelta:
+    """Return what local time is ahead of UTC at some minute: asking for it takes longer than all
+    else in reading a time."""
+    return minute.replace(tzinfo=timezone.utc).astimezone().utcoffset() or timedelta()
 
 
 @cache
@@ -79,34 +87,43 @@ def read_trials(database: Database, trial_ids: Sequence[int]) -> list[Any]:
     """Return FrozenTrials by their ids, in the order of their numbers; unknown ids are left out."""
     if not trial_ids:
         return []
-    return [frozen_trial(row) for row in database.execute(DETAILS_SQL, (list(trial_ids),))]
+    rows = database.execute(DETAILS_SQL, (list(trial_ids),))
+    collects = gc.isenabled()
+    gc.disable()  # nothing of what is made here can be collected, and looking for it takes long
+    try:
+        return frozen_trials(rows)
+    finally:
+        if collects:
+            gc.enable()
 
 
-def frozen_trial(row: Sequence[Any]) -> Any:
-    """Return the FrozenTrial of one row of ``DETAILS_SQL``."""
+def frozen_trials(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the FrozenTrials of rows of ``DETAILS_SQL``."""
     from optuna.trial import FrozenTrial, TrialState
 
-    trial_id, number, state, start, complete, params, values, steps, user, system = row
-    distributions, external = {}, {}
-    for name, value, text in _list(params):
-        distribution = read_distribution(text)
-        distributions[name] = distribution
-        external[name] = distribution.to_external_repr(float(value))  # JSON has 1 for 1.0
-    return FrozenTrial(
-        number=number,
-        state=TrialState[state],
-        value=None,
-        values=[read_number(value, kind) for value, kind in _list(values)] or None,
-        datetime_start=read_time(start),
-        datetime_complete=read_time(complete),
-        params=external,
-        distributions=distributions,
-        user_attrs={key: json.loads(value) for key, value in _list(user)},
-        system_attrs={key: json.loads(value) for key, value in _list(system)},
-        intermediate_values={step: read_number(value, kind) for step, value, kind in _list(steps)},
-        trial_id=trial_id,
-    )
-
-
-def _list(text: str | None) -> list[Any]:
-    return json.loads(text) if text else []
+    states = {state.name: state for state in TrialState}
+    found = []
+    for trial_id, number, state, start, complete, details in rows:
+        params, values, steps, user, system = json.loads(details)
+        distributions, external = {}, {}
+        for name, value, text in params or ():
+            distribution = distributions[name] = read_distribution(text)
+            external[name] = distribution.to_external_repr(float(value))  # JSON has 1 for 1.0
+        trial = FrozenTrial(
+            number=number,
+            state=states[state],
+            value=None,
+            values=[read_number(value, kind) for value, kind in values or ()] or None,
+            datetime_start=read_time(start),
+            datetime_complete=read_time(complete),
+            params=external,
+            distributions=distributions,
+            user_attrs={key: json.loads(value) for key, value in user or ()},
+            system_attrs={key: json.loads(value) for key, value in system or ()},
+            intermediate_values={
+                step: read_number(value, kind) for step, value, kind in steps or ()
+            },
+            trial_id=trial_id,
+        )
+        found.append(trial)
+    return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from sweep import feasibility
 from sweep import trial as words
+from sweep.plain import dataclass
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.trial_rows import read_number

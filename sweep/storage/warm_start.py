@@ -7,11 +7,11 @@ They are none of the study's trials: N does not count them, and no ranking shows
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweep import trial as words
 from sweep.errors import InputError, closest
+from sweep.plain import dataclass
 from sweep.space import to_optuna
 from sweep.storage import records, studies
 from sweep.storage.connection import Database

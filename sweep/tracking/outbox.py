@@ -17,7 +17,6 @@ from typing import Any
 
 from sweep.paths import StudyFolder, make_private
 from sweep.study import Study
-from sweep.training_env import without_database
 
 
 class Outbox:
@@ -76,6 +75,8 @@ class Outbox:
 
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         folder = make_private(self._folder.tracking)
+        from sweep.training_env import without_database
+
         environ = without_database(self._environ, self._environ)
         with (folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(

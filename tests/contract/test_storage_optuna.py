@@ -233,7 +233,7 @@ def test_ten_thousand_waiting_trials(storage: PostgresStorage) -> None:
     start = time.monotonic()
     with storage.database.transaction():
         insert_waiting_trials(storage.database, study_id, rows)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 40
     trials = storage.get_all_trials(study_id, deepcopy=False)
     assert [trial.number for trial in trials] == list(range(10_000))
     assert [trial.params["b"] for trial in trials] == [i / 10_000 for i in range(10_000)]

@@ -21,7 +21,7 @@ from tests.toys import TRAINING
 
 # Runs one task to its end in its own process, counting what it asks of the database.
 TASK = """
-import json, sys
+import json, sys, time
 from sweep import task
 from sweep.storage.connection import Database
 
@@ -32,10 +32,34 @@ def count(self, connection, sql, *rest, **more):
     return run(self, connection, sql, *rest, **more)
 
 Database._run = count
+at_spawn, spawn = [], task.process.spawn
+
+def spawn_noted(*args, **options):
+    at_spawn.append([time.process_time(), *sys.modules])
+    return spawn(*args, **options)
+
+task.process.spawn = spawn_noted
 code = task.main([sys.argv[1]])
 tops = sorted({name.partition(".")[0] for name in sys.modules})
-print(json.dumps({"code": code, "asked": asked, "modules": tops, "all": sorted(sys.modules)}))
+print(json.dumps({"code": code, "asked": asked, "modules": tops, "all": sorted(sys.modules),
+                  "spawn": at_spawn[:1], "cpu_s": time.process_time()}))
 """
+
+# What a task that finds nothing to pull has no use for: each was, or would be, a good part of its
+# CPU. ``dataclasses`` brings ``inspect``, ``hashlib`` and ``ssl`` bring OpenSSL.
+LATER = (
+    *HEAVY, "dataclasses", "inspect", "hashlib", "ssl", "shutil", "platform", "email", "zipfile",
+    "importlib.metadata", "asyncio", "multiprocessing", "tempfile",
+    "sweep.ending", "sweep.settling", "sweep.diagnosis", "sweep.finaliser", "sweep.waves",
+    "sweep.provenance", "sweep.machine", "sweep.images", "sweep.studyfile", "sweep.cli",
+)  # fmt: skip
+# And beyond that one that runs no training.
+FOR_A_TRAINING = (
+    "sweep.frozen", "sweep.origin", "sweep.code_tree", "sweep.training_env",
+    "sweep.command.assembly", "sweep.command.filling", "sweep.command.rendezvous",
+    "sweep.slurm_text.submit", "sweep.storage.twins", "sweep.storage.budgets",
+)  # fmt: skip
+MOST_CPU_S = 1.2  # ten times what an idle machine takes
 
 
 class Unstarted(LocalScheduler):
@@ -68,13 +92,19 @@ def run_task(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch, **changes:
     monkeypatch.setenv("SWEEP_STORAGE", url)
     launch(study, runs, lambda found: Unstarted(found.local), os.environ)
     home: StudyFolder = runs.study(study.name)
+    found = ask_task(home.root)
+    assert f"{study.trials} attempts made" in found["said"]
+    return found
+
+
+def ask_task(study: Path) -> Any:
+    """Run one task of a study and return what it says of itself."""
     done = subprocess.run(
-        [sys.executable, "-c", TASK, str(home.root)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", TASK, str(study)], cwd=ROOT, capture_output=True, text=True
     )
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["code"] == 0, done.stdout + done.stderr
-    assert f"{study.trials} attempts made" in done.stdout
-    return found
+    return found | {"said": done.stdout}
 
 
 def test_statements_a_trial(
@@ -109,6 +139,21 @@ def test_a_fixed_design_imports_nothing_heavy(
     )
     late = sorted(set(found["all"]) - set(done.stdout.split()))
     assert [name for name in late if name.startswith(("sweep", "psycopg2"))] == []
+
+
+def test_a_first_pull_imports_what_it_needs(
+    tmp_path: Path, fresh_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a training starts, nothing of what follows it; with nothing to pull, nothing of it."""
+    found = run_task(tmp_path / "first", fresh_url, monkeypatch, trials=1)
+    cpu_s, *modules = found["spawn"][0]
+    assert sorted(set(modules) & (set(LATER) - {"hashlib"})) == []  # a seed is a hash
+    assert cpu_s < MOST_CPU_S
+    home = Runs(tmp_path / "first" / "runs").study("cost-first")
+    empty = ask_task(home.root)
+    assert empty["spawn"] == []
+    assert sorted(set(empty["all"]) & {*LATER, *FOR_A_TRAINING}) == []
+    assert empty["cpu_s"] < MOST_CPU_S
 
 
 def test_an_adaptive_sampler_needs_optuna_and_no_more(
