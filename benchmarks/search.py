@@ -342,10 +342,14 @@ def draw(
             if mine:
                 x = statistics.median(float(r["share"]) for r in mine)
                 y = statistics.median(float(r["error"]) for r in mine)
-                right.plot([x], [y], mark, color=f"C{PRUNERS.index(name)}")
-                right.annotate(f"{name}, {problem}", (x, y), fontsize=7)
+                right.plot([x], [100 * y], mark, color=f"C{PRUNERS.index(name)}",
+                           label=f"{name}, {problem}")  # fmt: skip
     right.set_xlabel("epochs spent, of those without a pruner")
-    right.set_ylabel("median error of the chosen trial")
+    right.set_ylabel("median error of the chosen trial, %")
+    right.set_xlim(0, 1.05)
+    right.legend(fontsize=7, ncols=2, loc="lower left")
+    low, high = right.get_ylim()
+    right.set_ylim(low - 0.6 * (high - low), high)  # room for the legend
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
