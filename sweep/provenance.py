@@ -228,6 +228,6 @@ def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version("sweep")
+        return version("sweep-hpo")
     except PackageNotFoundError:
         return "not installed (run from a checkout)"

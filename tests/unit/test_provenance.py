@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -443,6 +444,12 @@ def test_no_secret_is_recorded(tmp_path: Path) -> None:
         "python", "t.py", "--api-key", "***", "--hf_token=***", "--max-tokens", "5",
         "--url", "https://***@h/", "--password", "{password}",
     ]  # fmt: skip
+
+
+def test_our_own_version_is_recorded(tmp_path: Path) -> None:
+    """It is the one that ``sweep --version`` says."""
+    record = capture_study(make_study(tmp_path, ("python", "t.py")), {})
+    assert record["execution"]["sweep"] == version("sweep-hpo")
 
 
 def test_many_packages_are_summed_up() -> None:
