@@ -251,7 +251,7 @@ def test_what_is_installed_is_recorded(
     runtime: str, sweep: Sweep, tmp_path: Path, runs: Path, request: pytest.FixtureRequest
 ) -> None:
     """Python and packages as training sees them: of the folder of conda, else asked within."""
-    given = environment_for(runtime, tmp_path, request)
+    given = environment_for(runtime, "", tmp_path, request)
     section: dict[str, object] = {"runtime": runtime, "image": given.image}
     if runtime == "modules":
         section = {"runtime": runtime, "setup": list(given.setup)}
