@@ -47,7 +47,17 @@ def preload() -> None:
 
     import psycopg2.extensions  # noqa: F401
 
-    from sweep import access, ending, local, oom, origin, provenance, worker  # noqa: F401
+    from sweep import (  # noqa: F401
+        access,
+        ending,
+        energy,
+        local,
+        oom,
+        origin,
+        provenance,
+        within,
+        worker,
+    )
     from sweep.command import assembly, rendezvous  # noqa: F401
     from sweep.storage import budgets, twins  # noqa: F401
 

@@ -15,6 +15,7 @@ from sweep.launch import launch
 from sweep.local import LocalScheduler
 from sweep.paths import Runs, StudyFolder
 from sweep.scheduler import ArrayJob
+from sweep.storage.sampling import STARTUP
 from sweep.studyfile import load
 from tests.test_architecture import HEAVY, ROOT
 from tests.toys import TRAINING
@@ -160,5 +161,6 @@ def test_an_adaptive_sampler_needs_optuna_and_no_more(
     tmp_path: Path, fresh_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Optuna and NumPy, and nothing of the command line's or of Optuna's own storage."""
-    found = run_task(tmp_path / "tpe", fresh_url, monkeypatch, trials=3, sampler="tpe")
+    trials = STARTUP + 1  # the first ones are laid out at launch
+    found = run_task(tmp_path / "tpe", fresh_url, monkeypatch, trials=trials, sampler="tpe")
     assert sorted(set(found["modules"]) & set(HEAVY)) == ["numpy", "optuna"]
