@@ -289,7 +289,7 @@ def wait_for_no_feeder(root: Path, patience_s: float = 60.0) -> None:
     """Wait until the processes that feed a study's trackers are gone."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+        lines = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
         if not any("sweep.tracking" in line and str(root) in line
                    for line in lines.stdout.splitlines()):  # fmt: skip
             return
