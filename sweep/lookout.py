@@ -29,10 +29,7 @@ def look_after(
     patience_s: float = PATIENCE_S,
     host: str | None = None,
 ) -> Found | None:
-    """Reconcile, and see to the study's jobs where it is our turn; the arguments are reconcile's.
-
-    Everyone who has to do with a study comes here: its tasks, and the commands that look at it.
-    """
+    """Reconcile, and see to the study's jobs where it is our turn; arguments as reconcile's."""
     found = reconcile(
         ledger, folder, schedule, unseen_s=unseen_s, every_s=every_s, patience_s=patience_s,
         host=host,

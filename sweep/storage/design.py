@@ -56,9 +56,8 @@ def spread_design(study: Study, count: int) -> list[dict[str, Any]]:
     """Return the stored parameters of ``count`` trials that start before anything is known.
 
     A Latin hypercube (McKay, Beckman and Conover 1979): each parameter's range is cut into
-    ``count`` parts, and each part is tried once, in an order of that parameter's own. A better
-    start for a sampler than chance, by ``python -m benchmarks.search``. The user's points come
-    first and take their place in it where they leave something out.
+    ``count`` parts, and each part is tried once, in an order of that parameter's own. The user's
+    points come first and take their place in it where they leave something out.
     """
     order: dict[str, list[int]] = {}
 

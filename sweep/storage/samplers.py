@@ -16,6 +16,8 @@ from sweep.study import Choice, Study
 # misleads the sampler least; `python -m benchmarks.search pruners` compares.
 AUTO_PRUNER = "asha"
 
+STARTUP = 10  # trials from which a sampler begins to learn, unless the study says otherwise
+
 # Above these a Gaussian process costs too much or knows too little.
 GP_PARAMETERS = 8
 GP_TRIALS = 200
@@ -79,7 +81,7 @@ def build_sampler(study: Study, seed: int) -> Any:
             # on Branin, Hartmann6 and a noisy MLP (20 seeds, 200 trials).
             return optuna.samplers.TPESampler(
                 seed=seed,
-                n_startup_trials=options.get("startup_trials", 10),
+                n_startup_trials=options.get("startup_trials", STARTUP),
                 n_ei_candidates=options.get("candidates", 24),
                 multivariate=options.get("multivariate", False),
                 constant_liar=True,
@@ -87,7 +89,7 @@ def build_sampler(study: Study, seed: int) -> Any:
         if name == "gp":
             return optuna.samplers.GPSampler(
                 seed=seed,
-                n_startup_trials=options.get("startup_trials", 10),
+                n_startup_trials=options.get("startup_trials", STARTUP),
                 deterministic_objective=options.get("deterministic", False),
                 warn_independent_sampling=False,
             )

@@ -22,6 +22,7 @@ from sweep.storage.design import (
 )
 from sweep.storage.samplers import (
     AUTO_PRUNER,
+    STARTUP,
     build_pruner,
     build_sampler,
     choose,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from sweep.storage.optuna_storage import PostgresStorage
     from sweep.storage.view import SamplerView
 
-STARTUP = 10  # trials from which a sampler begins to learn, unless the study says otherwise
 TRIES = 8  # draws beyond the first for a configuration that nobody has
 LEAST_REPORTS = 3  # no trial is stopped before it has made so many
 SHARE = 10  # nor before this part of the longest run

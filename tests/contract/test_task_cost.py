@@ -15,7 +15,7 @@ from sweep.launch import launch
 from sweep.local import LocalScheduler
 from sweep.paths import Runs, StudyFolder
 from sweep.scheduler import ArrayJob
-from sweep.storage.sampling import STARTUP
+from sweep.storage.samplers import STARTUP
 from sweep.studyfile import load
 from tests.test_architecture import HEAVY, ROOT
 from tests.toys import TRAINING
