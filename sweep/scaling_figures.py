@@ -156,7 +156,7 @@ def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -
         speed.annotate(f"{row['efficiency']:.0%}", (row["ranks"], row[RATE]),
                        xytext=(4, -12), textcoords="offset points")  # fmt: skip
     speed.set(xlabel=_count(2, unit).split()[1], ylabel="samples/s", xticks=counts, ylim=(0, None))
-    speed.margins(x=0.12)  # room for the last label
+    speed.margins(x=0.16)  # room for the last label
     speed.legend(frameon=False)
     places = range(len(done))
     bottom = [0.0] * len(done)
