@@ -58,6 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(("SWEEP_", "PG", "OPTUNA_")) and name not in KEPT:
             del os.environ[name]
+    # Each of the many Pythons that tests start would compile sweep anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # Set to nothing: neither this machine's defaults and templates nor the user's.
     os.environ |= {"SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": ""}
     point_at_data()

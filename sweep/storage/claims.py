@@ -17,7 +17,8 @@ DETAILS_SQL = f"""
   {USED_SQL}
 """
 # Interrupted trials come before those that wait, and the oldest comes first; one that was promoted
-# by the caller comes alone.
+# by the caller comes alone. Most running trials have a live attempt, and an index holds just those:
+# they are left out at once, before any trial's attempts are looked at one by one.
 #
 # A row that another claim has just let go is seen through this statement's older snapshot. Then the
 # attempt's number is taken already, and nothing is inserted: the caller asks again. The same holds
@@ -26,9 +27,12 @@ CLAIM_SQL = f"""
 WITH pulls AS (
   SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM study_system_attributes WHERE study_id = %(study)s
     AND key = %(state_key)s AND value_json::json ->> 'word' <> 'running')
-), interrupted AS MATERIALIZED (
+), unowned AS MATERIALIZED (
   SELECT t.trial_id FROM trials t, pulls WHERE t.study_id = %(study)s AND t.state = 'RUNNING'
     AND %(promoted)s::int IS NULL
+    AND t.trial_id NOT IN (SELECT l.trial_id FROM sweep_attempt l WHERE l.outcome IS NULL)
+), interrupted AS MATERIALIZED (
+  SELECT t.trial_id FROM trials t JOIN unowned USING (trial_id) WHERE t.state = 'RUNNING'
     AND (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
       ORDER BY a.number DESC LIMIT 1) = ANY(%(claimable)s::text[])
   ORDER BY t.trial_id LIMIT 1 FOR UPDATE OF t SKIP LOCKED
