@@ -15,7 +15,7 @@ import os
 import sys
 from pathlib import Path
 
-from sweep import process
+from sweep import lean, process
 from sweep.errors import EXIT_DONE, EXIT_FAULT, SweepError
 from sweep.executors import SLURM, reviver_of, scheduler_of
 from sweep.paths import StudyFolder
@@ -62,21 +62,6 @@ def preload() -> None:
     from sweep.storage import budgets, twins  # noqa: F401
 
 
-def _load_driver() -> None:
-    """Import psycopg2 without ``ssl``, which takes as long again.
-
-    It imports that, and goes on without, only to set up locks of an OpenSSL older than 1.1. Here,
-    where no other thread runs yet that may want it.
-    """
-    if "ssl" in sys.modules or "psycopg2" in sys.modules:
-        return
-    sys.modules["ssl"] = None  # type: ignore[assignment]
-    try:
-        import psycopg2  # noqa: F401
-    finally:
-        del sys.modules["ssl"]
-
-
 def _run(folder: StudyFolder, options: list[str]) -> int:
     from sweep import access
     from sweep.storage import studies
@@ -97,7 +82,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return _serve(folder)
     if options[:1] == ["--host"]:
         return _host(folder, study)
-    _load_driver()
+    lean.load_psycopg2()
     on_slurm = study.executor == SLURM
     db = access.connect(folder, timeout_s=8.0, may_start=not on_slurm)
     schedule = scheduler_of(folder, study)

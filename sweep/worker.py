@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweep import command, nodes, process
+from sweep import command, lean, nodes, process
 from sweep import trial as words
 from sweep.context import Context, config_of
 from sweep.errors import (
@@ -438,6 +438,7 @@ class Worker:
         return path
 
     def _sample(self, claim: Claim) -> dict[str, Any]:
+        lean.load_optuna()
         from sweep.storage import sampling
 
         def work() -> dict[str, Any]:
@@ -450,6 +451,7 @@ class Worker:
     def _storage(self, claim: Claim) -> PostgresStorage:
         """Return Optuna's view of the study, with the history that it has read so far."""
         if self._optuna_storage is None:
+            lean.load_optuna()
             from sweep.storage.optuna_storage import PostgresStorage
 
             self._optuna_storage = PostgresStorage(self.ledger.db, patience_s=0.0)

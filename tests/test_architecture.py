@@ -28,8 +28,8 @@ LEVELS: list[list[str]] = [
     ],
     # 1: edges. Each owns one thing outside.
     [
-        "report", "process", "forked", "oom", "postgres", "storage", "journal", "service", "access",
-        "scheduler", "slurm_text",
+        "report", "lean", "process", "forked", "oom", "postgres", "storage", "journal", "service",
+        "access", "scheduler", "slurm_text",
         "local_history", "local_gpus", "energy", "local_job", "local_runner", "local",
         "training_env", "command", "images", "template", "script",
         "slurm_ask", "slurm_site", "slurm_jobs", "slurm", "executors",

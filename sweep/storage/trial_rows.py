@@ -18,14 +18,16 @@ from sweep.storage.connection import Database
 FINISHED = ("COMPLETE", "PRUNED", "FAIL")
 
 # One row a trial, its child rows as one JSON text: one statement is one snapshot, one round trip.
+# Distributions, which are the same in thousands of rows, come as a hash (see ``_learn``).
 DETAILS_SQL = """
 SELECT t.trial_id, t.number, t.state::text, t.datetime_start, t.datetime_complete, json_build_array(
-  (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)
-          ORDER BY p.param_id) FROM trial_params p WHERE p.trial_id = t.trial_id),
+  (SELECT json_agg(json_build_array(p.param_name, p.param_value,
+          hashtextextended(p.distribution_json, 0)::text) ORDER BY p.param_id)
+     FROM trial_params p WHERE p.trial_id = t.trial_id),
   (SELECT json_agg(json_build_array(v.value, v.value_type) ORDER BY v.objective)
      FROM trial_values v WHERE v.trial_id = t.trial_id),
-  (SELECT json_agg(json_build_array(i.step, i.intermediate_value, i.intermediate_value_type)
-          ORDER BY i.trial_intermediate_value_id)
+  (SELECT json_object_agg(i.step, COALESCE(to_json(i.intermediate_value),
+          to_json(i.intermediate_value_type)) ORDER BY i.trial_intermediate_value_id)
      FROM trial_intermediate_values i WHERE i.trial_id = t.trial_id),
   (SELECT json_agg(json_build_array(u.key, u.value_json) ORDER BY u.trial_user_attribute_id)
      FROM trial_user_attributes u WHERE u.trial_id = t.trial_id),
@@ -34,6 +36,12 @@ SELECT t.trial_id, t.number, t.state::text, t.datetime_start, t.datetime_complet
      FROM trial_system_attributes s WHERE s.trial_id = t.trial_id))::text
 FROM trials t WHERE t.trial_id = ANY(%s) ORDER BY t.number
 """
+
+DISTRIBUTIONS_SQL = """
+SELECT DISTINCT hashtextextended(distribution_json, 0)::text, distribution_json FROM trial_params
+WHERE trial_id = ANY(%s)
+"""
+_texts: dict[str, str] = {}  # of distributions, by their hash
 
 
 def stored_number(value: float) -> tuple[float | None, str]:
@@ -91,23 +99,38 @@ def read_trials(database: Database, trial_ids: Sequence[int]) -> list[Any]:
     collects = gc.isenabled()
     gc.disable()  # nothing of what is made here can be collected, and looking for it takes long
     try:
-        return frozen_trials(rows)
+        details = [json.loads(row[-1]) for row in rows]
+        _learn(database, rows, details)
+        return _frozen_trials(rows, details)
     finally:
         if collects:
             gc.enable()
 
 
-def frozen_trials(rows: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the FrozenTrials of rows of ``DETAILS_SQL``."""
+def _learn(
+    database: Database, rows: Sequence[Sequence[Any]], details: Sequence[Sequence[Any]]
+) -> None:
+    """Read the texts of distributions that have not been seen before."""
+    unknown = {digest: row[0] for row, found in zip(rows, details, strict=True)
+               for _, _, digest in found[0] or () if digest not in _texts}  # fmt: skip
+    if unknown:
+        _texts.update(database.execute(DISTRIBUTIONS_SQL, (list(unknown.values()),)))
+
+
+def _frozen_trials(
+    rows: Sequence[Sequence[Any]], details: Sequence[Sequence[Any]]
+) -> list[Any]:
+    """Return the FrozenTrials of rows of ``DETAILS_SQL``, whose last column has been decoded."""
     from optuna.trial import FrozenTrial, TrialState
 
     states = {state.name: state for state in TrialState}
     found = []
-    for trial_id, number, state, start, complete, details in rows:
-        params, values, steps, user, system = json.loads(details)
+    for row, parts in zip(rows, details, strict=True):
+        trial_id, number, state, start, complete, _ = row
+        params, values, steps, user, system = parts
         distributions, external = {}, {}
-        for name, value, text in params or ():
-            distribution = distributions[name] = read_distribution(text)
+        for name, value, digest in params or ():
+            distribution = distributions[name] = read_distribution(_texts[digest])
             external[name] = distribution.to_external_repr(float(value))  # JSON has 1 for 1.0
         trial = FrozenTrial(
             number=number,
@@ -121,7 +144,8 @@ def frozen_trials(rows: Sequence[Sequence[Any]]) -> list[Any]:
             user_attrs={key: json.loads(value) for key, value in user or ()},
             system_attrs={key: json.loads(value) for key, value in system or ()},
             intermediate_values={
-                step: read_number(value, kind) for step, value, kind in steps or ()
+                int(step): read_number(None, value) if isinstance(value, str) else float(value)
+                for step, value in (steps or {}).items()
             },
             trial_id=trial_id,
         )

@@ -1,0 +1,45 @@
+"""Libraries as tasks import them: less of them, and what is left out is there for who wants it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+LOOK = """
+import sys
+from sweep import lean
+lean.load_psycopg2()
+lean.load_optuna()
+print(sorted({"ssl", "asyncio", "tqdm", "tqdm.auto"} & set(sys.modules)))
+import optuna, psycopg2
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+study = optuna.create_study()
+study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+print(len(study.trials), psycopg2.extensions.parse_dsn("dbname=a"))
+from tqdm.auto import tqdm
+import ssl
+print(tqdm.__module__, ssl.OPENSSL_VERSION[:7])
+"""
+WHOLE = """
+import sys, tqdm.auto
+from sweep import lean
+lean.load_optuna()
+import optuna.progress_bar
+print(optuna.progress_bar.tqdm is tqdm.auto.tqdm)
+"""
+
+
+def run(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_tasks_import_no_more_than_they_use() -> None:
+    imported, works, real = run(LOOK)
+    assert imported == "[]"
+    assert works == "3 {'dbname': 'a'}"
+    assert real.startswith("tqdm.") and real.endswith("OpenSSL")
+
+
+def test_what_is_there_already_stays() -> None:
+    assert run(WHOLE) == ["True"]
