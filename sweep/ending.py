@@ -29,6 +29,7 @@ from sweep.study import Retry, Study
 from sweep.trial import Attempt, End, summarise
 
 _PROBE_BYTES = 65536
+TRACEBACK = "Traceback (most recent call last):"
 _KILLS = (9, 15)  # SIGKILL, SIGTERM: sent by somebody else than the code itself
 # Interruptions that bring a newer checkpoint each may come as often as they like.
 _INTERRUPTIONS = (words.INTERRUPTED, words.TERMINATED, words.TIMEOUT, words.NODE_FAILED)
@@ -69,7 +70,9 @@ def classify(
     if signal is not None:
         return End(words.ERROR, f"crashed with signal {signal}{_cause(log)}", exit_code, signal)
     if exit_code:
-        return End(words.ERROR, f"exit code {exit_code}{_cause(log)}", exit_code)
+        raised = _exception(log) if exit_code == 1 else ""
+        cause = f": {raised}" if raised else _cause(log)
+        return End(words.ERROR, f"exit code {exit_code}{cause}", exit_code)
     return End(words.FINISHED, "", exit_code)
 
 
@@ -115,8 +118,20 @@ def _not_started(study: Study, folder: AttemptFolder, exit_code: int | None) -> 
     return runtime_failure.explain(study.environment.runtime, exit_code, last_lines(folder, 40))
 
 
+def _exception(log: Sequence[str]) -> str:
+    """Return the line in which Python names the exception that ended it, or "" where none is.
+
+    It need not be the last one: what the training had printed and not flushed comes after it.
+    """
+    heads = [place for place, line in enumerate(log) if line.strip() == TRACEBACK]
+    for line in log[heads[-1] + 1 :] if heads else ():
+        if line.strip() and not line.startswith((" ", "\t")):
+            return line.strip()[:300]
+    return ""
+
+
 def _cause(log: Sequence[str]) -> str:
-    """Return the last line that says something, which is where Python names the exception."""
+    """Return the last line that says something."""
     for line in reversed(log):
         if line.strip():
             return f": {line.strip()[:300]}"

@@ -60,7 +60,7 @@ def test_an_external_server_is_stopped(
     away_s: float, tmp_path: Path, runs: Path, sweep: Any
 ) -> None:
     """It is ended at once, as in a crash, and started again a while later."""
-    steps = int((away_s * 0.7 + 3.0) / 0.2)  # stopping a server takes time on a busy machine
+    steps = int((away_s * 0.7 + 8.0) / 0.2)  # stopping a server takes time on a busy machine
     with running_server() as server:
         scene = Scene(tmp_path, runs, sweep, server.url(), trials=3, steps=steps, pause_s=0.2)
         begin(scene)

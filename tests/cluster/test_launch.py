@@ -86,7 +86,7 @@ def url(fresh_url: str) -> dict[str, str]:
 
 def test_from_launch_to_the_winner_run_again(user: User) -> None:
     """The database is a job; 40 trials; ranked; the best again as a job; all of it goes away."""
-    path = user.study("first", train(0.2), objective=FROM_OUTPUT, trials=40, max_parallel=6)
+    path = user.study("first", train(0.5), objective=FROM_OUTPUT, trials=40, max_parallel=6)
     assert len(run_to_its_end(user, path, "first", 40, 6)) == 1
     top = json.loads(user.sweep("collect", "--top", "5", "--format", "json").stdout)
     values = [trial["value"] for trial in top]

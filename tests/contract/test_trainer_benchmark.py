@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 def test_the_benchmark_prints_json_and_a_table(tmp_path: Path) -> None:
     """One and two processes, the plain loop, the efficiency, and the same learning."""
     done = subprocess.run(

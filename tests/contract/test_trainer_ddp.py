@@ -48,7 +48,7 @@ def curve(folder: Path) -> dict[int, dict[str, float]]:
             2, True, ["--model", "resnet", "--norm", "group", "--layers", "1", "--width", "8"],
             marks=pytest.mark.long,
         ),
-        (4, True, ["--optimizer", "adamw", "--lr", "0.01"]),
+        pytest.param(4, True, ["--optimizer", "adamw", "--lr", "0.01"], marks=pytest.mark.long),
     ],
 )
 def test_ranks_give_the_curve_of_one_process(

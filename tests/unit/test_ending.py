@@ -73,6 +73,24 @@ def test_the_logs_last_line_is_the_cause(log: tuple[str, ...], expected: str) ->
     assert classify(1, None, "", log).reason == expected
 
 
+TRACE = ("Traceback (most recent call last):", '  File "a.py", line 1', "    f()")
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "expected"),
+    [
+        (1, (*TRACE, "ValueError: no"), "exit code 1: ValueError: no"),
+        (1, ("a", *TRACE, "ValueError: no", "printed, not flushed"), "exit code 1: ValueError: no"),
+        (1, (*TRACE, "KeyError: 1", "", *TRACE, "B: two", "more"), "exit code 1: B: two"),
+        (1, TRACE, "exit code 1: f()"),
+        (3, (*TRACE, "ValueError: caught", "disk full"), "exit code 3: disk full"),
+    ],
+)
+def test_an_exception_is_the_cause(code: int, log: tuple[str, ...], expected: str) -> None:
+    """Python leaves with 1 then; what was printed and not flushed comes after its traceback."""
+    assert classify(code, None, "", log).reason == expected
+
+
 def attempt(number: int, outcome: str | None, checkpoint: str | None = None) -> Attempt:
     moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
     return Attempt(1, 0, number, f"t{number}", "job", 0, "node", None, moment, moment,
