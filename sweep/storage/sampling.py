@@ -57,6 +57,7 @@ __all__ = [
 
 # Distributions of the space last seen, as text: made once for 10,000 rows.
 _last: list[tuple[Space, dict[str, str]]] = []
+_pruners: list[tuple[Study, dict[int, Any]]] = []  # of the study last seen, by its first resource
 
 
 def internal(study: Study, params: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
@@ -202,13 +203,13 @@ def should_prune(
     from sweep.storage.verdicts import is_quick, judge
     from sweep.storage.view import SamplerView
 
-    if steps is not None and is_quick(build_pruner(study, 1)):
+    if steps is not None and is_quick(_kept_pruner(study, 1)):
         curves = storage.curves(study_id)
         first = _warmup(study, sorted(steps), lambda: curves.longest)
         if first is None:
             return False
         direction = storage.get_study_directions(study_id)[0]
-        return judge(build_pruner(study, first), steps, curves, direction)
+        return judge(_kept_pruner(study, first), steps, curves, direction)
     view = SamplerView(storage)
     trial = view.get_trial(trial_id)
     first = first_resource(study, view, study_id, trial)
@@ -219,6 +220,16 @@ def should_prune(
         name = view.get_study_name_from_id(study_id)
         optuna_study = optuna.study.Study(name, view, pruner=pruner)
         return bool(pruner.prune(optuna_study, trial))
+
+
+def _kept_pruner(study: Study, first: int) -> Any:
+    """Return a pruner of which only its settings are read: made once, not at every step."""
+    if not _pruners or _pruners[0][0] is not study:
+        _pruners[:] = [(study, {})]
+    made = _pruners[0][1]
+    if first not in made:
+        made[first] = build_pruner(study, first)
+    return made[first]
 
 
 def first_resource(

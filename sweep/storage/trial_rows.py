@@ -18,7 +18,7 @@ from sweep.storage.connection import Database
 FINISHED = ("COMPLETE", "PRUNED", "FAIL")
 
 # One row a trial, its child rows as one JSON text: one statement is one snapshot, one round trip.
-# Distributions, which are the same in thousands of rows, come as a hash (see ``_learn``).
+# Distributions, which are the same in thousands of rows, come as a hash (see ``_distribution``).
 DETAILS_SQL = """
 SELECT t.trial_id, t.number, t.state::text, t.datetime_start, t.datetime_complete, json_build_array(
   (SELECT json_agg(json_build_array(p.param_name, p.param_value,
@@ -38,8 +38,8 @@ FROM trials t WHERE t.trial_id = ANY(%s) ORDER BY t.number
 """
 
 DISTRIBUTIONS_SQL = """
-SELECT DISTINCT hashtextextended(distribution_json, 0)::text, distribution_json FROM trial_params
-WHERE trial_id = ANY(%s)
+SELECT hashtextextended(distribution_json, 0)::text, distribution_json FROM trial_params
+WHERE trial_id = %s
 """
 _texts: dict[str, str] = {}  # of distributions, by their hash
 
@@ -99,38 +99,30 @@ def read_trials(database: Database, trial_ids: Sequence[int]) -> list[Any]:
     collects = gc.isenabled()
     gc.disable()  # nothing of what is made here can be collected, and looking for it takes long
     try:
-        details = [json.loads(row[-1]) for row in rows]
-        _learn(database, rows, details)
-        return _frozen_trials(rows, details)
+        return _frozen_trials(database, rows)
     finally:
         if collects:
             gc.enable()
 
 
-def _learn(
-    database: Database, rows: Sequence[Sequence[Any]], details: Sequence[Sequence[Any]]
-) -> None:
-    """Read the texts of distributions that have not been seen before."""
-    unknown = {digest: row[0] for row, found in zip(rows, details, strict=True)
-               for _, _, digest in found[0] or () if digest not in _texts}  # fmt: skip
-    if unknown:
-        _texts.update(database.execute(DISTRIBUTIONS_SQL, (list(unknown.values()),)))
+def _distribution(database: Database, digest: str, trial_id: int) -> Any:
+    """Return the distribution with a hash, whose text a trial's row has."""
+    if digest not in _texts:
+        _texts.update(database.execute(DISTRIBUTIONS_SQL, (trial_id,)))
+    return read_distribution(_texts[digest])
 
 
-def _frozen_trials(
-    rows: Sequence[Sequence[Any]], details: Sequence[Sequence[Any]]
-) -> list[Any]:
-    """Return the FrozenTrials of rows of ``DETAILS_SQL``, whose last column has been decoded."""
+def _frozen_trials(database: Database, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the FrozenTrials of rows of ``DETAILS_SQL``."""
     from optuna.trial import FrozenTrial, TrialState
 
     states = {state.name: state for state in TrialState}
     found = []
-    for row, parts in zip(rows, details, strict=True):
-        trial_id, number, state, start, complete, _ = row
-        params, values, steps, user, system = parts
+    for trial_id, number, state, start, complete, details in rows:
+        params, values, steps, user, system = json.loads(details)
         distributions, external = {}, {}
         for name, value, digest in params or ():
-            distribution = distributions[name] = read_distribution(_texts[digest])
+            distribution = distributions[name] = _distribution(database, digest, trial_id)
             external[name] = distribution.to_external_repr(float(value))  # JSON has 1 for 1.0
         trial = FrozenTrial(
             number=number,
