@@ -119,18 +119,17 @@ class Database:
             return self.execute(sql, params)
         import psycopg2
 
-        text, names = as_prepared(sql)
+        text, names, marks = as_prepared(sql)
         with self._owned():
             connection = self._open()
             name = self._statements.get(text)
-            prepare = "" if name else f"PREPARE sweep_{len(self._statements)} AS {text};"
-            name = name or f"sweep_{len(self._statements)}"
-            self._statements[text] = name
-            marks = ", ".join(["%s"] * len(names))
-            execute = f"EXECUTE {name} ({marks})" if names else f"EXECUTE {name}"
-            values = tuple(params[key] for key in names)
+            prepare = ""
+            if name is None:
+                name = self._statements[text] = f"sweep_{len(self._statements)}"
+                prepare = f"PREPARE {name} AS {text};".replace("%", "%%")
+            values = [params[key] for key in names]
             try:
-                return self._run(connection, prepare.replace("%", "%%") + execute, values)
+                return self._run(connection, f"{prepare}EXECUTE {name}{marks}", values)
             except psycopg2.Error as error:
                 if error.pgcode not in UNPREPARED_STATES:
                     raise

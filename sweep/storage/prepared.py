@@ -10,13 +10,14 @@ _NAMED = re.compile(r"%\((\w+)\)s|%%")
 
 
 @cache
-def as_prepared(sql: str) -> tuple[str, tuple[str, ...]]:
+def as_prepared(sql: str) -> tuple[str, tuple[str, ...], str]:
     """Return a statement with psycopg2's named parameters as PostgreSQL numbers them.
 
     Where nothing else tells the type of a parameter, the statement must: ``%(index)s::int``.
 
     Returns:
-        The text for PREPARE, and the parameters' names in the order of their numbers.
+        The text for PREPARE, the parameters' names in the order of their numbers, and what follows
+        the name in EXECUTE, as psycopg2 takes it.
     """
     names: list[str] = []
 
@@ -28,7 +29,8 @@ def as_prepared(sql: str) -> tuple[str, tuple[str, ...]]:
             names.append(name)
         return f"${names.index(name) + 1}"
 
-    return _NAMED.sub(number, sql), tuple(names)
+    text = _NAMED.sub(number, sql)
+    return text, tuple(names), f" ({', '.join(['%s'] * len(names))})" if names else ""
 
 
 def numbers(column: Sequence[float | None]) -> str:
