@@ -109,6 +109,36 @@ def test_images_on_nodes(user: User, url: dict[str, str]) -> None:
     assert json.loads(Path(f"{built}.json").read_text())["source"].endswith("toy.def")
 
 
+@pytest.mark.parametrize(
+    ("executor", "kind"),
+    [("slurm", "sandbox"), ("local", "sandbox"),
+     pytest.param("local", "sif", marks=pytest.mark.long)],
+)  # fmt: skip
+def test_a_user_trains_in_an_image(
+    executor: str, kind: str, user: User, url: dict[str, str]
+) -> None:
+    """Whole studies of somebody who isn't root, in a sandbox directory and in a SIF."""
+    programs = ("sh", "mv", "sleep")
+    image = user.folder / "sandbox"
+    if kind == "sif":
+        image = make_image(user, *programs)
+    else:
+        ensure_apptainer()
+        apptainer.make_tree(image, programs)
+    user.write("train.sh", SHELL_TRAINING.replace("STEPS", "3"))
+    path = user.study(
+        "boxed", ["sh", "train.sh"], objective=SCORE, trials=3, max_parallel=2, executor=executor,
+        environment={"runtime": "apptainer", "image": str(image)},
+    )  # fmt: skip
+    done = user.sweep("launch", path, "--wait", env=url)
+    assert user.status("boxed")["counts"]["complete"] == 3, done.stdout + done.stderr
+    for trial in range(3):
+        (log,) = attempts_of(user, "boxed", trial)
+        assert "starts at step 0" in log
+    manifest = json.loads((user.runs / "boxed/manifest.json").read_text())
+    assert len(manifest["environment"]["image_sha256"]) == 64
+
+
 @pytest.mark.parametrize("how", ["preempted", pytest.param("time limit", marks=pytest.mark.long)])
 def test_a_sif_survives_an_interruption(how: str, user: User, url: dict[str, str]) -> None:
     """What ends the task leaves a checkpoint; the next attempt goes on from it.
