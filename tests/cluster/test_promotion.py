@@ -47,17 +47,18 @@ def kill(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("trials", "parallel", "kills"), [(9, 4, 2), pytest.param(40, 8, 25, marks=pytest.mark.long)]
+    ("trials", "parallel", "kills", "step_s"),
+    [(9, 4, 2, "0.05"), pytest.param(40, 8, 25, "1.0", marks=pytest.mark.long)],
 )
 def test_promotion_with_kills(
-    user: User, fresh_url: str, trials: int, parallel: int, kills: int
+    user: User, fresh_url: str, trials: int, parallel: int, kills: int, step_s: str
 ) -> None:
     """Every other victim is a task's worker: its trial goes on elsewhere. N holds, the best trial
     of a noiseless study is complete, no step is lost, and what is paused keeps its checkpoint."""
     env = {"SWEEP_STORAGE": fresh_url}
     script = user.write("promoted.py", TRAINING.replace("range(30)", "range(16)"))
     path = user.study(
-        "promoted", [str(user.bin / "python"), str(script), "{x}", "0.05"],
+        "promoted", [str(user.bin / "python"), str(script), "{x}", step_s],
         objective={"metric": "score", "direction": "maximize"}, trials=trials,
         max_parallel=parallel, retry={"max_attempts": 100},
         pruner={"type": "promotion", "min_resource": 1, "max_resource": 9},
@@ -72,7 +73,7 @@ def test_promotion_with_kills(
         victims = find(user, "promoted.py" if done % 2 == 0 else "sweep.task")
         if done < kills and find(user, "promoted.py") and victims:
             done += kill(chance.choice(victims))
-        time.sleep(chance.uniform(0.5, 2.0))
+        time.sleep(chance.uniform(0.2, 1.0))
     assert done == kills, "too few faults to mean anything"
     assert sum(status["counts"].values()) == trials
     states = ("complete", "pruned", "failed", "cancelled")
