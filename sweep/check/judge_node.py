@@ -317,17 +317,26 @@ def task_signal(fact: Fact) -> Line:
     )  # fmt: skip
 
 
-def gpus(fact: Fact) -> Line:
+def gpus(fact: Fact, on_slurm: bool = True) -> Line:
     """Judge what nvidia-smi sees on the node."""
     wanted = fact["wanted"]
+    broken = (
+        "Choose a partition with GPUs (sinfo -o '%P %G'), or tell the site that the driver of this "
+        "node is broken."
+        if on_slurm
+        else "Repair this machine's NVIDIA driver, or set resources.gpus: 0."
+    )
+    fewer = (
+        "Compare resources.gpus with: sinfo -o '%N %G'; is the GPU a GRES in slurm.conf?"
+        if on_slurm
+        else "Lower resources.gpus, or look at CUDA_VISIBLE_DEVICES."
+    )
     if fact["error"]:
         if fact["rocm"]:
             return Line("gpus", NOT_ASKED, "an AMD node: rocm-smi is here, and nvidia-smi is not")
         return Line(
-            "gpus", FAILED, f"nvidia-smi does not work on the node: {fact['error']}",
-            "Choose a partition with GPUs (sinfo -o '%P %G'), or tell the site that the driver of "
-            "this node is broken.",
-        )  # fmt: skip
+            "gpus", FAILED, f"nvidia-smi does not work on the node: {fact['error']}", broken
+        )
     found = fact["gpus"]
     kinds = sorted({f"{gpu['name']} ({gpu['memory']})" for gpu in found})
     text = f"{len(found)} on the node: {', '.join(kinds)}"
@@ -338,10 +347,7 @@ def gpus(fact: Fact) -> Line:
     if given is not None:
         text += f"; this task has {given}"
     if len(found) < wanted or (given is not None and given < wanted):
-        return Line(
-            "gpus", FAILED, f"{text}, {wanted} asked for",
-            "Compare resources.gpus with: sinfo -o '%N %G'; is the GPU a GRES in slurm.conf?",
-        )  # fmt: skip
+        return Line("gpus", FAILED, f"{text}, {wanted} asked for", fewer)
     return Line("gpus", OK, text)
 
 

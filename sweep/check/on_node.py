@@ -231,7 +231,7 @@ def judge(study: Study, went: Went) -> list[Line]:
     add("image", judge_node.image)
     add("binds", judge_node.binds)
     lines += _inside(study, found.get("inside"), missing)
-    add("gpus", judge_node.gpus)
+    add("gpus", lambda fact: judge_node.gpus(fact, study.executor == SLURM))
     add("compute mode", judge_node.compute_mode, "gpus")
     add("space", lambda fact: judge_node.space(fact, trials=study.trials))
     add("scratch", lambda fact: judge_node.space(fact, "scratch"))

@@ -232,6 +232,12 @@ def test_slurm_commands(fact: Mapping[str, Any], states: list[str]) -> None:
     assert all(line.advice for line in lines if line.state == FAILED)
 
 
+@pytest.mark.parametrize("changes", [{"error": "No such file"}, {"wanted": 2}])
+def test_on_this_machine_nobody_is_sent_to_slurm(changes: Mapping[str, Any]) -> None:
+    assert "sinfo" in judge_node.gpus({**GPUS, **changes}).advice
+    assert "sinfo" not in judge_node.gpus({**GPUS, **changes}, on_slurm=False).advice
+
+
 def test_what_was_not_asked_is_never_ok() -> None:
     """No fact, or a probe's own word, gives "not asked: why"."""
     assert judged("x", None, judge_node.command, "no job") == Line("x", NOT_ASKED, "no job")
