@@ -69,16 +69,16 @@ def test_daemons_die(faulty: Faulty, trials: int) -> None:
 
     Nothing is lost, and nothing runs twice.
     """
-    faulty.launch(steps=8, trials=trials, max_parallel=2, grace="10s")
+    faulty.launch(steps=12, trials=trials, max_parallel=2, grace="10s")
     faulty.cluster.kill_slurmctld()  # just after sbatch
     faulty.cluster.start_slurmctld()
     # What it has lost, launch finds out, and submits once more.
     faulty.again()
     # Some of it may be put back, and wait for a while, or be held.
     wait_for(lambda: faulty.user.status(faulty.name) and faulty.live(2), 120, "a trial to train")
-    live = faulty.live(2)
+    worker = faulty.worker_of(faulty.live(2)[0])
     faulty.cluster.kill_slurmctld()
-    faulty.kill(faulty.worker_of(live[0]))
+    faulty.kill(worker)
     faulty.cluster.start_slurmctld()
     faulty.cluster.stop_slurmdbd()  # nobody can be asked why that task ended
     time.sleep(5)

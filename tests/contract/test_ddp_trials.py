@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import random
 import signal
 import socket
 import time
@@ -140,15 +142,22 @@ def test_the_rank_that_failed_is_shown(tmp_path: Path, sweep: Sweep, runs: Path)
     assert {"  rank 1 of 2", "  ValueError: no such layer"} <= set(end)
 
 
+def two_free_ports() -> int:
+    """Return the lower of two ports in a row that nobody has, and no system hands out by chance."""
+    for low in random.sample(range(20000, 32000, 2), 100):
+        with socket.socket() as one, socket.socket() as other, contextlib.suppress(OSError):
+            one.bind(("0.0.0.0", low))
+            other.bind(("0.0.0.0", low + 1))
+            return low
+    raise AssertionError("no two free ports in 100 tries")
+
+
 def test_a_port_taken_after_the_test_costs_an_attempt(
     tmp_path: Path, sweep: Sweep, runs: Path
 ) -> None:
     """A forced clash is reported as one; the next attempt takes another port."""
     (tmp_path / "sums.py").write_text(SUMS)
-    with socket.socket() as probe:
-        probe.bind(("0.0.0.0", 0))
-        low = probe.getsockname()[1]
-    low = min(low, 65000)
+    low = two_free_ports()
     ddp = {"ranks_per_node": 2, "port_range": [low, low + 1]}
     assert sweep("launch", write(tmp_path, command="python sums.py", ddp=ddp)).code == 0
     locks = [Path(f"/tmp/sweep-ports-{os.geteuid()}/{port}") for port in (low, low + 1)]
