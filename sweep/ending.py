@@ -29,7 +29,7 @@ from sweep.study import Retry, Study
 from sweep.trial import Attempt, End, summarise
 
 _PROBE_BYTES = 65536
-TRACEBACK = "Traceback (most recent call last):"
+_TRACEBACK = "Traceback (most recent call last):"
 _KILLS = (9, 15)  # SIGKILL, SIGTERM: sent by somebody else than the code itself
 # Interruptions that bring a newer checkpoint each may come as often as they like.
 _INTERRUPTIONS = (words.INTERRUPTED, words.TERMINATED, words.TIMEOUT, words.NODE_FAILED)
@@ -70,9 +70,7 @@ def classify(
     if signal is not None:
         return End(words.ERROR, f"crashed with signal {signal}{_cause(log)}", exit_code, signal)
     if exit_code:
-        raised = _exception(log) if exit_code == 1 else ""
-        cause = f": {raised}" if raised else _cause(log)
-        return End(words.ERROR, f"exit code {exit_code}{cause}", exit_code)
+        return End(words.ERROR, f"exit code {exit_code}{_cause(log, exit_code)}", exit_code)
     return End(words.FINISHED, "", exit_code)
 
 
@@ -123,19 +121,18 @@ def _exception(log: Sequence[str]) -> str:
 
     It need not be the last one: what the training had printed and not flushed comes after it.
     """
-    heads = [place for place, line in enumerate(log) if line.strip() == TRACEBACK]
+    heads = [place for place, line in enumerate(log) if line.strip() == _TRACEBACK]
     for line in log[heads[-1] + 1 :] if heads else ():
         if line.strip() and not line.startswith((" ", "\t")):
-            return line.strip()[:300]
+            return line.strip()
     return ""
 
 
-def _cause(log: Sequence[str]) -> str:
-    """Return the last line that says something."""
-    for line in reversed(log):
-        if line.strip():
-            return f": {line.strip()[:300]}"
-    return ", and no output"
+def _cause(log: Sequence[str], exit_code: int | None = None) -> str:
+    """Return the exception where Python left with its exit code, else the last line of words."""
+    found = _exception(log) if exit_code == 1 else ""
+    found = found or next((line.strip() for line in reversed(log) if line.strip()), "")
+    return f": {found[:300]}" if found else ", and no output"
 
 
 def give_up(attempts: Sequence[Attempt], retry: Retry) -> str | None:

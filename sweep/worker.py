@@ -438,7 +438,6 @@ class Worker:
         return path
 
     def _sample(self, claim: Claim) -> dict[str, Any]:
-        lean.load_optuna()
         from sweep.storage import sampling
 
         def work() -> dict[str, Any]:

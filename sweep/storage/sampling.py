@@ -55,9 +55,17 @@ __all__ = [
     "stored_point",
 ]
 
-# Distributions of the space last seen, as text: made once for 10,000 rows.
-_last: list[tuple[Space, dict[str, str]]] = []
-_pruners: list[tuple[Study, dict[int, Any]]] = []  # of the study last seen, by its first resource
+# Made once for the space or study last seen: distributions as text, for 10,000 rows; pruners by
+# their first resource, for every step.
+_texts: list[tuple[Space, dict[str, str]]] = []
+_pruners: list[tuple[Study, dict[int, Any]]] = []
+
+
+def _kept(kept: list[tuple[Any, Any]], owner: Any, make: Callable[[], Any]) -> Any:
+    """Return what was made for an owner, anew where another one was the last."""
+    if not kept or kept[0][0] is not owner:
+        kept[:] = [(owner, make())]
+    return kept[0][1]
 
 
 def internal(study: Study, params: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
@@ -71,9 +79,7 @@ def internal(study: Study, params: Mapping[str, Any]) -> dict[str, tuple[float, 
         KeyError: The space has no such parameter.
     """
     space = study.space
-    if not _last or _last[0][0] is not space:
-        _last[:] = [(space, {p.name: p.distribution_json() for p in space})]
-    known = _last[0][1]
+    known = _kept(_texts, space, lambda: {p.name: p.distribution_json() for p in space})
     return {
         name: (space.get(name).to_internal(value), known[name]) for name, value in params.items()
     }
@@ -224,9 +230,7 @@ def should_prune(
 
 def _kept_pruner(study: Study, first: int) -> Any:
     """Return a pruner of which only its settings are read: made once, not at every step."""
-    if not _pruners or _pruners[0][0] is not study:
-        _pruners[:] = [(study, {})]
-    made = _pruners[0][1]
+    made: dict[int, Any] = _kept(_pruners, study, dict)
     if first not in made:
         made[first] = build_pruner(study, first)
     return made[first]

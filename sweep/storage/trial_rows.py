@@ -41,7 +41,7 @@ DISTRIBUTIONS_SQL = """
 SELECT hashtextextended(distribution_json, 0)::text, distribution_json FROM trial_params
 WHERE trial_id = %s
 """
-_texts: dict[str, str] = {}  # of distributions, by their hash
+_distributions: dict[str, Any] = {}  # by the hash of their text
 
 
 def stored_number(value: float) -> tuple[float | None, str]:
@@ -107,9 +107,10 @@ def read_trials(database: Database, trial_ids: Sequence[int]) -> list[Any]:
 
 def _distribution(database: Database, digest: str, trial_id: int) -> Any:
     """Return the distribution with a hash, whose text a trial's row has."""
-    if digest not in _texts:
-        _texts.update(database.execute(DISTRIBUTIONS_SQL, (trial_id,)))
-    return read_distribution(_texts[digest])
+    if digest not in _distributions:
+        for found, text in database.execute(DISTRIBUTIONS_SQL, (trial_id,)):
+            _distributions[found] = read_distribution(text)
+    return _distributions[digest]
 
 
 def _frozen_trials(database: Database, rows: Sequence[Sequence[Any]]) -> list[Any]:
