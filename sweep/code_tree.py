@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sweep.errors import InputError
 from sweep.installed import mask
+from sweep.paths import RUNS_OWN
 from sweep.plain import dataclass, field
 
 ASK_TIMEOUT_S = 10.0
@@ -22,10 +23,11 @@ MAX_BYTES = 200_000_000
 MAX_FILES = 50_000
 MAX_LINKS = 2_000
 SHOWN = 5
-# Made again by whoever needs them; a link would let all snapshots write into one.
-CACHES = frozenset({
+# Made again by whoever needs them; a link would let all snapshots write into one. And what belongs
+# to a runs folder, whosever: one where nothing was launched yet is told by nothing else.
+NO_CODE = frozenset({
     "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints",
-    ".git", ".hg", ".svn",
+    ".git", ".hg", ".svn", *RUNS_OWN,
 })  # fmt: skip
 CACHE_SUFFIXES = (".pyc", ".pyo")
 # Ignored files of these kinds are frozen all the same: generated code, one's own configuration.
@@ -169,8 +171,8 @@ def _find_repository(top: Path, runs: Sequence[Path], data: Sequence[Path]) -> T
                 ignored.add(path.rstrip("/"))
         for name in _names(git(folder, *ask, "--others", "--directory")):
             path = prefix + name
-            if name.endswith("/") and not any(os.scandir(top / path)):
-                ignored.add(path.rstrip("/"))  # empty: results go there
+            if name.endswith("/") and _is_empty(top / path):
+                ignored.add(path.rstrip("/"))
 
     add(top, "")
     there = {path for path in linked if (top / path).exists()}
@@ -240,10 +242,9 @@ def _find_plain(
         enter = []
         for name in sorted(folders):
             path = prefix + name
-            if path in out or name in CACHES or _is_runs(root / path):
+            if path in out or name in NO_CODE or _is_runs(root / path):
                 continue
-            is_empty = not any(os.scandir(root / path))  # results go there
-            if path in linked or is_empty or _is_environment(root / path):
+            if path in linked or _is_empty(root / path) or _is_environment(root / path):
                 links.add(path)
             elif (root / path).is_symlink():
                 files.append(path)
@@ -267,6 +268,17 @@ def _relative(paths: Iterable[Path], root: Path) -> set[str]:
     return {path for path in found if path and path != "."}
 
 
+def _is_empty(folder: Path) -> bool:
+    """Tell whether nothing of a folder can be copied: results go there, or it is closed to us."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except FileNotFoundError:  # removed just now, or a link to nothing: links are copied
+        return False
+    except OSError:
+        return True
+
+
 def _is_environment(folder: Path) -> bool:
     """Tell whether a folder is a virtual or conda environment: no code, and it does not move."""
     return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()
@@ -288,7 +300,7 @@ def _holds(path: str, inner: set[str]) -> bool:
 
 
 def _is_cache(path: str) -> bool:
-    return path.endswith(CACHE_SUFFIXES) or not CACHES.isdisjoint(path.rstrip("/").split("/"))
+    return path.endswith(CACHE_SUFFIXES) or not NO_CODE.isdisjoint(path.rstrip("/").split("/"))
 
 
 def _mode(path: str) -> int:

@@ -94,11 +94,7 @@ def _find_program(path: Path, lost: list[str]) -> str:
     """Return the one script near a configuration that is a Hydra application."""
     folder = path.resolve().parent
     for place in (folder, folder.parent, folder.parent.parent):
-        found = [
-            script
-            for script in sorted(place.glob("*.py"))
-            if "hydra.main" in script.read_text(encoding="utf-8", errors="replace")
-        ]
+        found = [script for script in sorted(place.glob("*.py")) if "hydra.main" in _read(script)]
         if len(found) == 1:
             here = Path.cwd()
             return str(found[0].relative_to(here) if found[0].is_relative_to(here) else found[0])
@@ -106,6 +102,13 @@ def _find_program(path: Path, lost: list[str]) -> str:
             break
     lost.append(f"the application: replace {EDIT} in the command by your script")
     return EDIT
+
+
+def _read(script: Path) -> str:
+    try:
+        return script.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # a folder of that name, a file that is closed to us
+        return ""
 
 
 def _add_parameter(draft: Draft, name: str, given: Any, lost: list[str]) -> None:

@@ -36,7 +36,10 @@ def capture_data(
     for file in _walk(path):
         if len(files) == MAX_DATA_FILES:
             break
-        status = file.stat()
+        try:
+            status = file.stat()
+        except OSError:  # removed since the folder was listed
+            continue
         files.append((os.path.relpath(file, path), status.st_size, status.st_mtime_ns, file))
     files.sort()
     total = sum(size for _, size, _, _ in files)

@@ -208,7 +208,10 @@ def digest_of(path: Path) -> str:
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(names):
             file = Path(folder, name)
-            status = file.lstat()
+            try:
+                status = file.lstat()
+            except FileNotFoundError:  # removed since the folder was listed
+                continue
             line = f"{file.relative_to(path)}\0{status.st_mode:o}\0{status.st_size}\n"
             whole.update(line.encode("utf-8", "surrogateescape"))
     return whole.hexdigest()

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sweep.paths import AttemptFolder, check_owner, hash_file, read_json, write_atomic
@@ -163,9 +163,13 @@ def read_exit(folder: AttemptFolder) -> dict[str, object] | None:
 
 def last_sign(folder: AttemptFolder) -> float:
     """Return when an attempt's files last changed, in epoch seconds; 0 where there are none."""
+    return _last_change((folder.metrics, folder.log, folder.exit))
+
+
+def _last_change(paths: Iterable[Path]) -> float:
     found = 0.0
-    for path in (folder.metrics, folder.log, folder.exit):
-        with contextlib.suppress(OSError):
+    for path in paths:
+        with contextlib.suppress(OSError):  # there may be none, or a link to none
             found = max(found, path.stat().st_mtime)
     return found
 
@@ -187,9 +191,11 @@ def checkpoints(folder: AttemptFolder) -> list[Path]:
         for entry in os.scandir(folder.checkpoints):
             if entry.name.startswith(".") or entry.name.endswith((".tmp", ".part")):
                 continue
-            status = entry.stat()
-            if status.st_size:
-                found.append((status.st_mtime_ns, entry.name, Path(entry.path)))
+            # Removed by its training just now, or a link "last" to one that was.
+            with contextlib.suppress(OSError):
+                status = entry.stat()
+                if status.st_size:
+                    found.append((status.st_mtime_ns, entry.name, Path(entry.path)))
     return [path for _, _, path in sorted(found, reverse=True)]
 
 
@@ -222,15 +228,16 @@ def newest_checkpoint(
             try:
                 check_owner(path)
                 found = digest(path)
+                recorded = known.get(str(path), found)
+                is_good = recorded == found or _was_saved_by_training(path, folder)
             except Exception:
                 continue
-            if known.get(str(path), found) == found or _was_saved_by_training(path, folder):
+            if is_good:
                 return path, found
     return None
 
 
 def _was_saved_by_training(path: Path, folder: AttemptFolder) -> bool:
     """Tell whether a checkpoint was last written while its training still reported or printed."""
-    newest = max(file.stat().st_mtime for file in (path, *path.rglob("*")))
-    return newest <= last_sign(folder) + SAVED_S
+    return _last_change((path, *path.rglob("*"))) <= last_sign(folder) + SAVED_S
 

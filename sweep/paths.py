@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 RUNS_VARIABLE = "SWEEP_RUNS"
+RUNS_OWN = (".postgres", ".images", ".crashes")
 _CHUNK_BYTES = 1 << 20
 
 

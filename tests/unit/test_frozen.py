@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,6 +144,59 @@ def test_without_git(tmp_path: Path) -> None:
     (top / "out").mkdir()
     folder, name = freeze(make_study(top, data=("big",)), top / "runs")
     assert listing(folder.code / name) == ["big@", "conf/a.yaml", "env@", "out@", "train.py"]
+
+
+@pytest.mark.parametrize("has_git", [True, False], ids=["git", "plain"])
+def test_another_runs_folder_where_nothing_was_launched_yet(tmp_path: Path, has_git: bool) -> None:
+    """Its server's data, with the password, and its images are no code of anybody's."""
+    fill(tmp_path, "train.py", "other/.postgres/password", "other/.postgres/pgdata/PG_VERSION",
+         "other/.images/a.sif")  # fmt: skip
+    if has_git:
+        git(tmp_path, "init", "-q")
+    folder, name = freeze(make_study(tmp_path), tmp_path / "runs")
+    assert listing(folder.code / name) == ["train.py"]
+
+
+@pytest.mark.parametrize("has_git", [True, False], ids=["git", "plain"])
+def test_folders_come_and_go_meanwhile(tmp_path: Path, has_git: bool) -> None:
+    """Others work in the same folder: what vanishes while it is looked at is no fault."""
+    fill(tmp_path, "train.py")
+    if has_git:
+        git(tmp_path, "init", "-q")
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            for number in range(40):
+                (tmp_path / f"scratch{number}/inner").mkdir(parents=True, exist_ok=True)
+            for number in range(40):
+                shutil.rmtree(tmp_path / f"scratch{number}")
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        try:
+            for _ in range(60):
+                assert "train.py" in code_tree.find(tmp_path).files
+        finally:
+            over.set()
+        working.result()
+
+
+def test_a_folder_that_is_closed_is_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be neither copied nor looked into, and training may not need it."""
+    fill(tmp_path, "train.py", "closed/x")
+    scandir = os.scandir
+
+    def refuse(path: Any) -> Any:  # root is refused nothing, so that permissions would not do
+        if Path(path).name == "closed":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = code_tree.find(tmp_path)
+    assert (list(found.files), list(found.links)) == (["train.py"], ["closed"])
 
 
 def test_a_folder_that_git_ignores_is_copied_by_itself(repository: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.journal import SAVED_S, append, digest, newest_checkpoint
+from sweep.journal import SAVED_S, append, checkpoints, digest, newest_checkpoint
 from sweep.paths import AttemptFolder, StudyFolder
 
 
@@ -45,6 +45,28 @@ def test_a_damaged_one_is_passed_over(attempts: list[AttemptFolder]) -> None:
     os.utime(path, (later, later))
     found = newest_checkpoint(attempts, known)
     assert found is not None and found[0] == attempts[1].checkpoints / "last"
+
+
+def test_a_link_to_one_that_was_removed(attempts: list[AttemptFolder]) -> None:
+    """Trainings keep a link to their newest and remove the others; the rest still counts."""
+    known = records(attempts)
+    folder = attempts[0].checkpoints
+    for name in ("a", "zz"):
+        (folder / name).symlink_to("removed.pt")
+    (folder / "loop").symlink_to("loop")
+    assert checkpoints(attempts[0]) == [folder / "last"]
+    assert newest_checkpoint(attempts, known) == (folder / "last", known[str(folder / "last")])
+
+
+def test_a_checkpoint_folder_with_a_link_to_nothing(attempts: list[AttemptFolder]) -> None:
+    """It was saved again by its training: the link does not hide that."""
+    folder = attempts[0].checkpoints / "last"
+    folder.unlink()
+    folder.mkdir()
+    (folder / "weights").write_text("weights")
+    (folder / "previous").symlink_to("removed")
+    append(attempts[0], 2, {"loss": 0.5})
+    assert newest_checkpoint(attempts, {str(folder): "of before"}) == (folder, digest(folder))
 
 
 def test_one_that_its_training_has_saved_again_is_the_newest(
