@@ -29,6 +29,7 @@ from sweep.errors import (
 from sweep.lookout import look_after
 from sweep.paths import make_private, write_atomic
 from sweep.reconcile import EVERY_S, succeed
+from sweep.recorder import Recorder
 from sweep.storage import promotion, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import GIVEN_BACK, PAUSED, USER_FAILURES, Report
@@ -37,7 +38,6 @@ from sweep.tracking.outbox import Outbox
 from sweep.trial import Claim, End, trial_seed
 
 if TYPE_CHECKING:
-    from sweep import energy, frozen, within
     from sweep.paths import AttemptFolder
     from sweep.storage.optuna_storage import PostgresStorage
     from sweep.supervise import Channel, Ended
@@ -47,7 +47,6 @@ T = TypeVar("T")
 PATIENCE_S = 3600.0  # for a database that is away between two trials
 LEAVE_PATIENCE_S = 10.0  # once this task has to go
 ATTRIBUTE_WAIT_S = 40.0  # for the scheduler to say who ended another's attempt
-ENERGY_EVERY_S = 30.0  # what a killed attempt used is known up to here
 TRACK_CLOSE_S = 20.0  # for trackers to take what is left, once nothing is left to pull
 TRACK_LEAVE_S = 1.0  # the same, where this task has to go
 INSIDE_S = 30.0  # for a container to say what it holds, once nothing is left to pull
@@ -74,12 +73,8 @@ class Worker:
         self._has_reported = False  # so has that attempt
         self._meeting: command.Rendezvous | None = None  # of its ranks
         self._parent = os.getppid()
-        self._gpus: dict[str, Any] | None = None  # of this machine, for the records
         self._optuna_storage: PostgresStorage | None = None
-        self._counters: energy.Counters | None = None  # of these GPUs' energy
-        self._meter: energy.Meter | None = None  # of the latest attempt
-        self._next_energy = 0.0
-        self._inside: within.Once | None = None  # asks what a container holds
+        self.recorder = Recorder(context)
         self.outbox = Outbox(context.study, context.folder, context.environ)
         self.node = nodes.Watch(
             context.ledger, context.place, context.schedule, self._ask, self.leave, context.say
@@ -94,8 +89,7 @@ class Worker:
         try:
             self._pull_and_run()
         finally:
-            if self._inside is not None:
-                self._inside.end(0.0 if self.leave.wanted else INSIDE_S)
+            self.recorder.end(0.0 if self.leave.wanted else INSIDE_S)
             late = self.outbox.close(TRACK_LEAVE_S if self.leave.wanted else TRACK_CLOSE_S)
             if late:
                 self.say(f"not all has reached {' and '.join(late)}; see {self.folder.tracking}")
@@ -305,7 +299,7 @@ class Worker:
                 lambda _: self.ledger.started(claim.token, child.pid, resumed), transaction=False
             )
             # Now that it trains: the record costs it no time.
-            self._record(claim, snapshot, values, argv, placed)
+            self.recorder.begin(claim, snapshot, values, argv, placed)
             first_step = 0
             if resumed:
                 first_step = self._ask(
@@ -327,9 +321,8 @@ class Worker:
             claim.used_s,
         )
         ended = supervisor.run()
-        joules = self._meter.joules() if self._meter is not None else None
-        if self._inside is not None:
-            self._inside.end(0.0)
+        joules = self.recorder.joules()
+        self.recorder.end(0.0)
         end = self._read_end(folder, ended, kills)
         return self._write_end(claim, end, supervisor.unsent, time.monotonic() - began, joules)
 
@@ -364,37 +357,6 @@ class Worker:
         """Tell whether the attempt before failed by its own code, which a launch has given back."""
         before = self._ask(lambda _: self.ledger.attempts(claim.trial_id))[-2:-1]
         return any(attempt.outcome == GIVEN_BACK for attempt in before)
-
-    def _record(
-        self, claim: Claim, snapshot: str | None, values: command.TrialValues, argv: list[str],
-        placed: frozen.Placed,
-    ) -> None:  # fmt: skip
-        from sweep import energy, origin, within
-        from sweep.machine import capture_gpus
-        from sweep.provenance import hide_secrets
-
-        place = self.context.place
-        own = {
-            "run_by": f"{place.job or 'none'}_{0 if place.index is None else place.index}",
-            "seed": values.seed, "config": dict(values.params), "argv": hide_secrets(argv),
-            "attempts": claim.attempt,
-        }  # fmt: skip
-        if self._gpus is None:  # a task's GPUs stay the same, and asking may take long
-            self._gpus = capture_gpus(self.context.environ)
-            if self._gpus["gpus"]:
-                self._counters = energy.Counters.find(self.study, self.context.environ)
-        self._meter = self._counters.start() if self._counters is not None else None
-        self._next_energy = time.monotonic() + ENERGY_EVERY_S
-        try:
-            key = origin.record_attempt(
-                self.folder, self.folder.attempt(claim.number, claim.attempt), self.study,
-                snapshot, self.context.environ, own, self._gpus,
-            )  # fmt: skip
-            if self._inside is None:
-                self._inside = within.Once(self.context.folder, self.say)
-            self._inside.begin(key, placed.study, placed.environ)
-        except (OSError, ValueError) as error:  # training is not to end for it
-            self.say(f"what made trial {claim.number} could not be recorded: {error}")
 
     def _end_earlier(self, claim: Claim) -> None:
         """End what earlier attempts of the trial have left on this machine."""
@@ -485,14 +447,14 @@ class Worker:
             if claim.attempt > 1 and not self._has_reported:
                 ledger.db.retry(lambda _: self._take_over(claim), patience_s=0.0)
             self._has_reported = True
-            self._note_energy(claim)
+            self.recorder.note_energy(claim)
             if steps:
                 steps.update(ledger.objective_steps(claim.token, reports))
 
         def touch() -> bool:
             if self.study.time_s is not None or self.study.gpu_hours is not None:
                 ledger.db.retry(lambda _: budgets.look(ledger), patience_s=0.0)
-            self._note_energy(claim)
+            self.recorder.note_energy(claim)
             state = ledger.db.retry(lambda _: ledger.touch(claim.token), patience_s=0.0)
             return state.wants_leaving
 
@@ -516,20 +478,6 @@ class Worker:
         return Channel(
             record, touch, judge if judges else None, self._warmer(claim), ledger.db.rest
         )
-
-    def _note_energy(self, claim: Claim) -> None:
-        """Note now and then what the attempt has used, should this process be killed."""
-        now = time.monotonic()
-        if self._meter is None or now < self._next_energy:
-            return
-        self._next_energy = now + ENERGY_EVERY_S
-        joules = self._meter.joules()
-        if joules is not None:
-            from sweep.storage import energy
-
-            self.ledger.db.retry(
-                lambda db: energy.note(db, claim.token, joules), patience_s=0.0
-            )
 
     def _take_over(self, claim: Claim) -> None:
         """Store, after an attempt's first reports, what an earlier run went on reporting before."""

@@ -5,7 +5,6 @@ No Optuna import at the top: a bulk insert needs only the first half.
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import Any
 
+from sweep.lean import without_gc
 from sweep.storage.connection import Database
 
 FINISHED = ("COMPLETE", "PRUNED", "FAIL")
@@ -96,13 +96,8 @@ def read_trials(database: Database, trial_ids: Sequence[int]) -> list[Any]:
     if not trial_ids:
         return []
     rows = database.execute(DETAILS_SQL, (list(trial_ids),))
-    collects = gc.isenabled()
-    gc.disable()  # nothing of what is made here can be collected, and looking for it takes long
-    try:
+    with without_gc():
         return _frozen_trials(database, rows)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _distribution(database: Database, digest: str, trial_id: int) -> Any:
@@ -119,8 +114,9 @@ def _frozen_trials(database: Database, rows: Sequence[Sequence[Any]]) -> list[An
 
     states = {state.name: state for state in TrialState}
     found = []
-    for trial_id, number, state, start, complete, details in rows:
-        params, values, steps, user, system = json.loads(details)
+    everything = json.loads(f"[{','.join(row[5] for row in rows)}]")  # at once: a third quicker
+    for row, (params, values, steps, user, system) in zip(rows, everything, strict=True):
+        trial_id, number, state, start, complete, _ = row
         distributions, external = {}, {}
         for name, value, digest in params or ():
             distribution = distributions[name] = _distribution(database, digest, trial_id)
