@@ -415,7 +415,9 @@ class Worker:
             lean.load_optuna()
             from sweep.storage.optuna_storage import PostgresStorage
 
-            self._optuna_storage = PostgresStorage(self.ledger.db, patience_s=0.0)
+            self._optuna_storage = PostgresStorage(
+                self.ledger.db, patience_s=0.0, steps=self._asks_pruner()
+            )
         self._optuna_storage.token = claim.token
         return self._optuna_storage
 
@@ -487,14 +489,17 @@ class Worker:
             take_over(self.ledger, claim.token, self.folder, claim.number)
 
     def _warmer(self, claim: Claim) -> Callable[[], None] | None:
-        asks_optuna = self.study.pruner.type not in ("none", promotion.NAME)
-        if claim.sampled and not asks_optuna and not self._samples_late():
+        if claim.sampled and not self._asks_pruner() and not self._samples_late():
             return None
 
         def warm() -> None:
             self._storage(claim).get_all_trials(self.ledger.study_id, deepcopy=False)
 
         return warm
+
+    def _asks_pruner(self) -> bool:
+        """Tell whether one of Optuna's pruners judges trials."""
+        return self.study.pruner.type not in ("none", promotion.NAME)
 
     def _samples_late(self) -> bool:
         fixed = self.study.sampler.type in ("grid", "random", "qmc")

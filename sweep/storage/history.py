@@ -40,11 +40,15 @@ FROM studies s LEFT JOIN (
 class History:
     """The trials of one study.
 
+    Args:
+        steps: False for complete trials without what they reported.
+
     The FrozenTrials that it returns are never changed afterwards: a newer state is a new object.
     """
 
-    def __init__(self, study_id: int) -> None:
+    def __init__(self, study_id: int, steps: bool = True) -> None:
         self.study_id = study_id
+        self.steps = steps
         self._lock = threading.Lock()
         self._finished: dict[int, Any] = {}  # by trial id
         self._running: set[int] = set()
@@ -126,7 +130,7 @@ class History:
             or state == "WAITING"
         ]
         open_trials = []
-        for trial in read_trials(database, wanted):
+        for trial in read_trials(database, wanted, steps=self.steps):
             if trial.state.is_finished():
                 self._finished[trial._trial_id] = trial
                 self.finished_order.append(trial)

@@ -28,13 +28,14 @@ SELECT t.trial_id, t.number, t.state::text, t.datetime_start, t.datetime_complet
      FROM trial_values v WHERE v.trial_id = t.trial_id),
   (SELECT json_object_agg(i.step, COALESCE(to_json(i.intermediate_value),
           to_json(i.intermediate_value_type)) ORDER BY i.trial_intermediate_value_id)
-     FROM trial_intermediate_values i WHERE i.trial_id = t.trial_id),
+     FROM trial_intermediate_values i WHERE i.trial_id = t.trial_id
+       AND (%(steps)s OR t.state <> 'COMPLETE')),
   (SELECT json_agg(json_build_array(u.key, u.value_json) ORDER BY u.trial_user_attribute_id)
      FROM trial_user_attributes u WHERE u.trial_id = t.trial_id),
   (SELECT json_agg(json_build_array(s.key, s.value_json)
           ORDER BY s.trial_system_attribute_id)
      FROM trial_system_attributes s WHERE s.trial_id = t.trial_id))::text
-FROM trials t WHERE t.trial_id = ANY(%s) ORDER BY t.number
+FROM trials t WHERE t.trial_id = ANY(%(ids)s) ORDER BY t.number
 """
 
 DISTRIBUTIONS_SQL = """
@@ -91,11 +92,17 @@ def read_distribution(text: str) -> Any:
     return json_to_distribution(text)
 
 
-def read_trials(database: Database, trial_ids: Sequence[int]) -> list[Any]:
-    """Return FrozenTrials by their ids, in the order of their numbers; unknown ids are left out."""
+def read_trials(
+    database: Database, trial_ids: Sequence[int], *, steps: bool = True
+) -> list[Any]:
+    """Return FrozenTrials by their ids, in the order of their numbers; unknown ids are left out.
+
+    Args:
+        steps: False for complete trials without what they reported.
+    """
     if not trial_ids:
         return []
-    rows = database.execute(DETAILS_SQL, (list(trial_ids),))
+    rows = database.execute(DETAILS_SQL, {"ids": list(trial_ids), "steps": steps})
     with without_gc():
         return _frozen_trials(database, rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
 import time
 from collections.abc import Iterator
@@ -198,6 +199,25 @@ def test_finished_trials_are_read_once(storage: PostgresStorage) -> None:
     assert len(first) == 500
     assert all(a is b for a, b in zip(first, second, strict=True))
     assert len(statements) == 1
+
+
+def test_a_sampler_reads_no_steps_of_complete_trials(storage: PostgresStorage) -> None:
+    """Those of others it needs; and one trial, asked for by itself, is whole."""
+    study_id = storage.create_new_study(MINIMIZE)
+    states = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
+    for state in states:
+        trial_id = storage.create_new_trial(study_id)
+        storage.set_trial_intermediate_value(trial_id, 3, 0.5)
+        if state.is_finished():
+            storage.set_trial_state_values(trial_id, state, [1.0])
+    lean = PostgresStorage(storage.database, steps=False)
+    for read in (lean, pickle.loads(pickle.dumps(lean))):
+        found = read.get_all_trials(study_id)
+        assert [(trial.state, trial.intermediate_values) for trial in found] == [
+            (TrialState.COMPLETE, {}), (TrialState.PRUNED, {3: 0.5}), (TrialState.RUNNING, {3: 0.5})
+        ]  # fmt: skip
+        assert [read.get_trial(t._trial_id).intermediate_values for t in found] == [{3: 0.5}] * 3
+        assert [trial.values for trial in found[:2]] == [[1.0], [1.0]]
 
 
 def test_waiting_trials_are_popped_by_optuna(storage: PostgresStorage, optunas: RDBStorage) -> None:
