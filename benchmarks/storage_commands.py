@@ -80,20 +80,17 @@ def grpc_server(url: str, folder: Path) -> Iterator[str]:
 
 
 def journal_of(url: str, name: str, folder: Path) -> str:
-    """Return the path of a journal that holds a study of the database, made at the first call."""
+    """Write a study of the database into a journal; return its path."""
+    import optuna
+
+    from sweep.storage import PostgresStorage
+
     path = folder / f"{name}.journal"
-    if not path.exists():
-        import optuna
-
-        from sweep.storage import PostgresStorage
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        source = optuna.load_study(study_name=name, storage=PostgresStorage(url))
-        backend = optuna.storages.journal.JournalFileBackend(str(path))
-        target = optuna.create_study(
-            study_name=name, storage=optuna.storages.JournalStorage(backend)
-        )
-        target.add_trials(t for t in source.get_trials(deepcopy=False) if t.state.is_finished())
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    source = optuna.load_study(study_name=name, storage=PostgresStorage(url))
+    backend = optuna.storages.journal.JournalFileBackend(str(path))
+    target = optuna.create_study(study_name=name, storage=optuna.storages.JournalStorage(backend))
+    target.add_trials(t for t in source.get_trials(deepcopy=False) if t.state.is_finished())
     return str(path)
 
 

@@ -7,8 +7,10 @@ opens connections of its own. A light trial is 15 operations: claim (or ask), 3 
 reports with a verdict each (the median pruner; what it says is not obeyed), and the finish. What
 is done before all have been forked, and WARM_S longer, is not counted. Printed: one JSON object.
 
-Kinds: ``sweep`` is what sweep's own worker does (claims, attempts, fenced writes); the others run
-one and the same loop of Optuna's ``ask``, ``report``, ``should_prune`` and ``tell``: ``ours`` on
+Kinds: ``sweep`` is what sweep's own worker does (claims, attempts, fenced writes): what a training
+reports within half a second is one statement, sent with the trial's end at the latest; ``each`` is
+the same with every report stored by itself, before its verdict. The others run one and the same
+loop of Optuna's ``ask``, ``report``, ``should_prune`` and ``tell``: ``ours`` on
 ``sweep.storage.PostgresStorage``, ``rdb`` on ``RDBStorage``, ``grpc`` on its proxy, ``journal`` on
 a ``JournalStorage`` in a file. ``claims`` only claims, ``paced`` does so once a second (as workers
 that train between), and ``pops`` only asks.
@@ -29,20 +31,25 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.storage_rows import SPACE, STEPS
 
 OPERATIONS = 3 + 2 + STEPS
+FIRST_LOOK_S = 0.05  # of sweep's worker at what a training that has just started reports
 GIVE_UP_S = 240.0  # after the end, for an operation that is still at it
 
 Trial = Iterator[int]  # each step of a trial yields how many operations it was
 
 
 def sweep_trials(
-    url: str, name: str, only_claim: bool = False, pause_s: float = 0.0
+    url: str, name: str, only_claim: bool = False, pause_s: float = 0.0, forward_s: float = 0.0
 ) -> Callable[[], Any]:
-    """Return what makes a worker's trials, by sweep's own way."""
+    """Return what makes a worker's trials, by sweep's own way.
+
+    Args:
+        forward_s: Seconds between two statements that store what was reported since.
+    """
     import numpy  # noqa: F401  (loaded before the workers are forked)
     import optuna  # noqa: F401
 
@@ -90,13 +97,24 @@ def sweep_trials(
         yield 3
         x, y = random.random(), random.random()
         steps: dict[int, float] = {}
+        unsent: list[Report] = []
+        forward_at = time.monotonic() + min(forward_s, FIRST_LOOK_S)
         for step in range(STEPS):
-            reports = [Report(step, time.time(), {"loss": x + y / (1 + step)})]
-            ask(lambda r=reports: ledger.record(token, r))
-            steps.update(ledger.objective_steps(token, reports))
+            unsent.append(Report(step, time.time(), {"loss": x + y / (1 + step)}))
+            steps.update(ledger.objective_steps(token, unsent[-1:]))
+            if time.monotonic() >= forward_at:
+                ask(lambda: ledger.record(token, unsent))
+                unsent.clear()
+                forward_at = time.monotonic() + forward_s
             sampling.should_prune(study, storage, study_id, claim.trial_id, steps)
             yield 1
-        ask(lambda: ledger.finish(token, End("finished"), "complete", [x + y / STEPS]))
+
+        def end(_: object) -> None:
+            if unsent:
+                ledger.record(token, unsent)
+            ledger.finish(token, End("finished"), "complete", [x + y / STEPS])
+
+        db.retry(end, patience_s=60.0, transaction=bool(unsent))
         yield 1
 
     return trial
@@ -141,8 +159,12 @@ def optuna_trials(storage: Any, name: str, only_ask: bool = False) -> Callable[[
 
 def prepare(kind: str, url: str, name: str) -> Callable[[], Any]:
     """Load a kind's history, close its connections, and return what makes its trials."""
-    if kind in ("sweep", "claims", "paced"):
-        return sweep_trials(url, name, kind != "sweep", 1.0 if kind == "paced" else 0.0)
+    if kind in ("sweep", "each"):
+        from sweep.supervise import FORWARD_EVERY_S
+
+        return sweep_trials(url, name, forward_s=FORWARD_EVERY_S if kind == "sweep" else 0.0)
+    if kind in ("claims", "paced"):
+        return sweep_trials(url, name, only_claim=True, pause_s=1.0 if kind == "paced" else 0.0)
     import optuna
 
     if kind == "ours":
@@ -160,7 +182,18 @@ def prepare(kind: str, url: str, name: str) -> Callable[[], Any]:
         return made
     if kind == "journal":
         backend = optuna.storages.journal.JournalFileBackend(url)
-        return optuna_trials(optuna.storages.JournalStorage(backend), name)
+        journal = optuna.storages.JournalStorage(backend)
+        found = optuna_trials(journal, name)
+
+        def own() -> Iterator[int]:
+            nonlocal of
+            if of != os.getpid():  # forked: what it writes would be taken for the others'
+                of, prefix = os.getpid(), f"{secrets.token_hex(16)}-"
+                journal._worker_id_prefix = journal._replay_result._worker_id_prefix = prefix
+            return cast(Trial, found())
+
+        of = os.getpid()
+        return own
     if kind == "grpc":
         # gRPC does not live through a fork: each worker opens its own, and loads its own history.
         def late() -> Iterator[int]:
