@@ -138,23 +138,28 @@ def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     sizes = sorted({r["finished"] for r in results})
+    counts = sorted({r["workers"] for r in results})
     figure, fields = pyplot.subplots(
-        1, len(sizes), figsize=(4 * len(sizes), 3.6), sharey=True, squeeze=False
-    )
+        1, len(sizes), figsize=(4 * len(sizes), 3.6), sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    lines = {}
     for field, size in zip(fields[0], sizes, strict=True):
-        for kind in KINDS:
+        for place, kind in enumerate(KINDS):
             found = sorted(
                 (r["workers"], r["rate"])
                 for r in results
                 if r["kind"] == kind and r["finished"] == size and r["rate"] > 0
             )
             if found:
-                field.plot(*zip(*found, strict=True), marker="o", label=kind)
-        field.set(xscale="log", yscale="log", xlabel="workers", title=f"{size} finished trials")
+                drawn = field.plot(*zip(*found, strict=True), marker="o", color=f"C{place}")
+                lines[kind] = drawn[0]
+        field.set(xscale="log", yscale="log", xlabel="workers", title=f"{size:,} finished trials")
+        field.set_xticks(counts, [str(count) for count in counts], minor=False)
+        field.set_xticks([], minor=True)
         field.grid(alpha=0.3)
     fields[0][0].set_ylabel("light trials a second")
-    fields[0][-1].legend()
-    figure.tight_layout()
+    figure.legend(lines.values(), lines, loc="outside right center")
     figure.savefig(path, dpi=120)
 
 
