@@ -26,9 +26,9 @@ GP_TRIALS = 200
 def choose(study: Study) -> tuple[str, str]:
     """Return which sampler a study uses, and why, in words for people; auto is resolved.
 
-    A Gaussian process is the best on smooth spaces of a few numbers, and no worse than TPE with
-    noise and on learning curves: `python -m benchmarks.search samplers` compares. Taking turns
-    with TPE gave up half of the gain.
+    A Gaussian process is the best on smooth spaces of a few parameters, numbers or categories, and
+    no worse than TPE with noise and on learning curves: `python -m benchmarks.search samplers`
+    compares. Taking turns with TPE gave up half of the gain.
 
     Returns:
         (name, reason).
@@ -38,8 +38,8 @@ def choose(study: Study) -> tuple[str, str]:
         return name, "as the study file says"
     if study.is_multi_objective:
         return "tpe", "there are several objectives"
-    if any(p.type == "categorical" or p.when for p in study.space):
-        return "tpe", "the space has categories or conditions"
+    if any(p.when for p in study.space):
+        return "tpe", "the space has conditions"
     if not study.space or len(study.space) > GP_PARAMETERS:
         return "tpe", f"the space has not 1 to {GP_PARAMETERS} parameters"
     if study.trials > GP_TRIALS:
@@ -48,7 +48,7 @@ def choose(study: Study) -> tuple[str, str]:
         return "tpe", "a pruner stops trials, and gp learns from complete ones alone"
     if not all(find_spec(package) for package in ("torch", "scipy")):
         return "tpe", "torch and SciPy are not installed here; with them it would be gp"
-    return "gp", f"the space has {len(study.space)} numbers and no conditions"
+    return "gp", f"the space has {len(study.space)} parameters and no conditions"
 
 
 def build_sampler(study: Study, seed: int) -> Any:
