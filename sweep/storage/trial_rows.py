@@ -121,7 +121,7 @@ def _frozen_trials(database: Database, rows: Sequence[Sequence[Any]]) -> list[An
 
     states = {state.name: state for state in TrialState}
     found = []
-    everything = json.loads(f"[{','.join(row[5] for row in rows)}]")  # at once: a third quicker
+    everything = json.loads(f"[{','.join(row[5] for row in rows)}]")  # at once: a quarter quicker
     for row, (params, values, steps, user, system) in zip(rows, everything, strict=True):
         trial_id, number, state, start, complete, _ = row
         distributions, external = {}, {}
