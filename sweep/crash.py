@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweep.paths import make_private, write_atomic
+from sweep.paths import Runs, make_private, write_atomic
 
 # Passwords in URLs, wherever a traceback quotes one.
 _URL_PASSWORD = re.compile(r"(?P<head>\w+://[^\s:/@]*:)[^\s@]+@")
@@ -35,7 +35,7 @@ def write_crash(root: Path, error: BaseException, arguments: Sequence[str]) -> P
     text = _URL_PASSWORD.sub(r"\g<head>***@", text)
     name = f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**6}.txt"
     try:
-        path = make_private(root / ".crashes") / name
+        path = make_private(Runs(root).crashes) / name
         write_atomic(path, text)
     except Exception:
         import tempfile

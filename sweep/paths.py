@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 RUNS_VARIABLE = "SWEEP_RUNS"
-RUNS_OWN = (".postgres", ".images", ".crashes")
+RUNS_OWN = _POSTGRES, _IMAGES, _CRASHES = (".postgres", ".images", ".crashes")
 _CHUNK_BYTES = 1 << 20
 
 
@@ -56,12 +56,12 @@ class Runs:
 
     @property
     def postgres(self) -> Path:
-        return self.root / ".postgres"
+        return self.root / _POSTGRES
 
     @property
     def images(self) -> Path:
         """Images and environments that were built, by the digest of what they were built from."""
-        return self.root / ".images"
+        return self.root / _IMAGES
 
     @property
     def last(self) -> Path:
@@ -69,7 +69,7 @@ class Runs:
 
     @property
     def crashes(self) -> Path:
-        return self.root / ".crashes"
+        return self.root / _CRASHES
 
     def study(self, name: str) -> StudyFolder:
         return StudyFolder(self.root / name)

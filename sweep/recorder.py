@@ -76,7 +76,7 @@ class Recorder:
         if self._meter is None or now < self._next_energy:
             return
         self._next_energy = now + ENERGY_EVERY_S
-        joules = self._meter.joules()
+        joules = self.joules()
         if joules is not None:
             from sweep.storage import energy
 

@@ -40,10 +40,10 @@ FROM studies s LEFT JOIN (
 class History:
     """The trials of one study.
 
+    The FrozenTrials that it returns are never changed afterwards: a newer state is a new object.
+
     Args:
         steps: False for complete trials without what they reported.
-
-    The FrozenTrials that it returns are never changed afterwards: a newer state is a new object.
     """
 
     def __init__(self, study_id: int, steps: bool = True) -> None:
