@@ -3,13 +3,14 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CODE := sweep trainer templates studies tests benchmarks
 # Tests wait more than they compute, so some run side by side; JOBS=0 runs one after the other.
 JOBS ?= 3
 # A test or demo starts hundreds of Pythons: each would compile sweep anew, for a third of a second.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help demo test test-all check bench cluster lint types unit clean
+.PHONY: help demo test test-all check bench cluster lint format types unit clean
 
 help:
 	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
@@ -39,7 +40,12 @@ check: $(VENV)/.ready
 	@$(MAKE) --no-print-directory -j 3 --output-sync=target lint types unit
 
 lint: $(VENV)/.ready
-	$(BIN)/ruff check sweep trainer tests studies benchmarks
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check --fix-only $(CODE)
+	$(BIN)/ruff format $(CODE)
 
 types: $(VENV)/.ready
 	$(BIN)/mypy

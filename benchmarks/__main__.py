@@ -1,9 +1,9 @@
 """``make bench``: the benchmarks that this machine can run; each also runs alone.
 
-    python -m benchmarks.orchestration    what sweep costs beside the training
-    python -m benchmarks.storage          trials a second, against Optuna's own storages
-    python -m benchmarks.trainer_gpu      training speed on GPUs
-    python -m benchmarks.search --help    how good samplers, pruners and promotion are (hours)
+python -m benchmarks.orchestration    what sweep costs beside the training
+python -m benchmarks.storage          trials a second, against Optuna's own storages
+python -m benchmarks.trainer_gpu      training speed on GPUs
+python -m benchmarks.search --help    how good samplers, pruners and promotion are (hours)
 """
 
 from __future__ import annotations

@@ -71,9 +71,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     given = parser.parse_args()
     study = Study(
-        name="large", command=("python", "train.py"), objectives=(Objective("acc", "maximize"),),
-        space=SPACE, trials=given.trials, max_parallel=1,
-    )  # fmt: skip
+        name="large",
+        command=("python", "train.py"),
+        objectives=(Objective("acc", "maximize"),),
+        space=SPACE,
+        trials=given.trials,
+        max_parallel=1,
+    )
     with running_server() as server:
         url = server.url("large")
         server.sql("CREATE DATABASE large")

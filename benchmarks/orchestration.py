@@ -142,8 +142,10 @@ class Bench:
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             after = os.times()
             used.append(
-                after.children_user - before.children_user
-                + after.children_system - before.children_system
+                after.children_user
+                - before.children_user
+                + after.children_system
+                - before.children_system
             )
         return statistics.mean(used)
 
@@ -176,11 +178,17 @@ class Bench:
         found = accounting.read_notes(notes)
         command_s = ran.own_cpu_s if runner == "sweep" else 0.0
         return summarise(
-            name, runner, case, durations, found, ran.began, load,
+            name,
+            runner,
+            case,
+            durations,
+            found,
+            ran.began,
+            load,
             cpu_s=(ran.all_cpu_s - command_s) / len(found) - self.training_cpu_s,
             database_cpu_s=database_s / len(found),
             command_cpu_s=command_s or None,
-        )  # fmt: skip
+        )
 
 
 def secret_free(name: str) -> str:
@@ -194,7 +202,9 @@ def study_of(name: str, case: Case, training: Sequence[str], executor: str) -> d
         "name": name,
         "command": list(training),
         "objective": {
-            "metric": "value", "direction": "maximize", "from": {"stdout": "value=([0-9.e-]+)"},
+            "metric": "value",
+            "direction": "maximize",
+            "from": {"stdout": "value=([0-9.e-]+)"},
         },
         "space": {
             "x": {"type": "float", "low": 0.0, "high": 1.0},
@@ -207,7 +217,7 @@ def study_of(name: str, case: Case, training: Sequence[str], executor: str) -> d
         "seed": 1,
         "executor": executor,
         "resources": {"time": "00:20:00", "cpus": 1, "gpus": 0},
-    }  # fmt: skip
+    }
     if case.trials_per_task:
         given["trials_per_task"] = case.trials_per_task
     return given
@@ -289,9 +299,15 @@ def run_on_slurm(bench: Bench, user: Any, name: str, case: Case) -> Result:
     user.wait_empty(120)
     database_s = accounting.tree_cpu_s(bench.postmaster) - before_s
     return summarise(
-        name, "slurm", case, case.durations, accounting.read_notes(notes), began, load,
+        name,
+        "slurm",
+        case,
+        case.durations,
+        accounting.read_notes(notes),
+        began,
+        load,
         database_cpu_s=database_s / len(case.durations),
-    )  # fmt: skip
+    )
 
 
 @contextlib.contextmanager
@@ -323,11 +339,20 @@ def slurm_user(folder: Path) -> Iterator[Any]:
 
 
 COLUMNS = {
-    "case": "case", "runner": "runner", "ratio": "ratio to ideal", "wall_s": "wall s",
-    "ramp_s": "first start s", "gap_median_s": "gap s (median)", "gap_90_s": "gap s (90 %)",
-    "cpu_s": "CPU s a trial", "database_cpu_s": "of the database", "cycle_cpu_s": "of the task",
-    "first_cpu_s": "until its first", "command_cpu_s": "launch, once", "load": "load before",
-}  # fmt: skip
+    "case": "case",
+    "runner": "runner",
+    "ratio": "ratio to ideal",
+    "wall_s": "wall s",
+    "ramp_s": "first start s",
+    "gap_median_s": "gap s (median)",
+    "gap_90_s": "gap s (90 %)",
+    "cpu_s": "CPU s a trial",
+    "database_cpu_s": "of the database",
+    "cycle_cpu_s": "of the task",
+    "first_cpu_s": "until its first",
+    "command_cpu_s": "launch, once",
+    "load": "load before",
+}
 
 
 def table(results: Sequence[Result]) -> str:
@@ -366,9 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     case = CASES[name]
                     if runner == "slurm" and user is not None:
                         results.append(run_on_slurm(bench, user, name, case))
-                    elif runner == "sweep" or (
-                        runner != "slurm" and case.trials_per_task is None
-                    ):
+                    elif runner == "sweep" or (runner != "slurm" and case.trials_per_task is None):
                         results.append(bench.run(name, case, runner, case.durations))
                     else:
                         continue

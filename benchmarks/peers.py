@@ -76,9 +76,7 @@ def pull(url: str, training: Sequence[str], around: Callable[[Callable[[], float
 
             def train_and_note(train: Callable[[], float] = train, index: int = index) -> float:
                 value = train()
-                cursor.execute(
-                    f"UPDATE {TABLE} SET value = %s WHERE index = %s", (value, index)
-                )
+                cursor.execute(f"UPDATE {TABLE} SET value = %s WHERE index = %s", (value, index))
                 return value
 
             around(train_and_note)
@@ -93,8 +91,10 @@ def main(arguments: Sequence[str]) -> None:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = optuna.samplers.TPESampler(constant_liar=True) if kind == "optuna-tpe" else (
-        optuna.samplers.RandomSampler()
+    sampler = (
+        optuna.samplers.TPESampler(constant_liar=True)
+        if kind == "optuna-tpe"
+        else (optuna.samplers.RandomSampler())
     )
     storage = optuna.storages.RDBStorage(url)
     study = optuna.load_study(study_name=STUDY, storage=storage, sampler=sampler)

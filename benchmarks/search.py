@@ -52,10 +52,15 @@ def make_study(problem: Problem, sampler: str, trials: int, width: int, seed: in
     options = {"multivariate": True} if sampler == "tpe-multivariate" else {}
     name = "tpe" if sampler in ("tpe-multivariate", "optuna") else sampler
     return Study(
-        name="search", command=("true",), objectives=(Objective("value", "minimize"),),
-        space=problem.space, trials=trials, seed=seed, sampler=Choice(name, options),
+        name="search",
+        command=("true",),
+        objectives=(Objective("value", "minimize"),),
+        space=problem.space,
+        trials=trials,
+        seed=seed,
+        sampler=Choice(name, options),
         max_parallel=width,
-    )  # fmt: skip
+    )
 
 
 class Proposer:
@@ -111,25 +116,25 @@ def run_sampler(
         best = min(best, true)
         regrets.append(max(best - problem.best, 1e-12))
     return {
-        "problem": problem.name, "sampler": sampler, "width": width, "trials": trials,
-        "seed": seed, "regret": f"{regrets[-1]:.6g}",
+        "problem": problem.name,
+        "sampler": sampler,
+        "width": width,
+        "trials": trials,
+        "seed": seed,
+        "regret": f"{regrets[-1]:.6g}",
         "log_auc": f"{statistics.fmean(math.log10(max(r, 1e-6)) for r in regrets):.4f}",
         "cpu_s": f"{time.process_time() - began:.2f}",
-    }  # fmt: skip
+    }
 
 
 def _pruner(name: str, epochs: int, study: Study) -> Any:
     """Return Optuna's pruner as sweep makes it for trainings of so many epochs."""
     options = {"percentile": 25} if name == "percentile" else {}
     first = max(3, math.ceil(epochs / SHARE))
-    return build_pruner(
-        Study(**{**study.__dict__, "pruner": Choice(name, options)}), first
-    )
+    return build_pruner(Study(**{**study.__dict__, "pruner": Choice(name, options)}), first)
 
 
-def run_pruner(
-    problem: Problem, pruner: str, width: int, trials: int, seed: int
-) -> dict[str, Any]:
+def run_pruner(problem: Problem, pruner: str, width: int, trials: int, seed: int) -> dict[str, Any]:
     """Simulate one study of TPE with a pruner, epoch by epoch; return its row."""
     import optuna
 
@@ -206,9 +211,15 @@ def run_pruner(
         heapq.heappush(queue, (clock + chance.uniform(0.8, 1.2), order, number, epoch))
     chosen = min(complete)[1] if complete else math.nan
     return {
-        "problem": problem.name, "pruner": pruner, "width": width, "trials": trials, "seed": seed,
-        "epochs": spent, "share": f"{spent / (trials * epochs):.4f}", "error": f"{chosen:.6g}",
-    }  # fmt: skip
+        "problem": problem.name,
+        "pruner": pruner,
+        "width": width,
+        "trials": trials,
+        "seed": seed,
+        "epochs": spent,
+        "share": f"{spent / (trials * epochs):.4f}",
+        "error": f"{chosen:.6g}",
+    }
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -237,8 +248,11 @@ def _problems(arguments: argparse.Namespace, default: Sequence[str]) -> list[Pro
         return [search_problems.get(name) for name in arguments.problems]
     for name in default:
         if not search_problems.is_recorded(name):
-            print(f"left out: {name}, whose table is not recorded "
-                  f"(python -m benchmarks.search_tables {name} 60)", file=sys.stderr)  # fmt: skip
+            print(
+                f"left out: {name}, whose table is not recorded "
+                f"(python -m benchmarks.search_tables {name} 60)",
+                file=sys.stderr,
+            )
     return [search_problems.get(name) for name in default if search_problems.is_recorded(name)]
 
 
@@ -282,8 +296,10 @@ def table(rows: Sequence[dict[str, str]], of: str, value: str, width: str) -> li
     problems = [problem for problem in order if any(p == problem for p, _ in found)]
     known = SAMPLERS if of == "sampler" else PRUNERS
     names = [name for name in known if any(n == name for _, n in found)]
-    lines = [f"| {value}, width {width} | " + " | ".join(names) + " | seeds |",
-             "|---" * (len(names) + 2) + "|"]  # fmt: skip
+    lines = [
+        f"| {value}, width {width} | " + " | ".join(names) + " | seeds |",
+        "|---" * (len(names) + 2) + "|",
+    ]
     for problem in problems:
         cells, counts = [], []
         medians = {n: statistics.median(found[problem, n]) for n in names if (problem, n) in found}
@@ -311,9 +327,7 @@ def report(arguments: argparse.Namespace) -> None:
     draw(samplers, pruners, arguments.output or RESULTS / "search.png")
 
 
-def draw(
-    samplers: Sequence[dict[str, str]], pruners: Sequence[dict[str, str]], path: Path
-) -> None:
+def draw(samplers: Sequence[dict[str, str]], pruners: Sequence[dict[str, str]], path: Path) -> None:
     """Draw each sampler's median regret by problem, and each pruner's cost against quality."""
     import matplotlib
 
@@ -326,8 +340,11 @@ def draw(
     for place, name in enumerate(SAMPLERS):
         points = []
         for x, problem in enumerate(problems):
-            values = [float(r["regret"]) for r in samplers if r["sampler"] == name
-                      and r["problem"] == problem and r["width"] == width]  # fmt: skip
+            values = [
+                float(r["regret"])
+                for r in samplers
+                if r["sampler"] == name and r["problem"] == problem and r["width"] == width
+            ]
             if values:
                 points.append((x + (place - 3) * 0.1, max(statistics.median(values), 1e-6)))
         if points:
@@ -342,8 +359,13 @@ def draw(
             if mine:
                 x = statistics.median(float(r["share"]) for r in mine)
                 y = statistics.median(float(r["error"]) for r in mine)
-                right.plot([x], [100 * y], mark, color=f"C{PRUNERS.index(name)}",
-                           label=f"{name}, {problem}")  # fmt: skip
+                right.plot(
+                    [x],
+                    [100 * y],
+                    mark,
+                    color=f"C{PRUNERS.index(name)}",
+                    label=f"{name}, {problem}",
+                )
     right.set_xlabel("epochs spent, of those without a pruner")
     right.set_ylabel("median error of the chosen trial, %")
     right.set_xlim(0, 1.05)
@@ -357,12 +379,14 @@ def draw(
 def main(arguments: list[str]) -> int:
     """Run a part of the benchmark."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.search", description=__doc__,
+        prog="python -m benchmarks.search",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("part", choices=("samplers", "pruners", "report", "choose"))
-    parser.add_argument("--problem", action="append", default=[],
-                        help="a name, or a Python file; repeatable")  # fmt: skip
+    parser.add_argument(
+        "--problem", action="append", default=[], help="a name, or a Python file; repeatable"
+    )
     parser.add_argument("--only", action="append", help="this sampler or pruner; repeatable")
     parser.add_argument("--width", type=int, action="append", help="20; repeatable")
     parser.add_argument("--seeds", type=int, default=20)

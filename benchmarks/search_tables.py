@@ -21,10 +21,7 @@ from typing import Any
 FOLDER = Path(__file__).with_name("search_tables")
 EPOCHS = 27
 # Of MNIST a tenth, so that what is chosen makes a difference.
-FIXED: dict[str, dict[str, Any]] = {
-    "digits": {},
-    "mnist": {"model": "cnn", "train_fraction": 0.1},
-}
+FIXED: dict[str, dict[str, Any]] = {"digits": {}, "mnist": {"model": "cnn", "train_fraction": 0.1}}
 NAMES = ("lr", "batch_size", "layers", "width", "optimizer", "momentum", "dropout")
 
 

@@ -70,8 +70,17 @@ class Bench:
             before = accounting.tree_cpu_s(self.pid)
             load = os.getloadavg()[0]
             warm_s = 3.0 if own or kind == "ours" else min(4.0 + workers / 8, 20.0)
-            command = [sys.executable, "-m", "benchmarks.storage_workers", kind, address, name,
-                       str(workers), str(seconds), str(warm_s)]  # fmt: skip
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.storage_workers",
+                kind,
+                address,
+                name,
+                str(workers),
+                str(seconds),
+                str(warm_s),
+            ]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(f"{kind}: {done.stderr[-2000:]}")
@@ -79,8 +88,15 @@ class Bench:
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         each = 1 if claims else OPERATIONS
         rate = found["operations"] / each / found["seconds"]
-        result = {"kind": kind, "workers": workers, "finished": finished, "rate": rate,
-                  "database_cpu_s": database_s, "load": load, **found}  # fmt: skip
+        result = {
+            "kind": kind,
+            "workers": workers,
+            "finished": finished,
+            "rate": rate,
+            "database_cpu_s": database_s,
+            "load": load,
+            **found,
+        }
         print(rates_table([result]).splitlines()[-1], file=sys.stderr, flush=True)
         return result
 
@@ -140,9 +156,13 @@ def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
     sizes = sorted({r["finished"] for r in results})
     counts = sorted({r["workers"] for r in results})
     figure, fields = pyplot.subplots(
-        1, len(sizes), figsize=(4 * len(sizes), 3.6), sharey=True, squeeze=False,
+        1,
+        len(sizes),
+        figsize=(4 * len(sizes), 3.6),
+        sharey=True,
+        squeeze=False,
         layout="constrained",
-    )  # fmt: skip
+    )
     lines = {}
     for field, size in zip(fields[0], sizes, strict=True):
         for place, kind in enumerate(KINDS):
@@ -203,8 +223,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 crowd, size = (30, 200) if given.quick else (128, 10_000)
                 report["full"] = [
                     bench.measure(kind, crowd, size, seconds)
-                    for kind in kinds if kind in ("sweep", "each", "ours", "rdb")
-                ]  # fmt: skip
+                    for kind in kinds
+                    if kind in ("sweep", "each", "ours", "rdb")
+                ]
         if "commands" in parts:
             with server(folder, 100) as running:
                 amounts = [100, 200] if given.quick else [1000, 10_000, 99_999]  # one more waits

@@ -137,10 +137,14 @@ def _at(
         "name": name,
         "command": [python, "-I", "-S", str(stand_in), str(durations), str(notes)],
         "workdir": str(home),
-        "objective": {"metric": "loss", "direction": "minimize",
-                      "from": {"stdout": "value=([0-9.e-]+)"}},
+        "objective": {
+            "metric": "loss",
+            "direction": "minimize",
+            "from": {"stdout": "value=([0-9.e-]+)"},
+        },
         "space": {
-            p.name: {"type": p.type, "choices": list(p.choices)} if p.choices
+            p.name: {"type": p.type, "choices": list(p.choices)}
+            if p.choices
             else {"type": p.type, "low": p.low, "high": p.high, "log": p.log}
             for p in SPACE
         },
@@ -151,7 +155,7 @@ def _at(
         "max_parallel": 2,
         "executor": "local",
         "resources": {"cpus": 1, "gpus": 0},
-    }  # fmt: skip
+    }
     (home / "study.yaml").write_text(json.dumps(spec))
     results: list[dict[str, Any]] = []
 
@@ -160,16 +164,20 @@ def _at(
         results.append({"what": what, "trials": amount, "sampler": sampler, "load": load, **values})
 
     log, runs = home / "log", home / "runs"
-    note("launch", **run([sys.executable, "-c", LAUNCH, str(home / "study.yaml"), str(runs)],
-                         env, log))  # fmt: skip
+    note(
+        "launch",
+        **run([sys.executable, "-c", LAUNCH, str(home / "study.yaml"), str(runs)], env, log),
+    )
     with contextlib.closing(Database(running.url(), timeout_s=600.0)) as db:
         study_id = db.execute("SELECT study_id FROM studies WHERE study_name = %s", (name,))[0][0]
         with db.transaction():
             finish(db, study_id, amount)
         db.execute("VACUUM ANALYZE")
     if sampler == "tpe":
-        note("Optuna's first ask", **run([sys.executable, "-c", OPTUNA, running.url(), name],
-                                         env, log))  # fmt: skip
+        note(
+            "Optuna's first ask",
+            **run([sys.executable, "-c", OPTUNA, running.url(), name], env, log),
+        )
         with contextlib.closing(Database(running.url())) as db:  # it took ours
             db.execute(
                 "UPDATE trials SET state = 'WAITING' WHERE study_id = %s AND state = 'RUNNING'",
@@ -186,8 +194,19 @@ def _at(
     note("first pull", wall_s=0.0, cpu_s=first.parent_cpu_s)
     note("nothing to pull", **run(task, env, log))
     if sampler == "random":
-        collect = [sys.executable, "-m", "sweep", "collect", name, "--runs", str(runs),
-                   "--format", "csv", "-o", str(home / "all.csv")]  # fmt: skip
+        collect = [
+            sys.executable,
+            "-m",
+            "sweep",
+            "collect",
+            name,
+            "--runs",
+            str(runs),
+            "--format",
+            "csv",
+            "-o",
+            str(home / "all.csv"),
+        ]
         note("collect", **run(collect, env, log))
     return results
 

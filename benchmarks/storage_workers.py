@@ -87,8 +87,11 @@ def sweep_trials(
             time.sleep(pause_s * random.uniform(0.5, 1.5))
             return
         storage.token = token
-        values = {"lr": random.uniform(1e-5, 1e-1), "layers": random.randint(1, 8),
-                  "optimizer": random.randrange(3)}  # fmt: skip
+        values = {
+            "lr": random.uniform(1e-5, 1e-1),
+            "layers": random.randint(1, 8),
+            "optimizer": random.randrange(3),
+        }
         storage.set_trial_params(
             claim.trial_id,
             {n: (float(values[n]), distribution) for n, (_, distribution) in distributions.items()},
@@ -248,8 +251,13 @@ def work(trial: Callable[[], Any], clock: Clock) -> dict[str, Any]:
             said = f"{type(error).__name__}: {error}"[:200]
             time.sleep(0.1)
     used = os.times()
-    return {"operations": operations, "latencies": latencies, "errors": errors, "said": said,
-            "cpu_s": used.user + used.system}  # fmt: skip
+    return {
+        "operations": operations,
+        "latencies": latencies,
+        "errors": errors,
+        "said": said,
+        "cpu_s": used.user + used.system,
+    }
 
 
 def fork(trial: Callable[[], Any], clock: Clock) -> tuple[int, int]:

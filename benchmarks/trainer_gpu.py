@@ -29,20 +29,31 @@ from typing import Any
 
 CASES: dict[str, dict[str, Any]] = {
     "mnist-cnn": {
-        "model": "cnn", "layers": 3, "width": 32, "synthetic_pixels": 28, "synthetic_channels": 1,
-        "lr": 0.05, "precision": "bf16", "compile": True, "cuda_graphs": True,
+        "model": "cnn",
+        "layers": 3,
+        "width": 32,
+        "synthetic_pixels": 28,
+        "synthetic_channels": 1,
+        "lr": 0.05,
+        "precision": "bf16",
+        "compile": True,
+        "cuda_graphs": True,
     },
     "resnet18": {
-        "model": "resnet", "layers": 2, "width": 64, "synthetic_pixels": 32,
-        "synthetic_channels": 3, "lr": 0.05, "precision": "bf16", "compile": True,
+        "model": "resnet",
+        "layers": 2,
+        "width": 64,
+        "synthetic_pixels": 32,
+        "synthetic_channels": 3,
+        "lr": 0.05,
+        "precision": "bf16",
+        "compile": True,
         "cuda_graphs": True,
     },
 }
 
 
-def build_options(
-    case: str, batch: int, size: int, epochs: int, device: str, seed: int = 0
-) -> Any:
+def build_options(case: str, batch: int, size: int, epochs: int, device: str, seed: int = 0) -> Any:
     """Return the trainer's options of a case.
 
     Args:
@@ -59,8 +70,14 @@ def build_options(
     if device == "cpu":  # for tests: what only a GPU is good for is left out
         values |= {"cuda_graphs": False, "compile": False, "width": 8, "layers": 1}
     return Options(
-        data="synthetic", synthetic_size=size, batch_size=batch, epochs=epochs, device=device,
-        deterministic=False, seed=seed, **values,
+        data="synthetic",
+        synthetic_size=size,
+        batch_size=batch,
+        epochs=epochs,
+        device=device,
+        deterministic=False,
+        seed=seed,
+        **values,
     )
 
 
@@ -89,8 +106,12 @@ def time_trainer(options: Any) -> dict[str, Any]:
     run.close()
     samples = (options.epochs - 1) * run.sampler.batches * run.sampler.batch_size
     found = {
-        "samples_per_s": samples / took_s, "accuracy": run.best_accuracy, "gpus": ranks.world,
-        "rank": ranks.rank, "memory_gb": _memory_gb(torch, device), "given_up": said,
+        "samples_per_s": samples / took_s,
+        "accuracy": run.best_accuracy,
+        "gpus": ranks.world,
+        "rank": ranks.rank,
+        "memory_gb": _memory_gb(torch, device),
+        "given_up": said,
     }
     ranks.leave()
     return found
@@ -122,11 +143,17 @@ def time_plain(options: Any, workers: int) -> dict[str, Any]:
     network = model.build(
         options, loaded.train.images.shape[1:], 10, loaded.mean, loaded.deviation
     ).to(device, memory_format=torch.contiguous_format)
-    optimizer = torch.optim.SGD(network.parameters(), lr=options.lr, momentum=options.momentum,
-                                nesterov=True)
+    optimizer = torch.optim.SGD(
+        network.parameters(), lr=options.lr, momentum=options.momentum, nesterov=True
+    )
     loader = DataLoader(
-        Images(loaded.train), batch_size=options.batch_size, shuffle=True, drop_last=True,
-        num_workers=workers, pin_memory=device.type == "cuda", persistent_workers=workers > 0,
+        Images(loaded.train),
+        batch_size=options.batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=workers,
+        pin_memory=device.type == "cuda",
+        persistent_workers=workers > 0,
     )
     steps = options.epochs * len(loader)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
@@ -162,19 +189,40 @@ def _memory_gb(torch: Any, device: Any) -> float | None:
     return torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None
 
 
-def start_ranks(
-    case: str, gpus: int, given: argparse.Namespace, seed: int = 0
-) -> dict[str, Any]:
+def start_ranks(case: str, gpus: int, given: argparse.Namespace, seed: int = 0) -> dict[str, Any]:
     """Run ``time_trainer`` in as many processes and return rank 0's numbers.
 
     Raises:
         SystemExit: They failed; their output has been shown.
     """
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
-               str(gpus)] if gpus > 1 else [sys.executable]
-    part = ["-m", "benchmarks.trainer_gpu", "--one", case, "--batch", str(given.batch * gpus),
-            "--size", str(given.size * gpus), "--epochs", str(given.epochs),
-            "--device", given.device, "--seed", str(seed)]
+    command = (
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(gpus),
+        ]
+        if gpus > 1
+        else [sys.executable]
+    )
+    part = [
+        "-m",
+        "benchmarks.trainer_gpu",
+        "--one",
+        case,
+        "--batch",
+        str(given.batch * gpus),
+        "--size",
+        str(given.size * gpus),
+        "--epochs",
+        str(given.epochs),
+        "--device",
+        given.device,
+        "--seed",
+        str(seed),
+    ]
     clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
     # Compiling takes longer than ranks usually wait for each other.
     clean.setdefault("SWEEP_DDP_TIMEOUT_S", "300")
@@ -189,8 +237,12 @@ def describe_machine() -> dict[str, Any]:
     import torch
 
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
-    return {"card": card or platform.machine(), "torch": str(torch.__version__),
-            "cuda": torch.version.cuda, "cpus": os.cpu_count()}
+    return {
+        "card": card or platform.machine(),
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "cpus": os.cpu_count(),
+    }
 
 
 def show_mean(values: list[float]) -> str:
@@ -207,9 +259,11 @@ def table(results: dict[str, Any]) -> str:
     lines = [
         f"{machine['card']}, torch {machine['torch']}, CUDA {machine['cuda']}; batch "
         f"{results['batch']} a GPU, {results['epochs']} epochs of {results['size']} images a GPU, "
-        "the first not timed.", "",
+        "the first not timed.",
+        "",
         "| Case | GPUs | samples/s | against the plain loop | weak-scaling efficiency | accuracy "
-        "(plain) |", "|---|---|---|---|---|---|",
+        "(plain) |",
+        "|---|---|---|---|---|---|",
     ]
     for case, found in results["cases"].items():
         plain = found["plain"]
@@ -223,15 +277,18 @@ def table(results: dict[str, Any]) -> str:
                 f"| {show_mean(each.get('accuracies') or [each['accuracy']])} "
                 f"({show_mean(plain['accuracies'])}) |"
             )
-        lines.append(f"| {case}, plain loop | 1 | {plain['samples_per_s']:,.0f} | | | "
-                     f"{show_mean(plain['accuracies'])} |")
+        lines.append(
+            f"| {case}, plain loop | 1 | {plain['samples_per_s']:,.0f} | | | "
+            f"{show_mean(plain['accuracies'])} |"
+        )
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark; return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.trainer_gpu",
-                                     description="Training speed on GPUs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.trainer_gpu", description="Training speed on GPUs."
+    )
     parser.add_argument("--gpus", default="1", help="numbers of GPUs, with commas (default: 1)")
     parser.add_argument("--cases", default=",".join(CASES), help="(default: all)")
     parser.add_argument("--batch", type=int, default=512, help="examples a step and GPU")
@@ -240,27 +297,39 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=4, help="of the plain loop's DataLoader")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--output", type=Path, help="write the JSON there as well")
-    parser.add_argument("--seeds", type=int, default=1,
-                        help="runs of each on one GPU, whose accuracies are averaged (default: 1)")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=1,
+        help="runs of each on one GPU, whose accuracies are averaged (default: 1)",
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)  # one case, in this process
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.epochs < 2:
         parser.error("--epochs: at least 2, the first is not timed")
     if given.one:
-        options = build_options(given.one, given.batch, given.size, given.epochs, given.device,
-                                given.seed)
+        options = build_options(
+            given.one, given.batch, given.size, given.epochs, given.device, given.seed
+        )
         found = time_trainer(options)
         if found.pop("rank") == 0:
             print(json.dumps(found), flush=True)
         return 0
-    results: dict[str, Any] = {"machine": describe_machine(), "batch": given.batch,
-                               "size": given.size, "epochs": given.epochs, "cases": {}}
+    results: dict[str, Any] = {
+        "machine": describe_machine(),
+        "batch": given.batch,
+        "size": given.size,
+        "epochs": given.epochs,
+        "cases": {},
+    }
     for case in given.cases.split(","):
         runs = [start_ranks(case, int(count), given) for count in given.gpus.split(",")]
         plain = [
-            time_plain(build_options(case, given.batch, given.size, given.epochs, given.device,
-                                     seed), given.workers)
+            time_plain(
+                build_options(case, given.batch, given.size, given.epochs, given.device, seed),
+                given.workers,
+            )
             for seed in range(given.seeds)
         ]
         for each in runs:
@@ -271,10 +340,13 @@ def main(argv: list[str] | None = None) -> int:
         for each in runs:
             if alone and each["gpus"] > 1:
                 each["efficiency"] = each["samples_per_s"] / (each["gpus"] * alone)
-        results["cases"][case] = {"trainer": runs, "plain": {
-            "samples_per_s": statistics.median(one["samples_per_s"] for one in plain),
-            "accuracies": [one["accuracy"] for one in plain],
-        }}
+        results["cases"][case] = {
+            "trainer": runs,
+            "plain": {
+                "samples_per_s": statistics.median(one["samples_per_s"] for one in plain),
+                "accuracies": [one["accuracy"] for one in plain],
+            },
+        }
     text = json.dumps(results)
     print(text)
     print(table(results))

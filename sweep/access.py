@@ -87,9 +87,7 @@ def remember(folder: StudyFolder, url: str | None, runs: Runs) -> None:
     write_atomic(folder.storage, json.dumps(note) + "\n", mode=0o600)
 
 
-def connect(
-    folder: StudyFolder, *, timeout_s: float = 20.0, may_start: bool = True
-) -> Database:
+def connect(folder: StudyFolder, *, timeout_s: float = 20.0, may_start: bool = True) -> Database:
     """Return the study's database; it connects at its first use.
 
     Args:
@@ -108,9 +106,7 @@ def connect(
             f"{folder.storage} can be read by other users.", f"chmod 600 {folder.storage}"
         )
     if "embedded" in note:
-        return EmbeddedDatabase(
-            Path(note["embedded"]), may_start=may_start, timeout_s=timeout_s
-        )
+        return EmbeddedDatabase(Path(note["embedded"]), may_start=may_start, timeout_s=timeout_s)
     return Database(note["url"], timeout_s=timeout_s)
 
 

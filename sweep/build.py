@@ -86,8 +86,9 @@ def ensure(
             if found is None:
                 raise BuildFailed(
                     f"The job that builds {planned.source} ended, and {planned.target} is not "
-                    "there.", "Is the runs folder on storage that the nodes share?",
-                )  # fmt: skip
+                    "there.",
+                    "Is the runs folder on storage that the nodes share?",
+                )
         else:
             found = _build_locked(planned, environ, say, force=force)
     given = dataclasses.replace(study.environment, built=str(planned.target))
@@ -131,9 +132,12 @@ def _build_locked(
             raise
         took_s = time.time() - began
         record = {
-            "source": planned.source, "digest": digest, "built": time.time(), "took_s": took_s,
+            "source": planned.source,
+            "digest": digest,
+            "built": time.time(),
+            "took_s": took_s,
             "commands": [list(command) for command in planned.commands],
-        }  # fmt: skip
+        }
         write_atomic(planned.record, json.dumps(record, indent=1) + "\n")
         say(f"built {planned.target} in {took_s:.1f} s")
         return Image(planned.target, digest, planned.source, True, took_s)
@@ -148,9 +152,14 @@ def _run(planned: Plan, place: Path, environ: Mapping[str, str]) -> None:
             log.flush()
             try:
                 code = subprocess.run(
-                    argv, cwd=planned.cwd, env=env, stdin=subprocess.DEVNULL, stdout=log,
-                    stderr=subprocess.STDOUT, check=False,
-                ).returncode  # fmt: skip
+                    argv,
+                    cwd=planned.cwd,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    check=False,
+                ).returncode
             except OSError as error:
                 raise BuildFailed(
                     f"{planned.source} cannot be built: {argv[0]}: {error.strerror}.",
@@ -209,20 +218,40 @@ def _submit(
     """Build in a job, and wait for it."""
     options = study.slurm
     named = {
-        "partition": options.service.partition or options.partition, "account": options.account,
+        "partition": options.service.partition or options.partition,
+        "account": options.account,
         "qos": options.qos,
-    }  # fmt: skip
+    }
     argv = [
-        "srun", "--job-name=sweep-build", "--nodes=1", "--ntasks=1",
-        *(f"--{name}={value}" for name, value in named.items() if value), *options.service.extra,
-        sys.executable, "-m", "sweep", "build", study.source, "--runs", str(runs.root),
-        "--where", HERE, *["--force"] * force,
-    ]  # fmt: skip
+        "srun",
+        "--job-name=sweep-build",
+        "--nodes=1",
+        "--ntasks=1",
+        *(f"--{name}={value}" for name, value in named.items() if value),
+        *options.service.extra,
+        sys.executable,
+        "-m",
+        "sweep",
+        "build",
+        study.source,
+        "--runs",
+        str(runs.root),
+        "--where",
+        HERE,
+        *["--force"] * force,
+    ]
     say(f"building {study.environment.image} in a job of Slurm's")
     run = subprocess.run
     try:
-        done = run(argv, env=clean_environment(environ), stdin=subprocess.DEVNULL, check=False,
-                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+        done = run(
+            argv,
+            env=clean_environment(environ),
+            stdin=subprocess.DEVNULL,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
     except OSError as error:
         raise BuildFailed(
             f"environment.build: job needs srun ({error.strerror}).",
@@ -276,9 +305,15 @@ def _prepare_root(study: Study, environ: Mapping[str, str], say: Callable[[str],
     with locked(folder / f"{name}.lock"):
         if given.runtime == "pyxis":
             root, is_there = f"pyxis_{name}", False  # the step says whether it is
-            make = ["srun", f"--nodes={study.resources.nodes}", "--ntasks-per-node=1", "--overlap",
-                    f"--container-image={pyxis.image(study)}", f"--container-name={name}",
-                    "true"]  # fmt: skip
+            make = [
+                "srun",
+                f"--nodes={study.resources.nodes}",
+                "--ntasks-per-node=1",
+                "--overlap",
+                f"--container-image={pyxis.image(study)}",
+                f"--container-name={name}",
+                "true",
+            ]
         else:
             root, is_there = name, name in _ask(["enroot", "list"], env)[1].split()
             make = ["enroot", "create", "--name", name, image]
@@ -305,9 +340,14 @@ def _prepare_root(study: Study, environ: Mapping[str, str], say: Callable[[str],
 def _ask(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, str]:
     try:
         done = subprocess.run(
-            argv, env=dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, check=False,
-        )  # fmt: skip
+            argv,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
     except OSError as error:
         return 127, f"{argv[0]}: {error.strerror}"
     return done.returncode, done.stdout

@@ -25,9 +25,7 @@ _IMPORT = re.compile(
 )
 
 
-def capture_code(
-    command: Sequence[str], workdir: Path, runs: Path
-) -> tuple[dict[str, Any], bytes]:
+def capture_code(command: Sequence[str], workdir: Path, runs: Path) -> tuple[dict[str, Any], bytes]:
     """Return the record of a working folder's code, and the patch of what is not committed.
 
     Args:
@@ -39,9 +37,7 @@ def capture_code(
     return {**found, "files": files}, patch if len(patch) <= MAX_PATCH_BYTES else b""
 
 
-def _capture_git(
-    workdir: Path, runs: Path, named: Sequence[Path]
-) -> tuple[dict[str, Any], bytes]:
+def _capture_git(workdir: Path, runs: Path, named: Sequence[Path]) -> tuple[dict[str, Any], bytes]:
     """Return commit, branch, origin and uncommitted changes; or {"git": why there is none}."""
     patch = b""
     try:

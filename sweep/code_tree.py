@@ -25,16 +25,36 @@ MAX_LINKS = 2_000
 SHOWN = 5
 # Made again by whoever needs them; a link would let all snapshots write into one. And what belongs
 # to a runs folder, whosever: one where nothing was launched yet is told by nothing else.
-NO_CODE = frozenset({
-    "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints",
-    ".git", ".hg", ".svn", *RUNS_OWN,
-})  # fmt: skip
+NO_CODE = frozenset(
+    {
+        "__pycache__",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".ipynb_checkpoints",
+        ".git",
+        ".hg",
+        ".svn",
+        *RUNS_OWN,
+    }
+)
 CACHE_SUFFIXES = (".pyc", ".pyo")
 # Ignored files of these kinds are frozen all the same: generated code, one's own configuration.
 FROZEN_THOUGH_IGNORED = (
-    ".py", ".pyx", ".so", ".sh", ".jl", ".lua", ".r", ".yaml", ".yml", ".toml", ".json", ".ini",
+    ".py",
+    ".pyx",
+    ".so",
+    ".sh",
+    ".jl",
+    ".lua",
+    ".r",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".json",
+    ".ini",
     ".cfg",
-)  # fmt: skip
+)
 MAX_IGNORED_BYTES = 20_000_000
 
 
@@ -228,9 +248,7 @@ def _around(top: Path, path: str, out: set[str]) -> Iterator[str]:
             yield below
 
 
-def _find_plain(
-    workdir: Path, runs: Sequence[Path], data: Sequence[Path], why: str
-) -> Tree:
+def _find_plain(workdir: Path, runs: Sequence[Path], data: Sequence[Path], why: str) -> Tree:
     root = Path(os.path.abspath(workdir))
     out, linked = _relative(runs, root), _relative(data, root)
     files: list[str] = []
@@ -333,9 +351,10 @@ def _check_size(tree: Tree) -> None:
     shown = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in largest)
     what = f"{total / 1e6:.0f} MB" if total > MAX_BYTES else f"{len(tree.files)} files"
     ignore = (
-        "add it to .gitignore" if not tree.why_plain else
-        "name it under `data` in the study file, or keep the code in a git repository"
-    )  # fmt: skip
+        "add it to .gitignore"
+        if not tree.why_plain
+        else "name it under `data` in the study file, or keep the code in a git repository"
+    )
     no_git = f" (git gives no list of it: {tree.why_plain})" if tree.why_plain else ""
     raise InputError(
         f"The code in {tree.root}{no_git} is {what} or more; at most {MAX_BYTES / 1e6:.0f} MB in "

@@ -23,9 +23,19 @@ from sweep.study import Objective, Resources, Study
 from sweep.trial import TrialRecord, summarise
 
 __all__ = [
-    "Wanted", "all_wanted", "check_metrics", "export", "format_of", "gpu_hours",
-    "nothing_complete", "parse_wanted", "rank", "ranks", "rows", "write",
-]  # fmt: skip
+    "Wanted",
+    "all_wanted",
+    "check_metrics",
+    "export",
+    "format_of",
+    "gpu_hours",
+    "nothing_complete",
+    "parse_wanted",
+    "rank",
+    "ranks",
+    "rows",
+    "write",
+]
 
 # Where trials without a rank come, after the complete ones.
 ORDER = (words.PRUNED, words.FAILED, words.CANCELLED, words.RUNNING, words.WAITING)

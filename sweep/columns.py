@@ -64,9 +64,13 @@ def long_columns(rows: Sequence[Row], study: Study, *, text_only: bool = False) 
     names = [row["metric"] for row in rows]
     kind = kind_of(sorted(set(names)), text_only)
     return [
-        _key("trial", "int"), _key("attempt", "int"), _key("step", "int"),
-        _key("metric", kind if names else "text"), _key("value", "float"), _key("logged", "time"),
-    ]  # fmt: skip
+        _key("trial", "int"),
+        _key("attempt", "int"),
+        _key("step", "int"),
+        _key("metric", kind if names else "text"),
+        _key("value", "float"),
+        _key("logged", "time"),
+    ]
 
 
 def _key(name: str, kind: str) -> Column:

@@ -61,11 +61,9 @@ def find(name: str, open_study: Callable[[str | None], Opened]) -> Side:
 def _trial_side(opened: Opened, number: int) -> Side:
     ledger, study = opened.ledger, opened.study
     found = ledger.db.retry(
-        lambda db: records.read_trials(
-            db, ledger.study_id, study, metrics=True, numbers=[number]
-        ),
+        lambda db: records.read_trials(db, ledger.study_id, study, metrics=True, numbers=[number]),
         patience_s=PATIENCE_S,
-    )  # fmt: skip
+    )
     if not found:
         raise InputError(
             f"{study.name} has no trial {number}.", f"Its trials are 0 to {study.trials - 1}."
@@ -155,10 +153,17 @@ class Comparison:
     curves: Mapping[str, Mapping[str, Any]]
 
     def to_json(self) -> str:
-        return json.dumps({
-            "a": self.a, "b": self.b, "values": {n: list(v) for n, v in self.values.items()},
-            "study": list(self.study), "axes": list(self.axes), "curves": dict(self.curves),
-        }, indent=1)  # fmt: skip
+        return json.dumps(
+            {
+                "a": self.a,
+                "b": self.b,
+                "values": {n: list(v) for n, v in self.values.items()},
+                "study": list(self.study),
+                "axes": list(self.axes),
+                "curves": dict(self.curves),
+            },
+            indent=1,
+        )
 
 
 def compare(a: Side, b: Side) -> Comparison:

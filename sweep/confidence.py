@@ -139,9 +139,7 @@ def seeds_to_tell(
     return None
 
 
-def judge(
-    estimates: Sequence[Estimate], direction: str, level: float = LEVEL
-) -> Judgement:
+def judge(estimates: Sequence[Estimate], direction: str, level: float = LEVEL) -> Judgement:
     """Rank trials by their means and say what holds.
 
     Args:

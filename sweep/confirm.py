@@ -79,16 +79,21 @@ def read(opened: Opened, chosen: Sequence[Candidate], seeds: Sequence[int]) -> l
     kept = {
         (r.trial, r.seed): r
         for r in found
-        if r.kind == CONFIRM and r.trial in trials and r.seed in seeds
+        if r.kind == CONFIRM
+        and r.trial in trials
+        and r.seed in seeds
         and (r.outcome is None or r.outcome in TELLING)
-    }  # fmt: skip
+    }
     return list(kept.values())
 
 
 def request(
-    opened: Opened, schedule: Scheduler, environ: Any, chosen: Sequence[Candidate],
+    opened: Opened,
+    schedule: Scheduler,
+    environ: Any,
+    chosen: Sequence[Candidate],
     seeds: Sequence[int],
-) -> int:  # fmt: skip
+) -> int:
     """Submit, as one array, the runs that are missing; return how many.
 
     Raises:
@@ -156,10 +161,16 @@ class Confirmed:
 
 def _entry(rank: int, found: Estimate, searched: float) -> dict[str, Any]:
     return {
-        "rank": rank, "trial": found.trial, "search_value": searched, "mean": found.mean,
-        "low": found.low, "high": found.high, "deviation": found.deviation,
-        "values": list(found.values.values()), "failed": found.failed,
-    }  # fmt: skip
+        "rank": rank,
+        "trial": found.trial,
+        "search_value": searched,
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "deviation": found.deviation,
+        "values": list(found.values.values()),
+        "failed": found.failed,
+    }
 
 
 def report(opened: Opened, chosen: Sequence[Candidate], seeds: Sequence[int]) -> Confirmed:

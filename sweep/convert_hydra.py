@@ -20,22 +20,48 @@ DEFAULT_TRIALS = 20  # the plugin's own default
 _CASTS = {"int": int, "float": float, "str": str, "bool": bool}
 # Optuna's class (or the name of the plugin's configuration), ours, and its options' names here.
 _SAMPLERS: dict[str, tuple[str, dict[str, str]]] = {
-    "tpe": ("tpe", {"n_startup_trials": "startup_trials", "n_ei_candidates": "candidates",
-                    "multivariate": "multivariate"}),
+    "tpe": (
+        "tpe",
+        {
+            "n_startup_trials": "startup_trials",
+            "n_ei_candidates": "candidates",
+            "multivariate": "multivariate",
+        },
+    ),
     "random": ("random", {}),
     "grid": ("grid", {}),
-    "cmaes": ("cmaes", {"n_startup_trials": "startup_trials", "sigma0": "sigma0",
-                        "popsize": "population"}),
-    "nsgaii": ("nsgaii", {"population_size": "population", "mutation_prob": "mutation_prob",
-                          "crossover_prob": "crossover_prob"}),
+    "cmaes": (
+        "cmaes",
+        {"n_startup_trials": "startup_trials", "sigma0": "sigma0", "popsize": "population"},
+    ),
+    "nsgaii": (
+        "nsgaii",
+        {
+            "population_size": "population",
+            "mutation_prob": "mutation_prob",
+            "crossover_prob": "crossover_prob",
+        },
+    ),
     "qmc": ("qmc", {"qmc_type": "sequence", "scramble": "scramble"}),
-    "gp": ("gp", {"n_startup_trials": "startup_trials",
-                  "deterministic_objective": "deterministic"}),
-}  # fmt: skip
+    "gp": (
+        "gp",
+        {"n_startup_trials": "startup_trials", "deterministic_objective": "deterministic"},
+    ),
+}
 _KNOWN = {
-    "_target_", "defaults", "sampler", "direction", "study_name", "storage", "n_trials", "n_jobs",
-    "params", "search_space", "max_failure_rate", "custom_search_space",
-}  # fmt: skip
+    "_target_",
+    "defaults",
+    "sampler",
+    "direction",
+    "study_name",
+    "storage",
+    "n_trials",
+    "n_jobs",
+    "params",
+    "search_space",
+    "max_failure_rate",
+    "custom_search_space",
+}
 
 
 def find_sweeper(data: Any) -> Mapping[str, Any] | None:
@@ -133,8 +159,11 @@ def _convert_sweep(
         inner = call.options.get("sweep", arguments[-1] if arguments else None)
         return _convert_sweep(name, _sweep(inner), lost, (*tags, *map(str, arguments[:-1])), cast)
     if call.name in ("shuffle", "sort"):
-        inner = _sweep(call.options.get("sweep", arguments[0] if len(arguments) == 1 else
-                                        Call("choice", tuple(arguments))))  # fmt: skip
+        inner = _sweep(
+            call.options.get(
+                "sweep", arguments[0] if len(arguments) == 1 else Call("choice", tuple(arguments))
+            )
+        )
         # The order of choices means nothing to a search.
         return _convert_sweep(name, inner, lost, tags, cast)
     if call.name in _CASTS and arguments:
@@ -208,9 +237,11 @@ def _add_old_parameter(draft: Draft, name: str, given: Any, lost: list[str]) -> 
 
 def _add_objectives(draft: Draft, direction: Any, lost: list[str]) -> None:
     directions = direction if isinstance(direction, list) else [direction]
-    names = ["objective"] if len(directions) == 1 else [
-        f"objective_{i + 1}" for i in range(len(directions))
-    ]  # fmt: skip
+    names = (
+        ["objective"]
+        if len(directions) == 1
+        else [f"objective_{i + 1}" for i in range(len(directions))]
+    )
     for name, wanted in zip(names, directions, strict=True):
         wanted = str(wanted).rpartition(".")[2].lower()
         draft.objectives.append({"metric": name, "direction": wanted})

@@ -18,9 +18,17 @@ DEFAULT_TRIALS = 50
 # A normal range has no bounds; 95 % of it lies within two standard deviations.
 DEVIATIONS = 2.0
 _KNOWN = {
-    "program", "name", "project", "description", "method", "metric", "parameters",
-    "early_terminate", "command", "run_cap",
-}  # fmt: skip
+    "program",
+    "name",
+    "project",
+    "description",
+    "method",
+    "metric",
+    "parameters",
+    "early_terminate",
+    "command",
+    "run_cap",
+}
 _DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 _NAME = re.compile(r"[\w+@~][\w./:@+-]{0,199}")
 
@@ -215,9 +223,12 @@ def _convert_element(element: str, program: str, lost: list[str]) -> str:
             return escape(program or EDIT)
         lost.append(
             f"command: ${{{name}}} has no counterpart here; replace {EDIT} in the command"
-            + (" (variables of the environment reach training as they are)"
-               if name.startswith("envvar:") else "")
-        )  # fmt: skip
+            + (
+                " (variables of the environment reach training as they are)"
+                if name.startswith("envvar:")
+                else ""
+            )
+        )
         return EDIT
 
     parts = re.split(r"(\$\{[^}]+\})", element)
@@ -282,9 +293,5 @@ def _convert_stopping(given: Any, lost: list[str]) -> dict[str, Any]:
     for key in given.keys() - {"type", "min_iter", "max_iter", "s", "eta"}:
         lost.append(f"early_terminate.{key}: has no counterpart here")
     return {
-        "pruner": {
-            "type": "asha",
-            "min_resource": max(1, int(first or 1)),
-            "reduction_factor": eta,
-        }
+        "pruner": {"type": "asha", "min_resource": max(1, int(first or 1)), "reduction_factor": eta}
     }

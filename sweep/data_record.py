@@ -17,8 +17,17 @@ MAX_DATA_FILES = 200_000
 SAMPLED_FILES = 64
 SAMPLE_BYTES = 65_536
 # A list of checksums that lies with the data stands for them.
-MANIFESTS = ("SHA256SUMS", "sha256sums.txt", "sha256sum.txt", "checksums.txt", "MD5SUMS",
-             "md5sums.txt", "manifest.json", "MANIFEST", "manifest.txt")  # fmt: skip
+MANIFESTS = (
+    "SHA256SUMS",
+    "sha256sums.txt",
+    "sha256sum.txt",
+    "checksums.txt",
+    "MD5SUMS",
+    "md5sums.txt",
+    "manifest.json",
+    "MANIFEST",
+    "manifest.txt",
+)
 
 
 def capture_data(
@@ -68,9 +77,7 @@ def capture_data(
     return found
 
 
-def _spread(
-    files: list[tuple[str, int, int, Path]],
-) -> list[tuple[str, int, int, Path]]:
+def _spread(files: list[tuple[str, int, int, Path]]) -> list[tuple[str, int, int, Path]]:
     """Return some of the files, the same ones for the same names, evenly spread."""
     step = max(1, -(-len(files) // SAMPLED_FILES))
     return files[::step]

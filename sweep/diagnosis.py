@@ -149,10 +149,12 @@ def is_whole_array(
     if alive:
         # An scancel reaches the elements one after another: some may still be listed as running.
         recent = now_s is not None and any(
-            state.word == "CANCELLED" and state.cancelled_by == uid
-            and state.ended_s is not None and now_s - state.ended_s < UNDER_WAY_S
+            state.word == "CANCELLED"
+            and state.cancelled_by == uid
+            and state.ended_s is not None
+            and now_s - state.ended_s < UNDER_WAY_S
             for state in mine
-        )  # fmt: skip
+        )
         return None if recent or all(state.word == "COMPLETING" for state in alive) else False
     if ours == studies.ALL:
         return False
@@ -161,9 +163,10 @@ def is_whole_array(
     cancelled = [
         state
         for state in mine
-        if state.word == "CANCELLED" and state.cancelled_by == uid
+        if state.word == "CANCELLED"
+        and state.cancelled_by == uid
         and (state.started or ours != studies.WAITING_ONES)
-    ]  # fmt: skip
+    ]
     if not cancelled or (len(mine) > 1 and len(cancelled) == 1):
         return False
     times = [state.ended_s for state in cancelled if state.ended_s is not None]

@@ -94,9 +94,7 @@ def write_draft(draft: Draft) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_block(
-    draft: Draft, key: str, entries: Mapping[str, Any], write: Any
-) -> list[str]:
+def _write_block(draft: Draft, key: str, entries: Mapping[str, Any], write: Any) -> list[str]:
     if not entries:
         return [f"{key}: {{}}"]
     return [f"{key}:"] + [

@@ -35,9 +35,7 @@ _KILLS = (9, 15)  # SIGKILL, SIGTERM: sent by somebody else than the code itself
 _INTERRUPTIONS = (words.INTERRUPTED, words.TERMINATED, words.TIMEOUT, words.NODE_FAILED)
 
 
-def classify(
-    exit_code: int | None, signal: int | None, told: str, log: Sequence[str] = ()
-) -> End:
+def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence[str] = ()) -> End:
     """Say how a training's process ended.
 
     Args:
@@ -196,23 +194,23 @@ def settle(
         end = replace(end, outcome=HALTED, reason="the study was stopped")
     attempts = ledger.attempts(trial_id)
     path = checkpoint[0] if checkpoint else None
-    attempts[-1] = replace(
-        attempts[-1], outcome=end.outcome, reason=end.reason, checkpoint=path
-    )
+    attempts[-1] = replace(attempts[-1], outcome=end.outcome, reason=end.reason, checkpoint=path)
     why = give_up(attempts, ledger.study.retry)
     if why:
-        ledger.finish(
-            token, replace(end, reason=why), words.FAILED, checkpoint=checkpoint
-        )
+        ledger.finish(token, replace(end, reason=why), words.FAILED, checkpoint=checkpoint)
         return words.FAILED
     ledger.leave(token, end, checkpoint)
     return words.RUNNING
 
 
 def _cut(
-    ledger: Ledger, token: str, trial_id: int, end: End,
-    checkpoint: tuple[str, str | None] | None, reason: str,
-) -> None:  # fmt: skip
+    ledger: Ledger,
+    token: str,
+    trial_id: int,
+    end: End,
+    checkpoint: tuple[str, str | None] | None,
+    reason: str,
+) -> None:
     """End an attempt that left while the study had ended: nobody takes its trial up again."""
     if end.outcome == HALTED:
         end = replace(end, reason=reason)
@@ -351,9 +349,10 @@ def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> N
     found = {}
     for attempt, (last, cut) in adoption.missing_before(ledger, token).items():
         reports = [
-            report for report in Journal(folder.attempt(number, attempt)).read(final=True)
+            report
+            for report in Journal(folder.attempt(number, attempt)).read(final=True)
             if report.step < cut and (last is None or report.step > last)
-        ]  # fmt: skip
+        ]
         if reports:
             found[attempt] = reports
     if found:

@@ -56,9 +56,7 @@ def scheduler_of(
     return LocalScheduler(folder.local)
 
 
-def reviver_of(
-    folder: StudyFolder, study: Study, schedule: Scheduler
-) -> Callable[[], None] | None:
+def reviver_of(folder: StudyFolder, study: Study, schedule: Scheduler) -> Callable[[], None] | None:
     """Return what a waiting task calls while it finds no database; None where it can do nothing.
 
     The job that serves the database may have been cancelled by itself: it is submitted again. It

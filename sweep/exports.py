@@ -28,9 +28,15 @@ from sweep.paths import write_atomic
 from sweep.study import Study
 
 SUFFIXES = {
-    ".json": "json", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".md": "markdown",
-    ".markdown": "markdown", ".tex": "latex", ".txt": "table",
-}  # fmt: skip
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".tex": "latex",
+    ".txt": "table",
+}
 FORMATS = ("table", "json", "csv", "parquet", "markdown", "latex")
 TABLE_DIGITS = 6
 
@@ -153,9 +159,11 @@ def _parquet(rows: Sequence[Row], wide: Sequence[Column]) -> bytes:
             "Parquet needs pyarrow, which is not installed.", "pip install 'sweep-hpo[report]'"
         ) from None
     types = {
-        "int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(),
+        "int": pyarrow.int64(),
+        "float": pyarrow.float64(),
+        "bool": pyarrow.bool_(),
         "time": pyarrow.timestamp("us", tz="UTC"),
-    }  # fmt: skip
+    }
     arrays = {}
     for column in wide:
         values = [column.read(row) for row in rows]
@@ -208,11 +216,24 @@ def markdown_escape(text: str) -> str:
 
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
-    "\n": r"\newline{}", "[": "{[}", "]": "{]}",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "\n": r"\newline{}",
+    "[": "{[}",
+    "]": "{]}",
+}
 
 
 def latex_escape(text: str) -> str:
@@ -223,11 +244,19 @@ def latex_escape(text: str) -> str:
 def _latex(headings: list[str], numeric: list[bool], cells: list[list[str]]) -> str:
     align = "".join("r" if number else "l" for number in numeric)
     lines = [" & ".join(map(latex_escape, line)) + r" \\" for line in [headings, *cells]]
-    return "\n".join([
-        r"% \usepackage[T1]{fontenc} \usepackage{booktabs}",
-        rf"\begin{{tabular}}{{{align}}}", r"\toprule", lines[0], r"\midrule", *lines[1:],
-        r"\bottomrule", r"\end{tabular}", "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            r"% \usepackage[T1]{fontenc} \usepackage{booktabs}",
+            rf"\begin{{tabular}}{{{align}}}",
+            r"\toprule",
+            lines[0],
+            r"\midrule",
+            *lines[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
 
 
 def _table(headings: list[str], numeric: list[bool], cells: list[list[str]]) -> str:

@@ -176,18 +176,15 @@ def tend(
         _restore(ledger, folder, schedule, say)
         return
     # Not where a launch or a finaliser is at work.
-    with contextlib.suppress(BusyError), one_submitter(
-        ledger.db.url, ledger.study.name, wait_s=0.0
+    with (
+        contextlib.suppress(BusyError),
+        one_submitter(ledger.db.url, ledger.study.name, wait_s=0.0),
     ):
         _restore(ledger, folder, schedule, say)
 
 
 def _release(
-    ledger: Ledger,
-    schedule: Scheduler,
-    token: str,
-    held: Sequence[str],
-    say: Callable[[str], None],
+    ledger: Ledger, schedule: Scheduler, token: str, held: Sequence[str], say: Callable[[str], None]
 ) -> None:
     """Release tasks, up to a number of times a wave: what never starts is for its user to see."""
     db, key = ledger.db, RELEASED + token
@@ -220,8 +217,7 @@ def _is_refused(ledger: Ledger) -> bool:
     """Tell whether nodes may not submit, so that no finaliser can go on with the study."""
     return bool(
         ledger.db.retry(
-            lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT),
-            patience_s=PATIENCE_S,
+            lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
         )
     )
 
@@ -288,8 +284,7 @@ def notes(ledger: Ledger, beside: Beside | None) -> list[str]:
     waves = _read_waves(ledger)
     live = [wave for wave in waves if wave.job and not wave.over]
     found = [
-        f"wave {number} of {len(waves)}: job {wave.job}, {wave.size} tasks, "
-        f"{wave.throttle} at once"
+        f"wave {number} of {len(waves)}: job {wave.job}, {wave.size} tasks, {wave.throttle} at once"
         for number, wave in enumerate(waves, 1)
         if wave in live
     ]

@@ -247,10 +247,7 @@ def place(
     if own is not None:
         given = replace(given, env={**given.env, "PYTHONPATH": moved.path(own, first)})
     placed = replace(
-        study,
-        workdir=workdir,
-        command=tuple(map(moved.argument, study.command)),
-        environment=given,
+        study, workdir=workdir, command=tuple(map(moved.argument, study.command)), environment=given
     )
     inherited = moved.path(environ.get("PYTHONPATH", ""), first)
     return Placed(placed, {**environ, "PYTHONPATH": inherited})
@@ -359,9 +356,11 @@ def notes(found: Plan) -> list[str]:
         if os.path.isfile(path_text) and not any(
             below == x or below.startswith(x + "/") for x in links
         ):
-            said.append(f"{path_text} is an absolute path; training gets its frozen copy."
-                        if word in study.command and not found.is_bound else
-                        f"{path_text} points into the live code: edits reach trials.")  # fmt: skip
+            said.append(
+                f"{path_text} is an absolute path; training gets its frozen copy."
+                if word in study.command and not found.is_bound
+                else f"{path_text} points into the live code: edits reach trials."
+            )
         else:
             said.append(f"{path_text} points into the live tree; it is not frozen.")
     return said

@@ -178,9 +178,7 @@ class _Reader:
         if not match:
             raise ValueError(f"{quote} is not closed in {self.text!r}")
         self.at = match.end()
-        return re.sub(
-            rf"(\\+)({quote}|$)", lambda f: "\\" * (len(f[1]) // 2) + f[2], match[1]
-        )
+        return re.sub(rf"(\\+)({quote}|$)", lambda f: "\\" * (len(f[1]) // 2) + f[2], match[1])
 
 
 @dataclass(frozen=True)

@@ -73,9 +73,11 @@ def needs_build(study: Study) -> bool:
     if given.runtime == "conda":
         return path.is_file() and path.name.endswith(CONDA_FILES)
     if given.runtime in ("enroot", "pyxis"):
-        return not path.exists() and not given.image.startswith(("/", "./", "../")) and not (
-            given.runtime == "enroot" and "://" not in given.image
-        )  # fmt: skip
+        return (
+            not path.exists()
+            and not given.image.startswith(("/", "./", "../"))
+            and not (given.runtime == "enroot" and "://" not in given.image)
+        )
     if path.exists():
         return path.name.endswith((".def", *ARCHIVES)) or (given.unpack and path.is_file())
     return bool(_SCHEME.fullmatch(given.image))
@@ -138,13 +140,20 @@ def _plan_enroot(study: Study, image: str, runs: Runs, environ: Mapping[str, str
     if study.environment.runtime == "pyxis" and not on_path:
         # Only the nodes have it: Pyxis imports there, and keeps what it made.
         options = study.slurm
-        where = [("partition", options.service.partition or options.partition),
-                 ("account", options.account), ("qos", options.qos)]  # fmt: skip
+        where = [
+            ("partition", options.service.partition or options.partition),
+            ("account", options.account),
+            ("qos", options.qos),
+        ]
         command = [
-            "srun", "--nodes=1", "--ntasks=1", *(f"--{k}={v}" for k, v in where if v),
-            f"--container-image={source.removeprefix('docker://')}", "--container-save={target}",
+            "srun",
+            "--nodes=1",
+            "--ntasks=1",
+            *(f"--{k}={v}" for k, v in where if v),
+            f"--container-image={source.removeprefix('docker://')}",
+            "--container-save={target}",
             "true",
-        ]  # fmt: skip
+        ]
     return Plan(source, target, [command], Path(study.workdir), env)
 
 
@@ -158,15 +167,28 @@ def _plan_venv(path: Path, runs: Runs) -> Plan:
     target = _target(runs, path.stem, [digest_of(path), python], "-venv")
     cache = str(runs.images / "cache")
     return Plan(
-        str(path), target,
-        [[python, "-m", "venv", "{target}"],
-         ["{target}/bin/python", "-m", "pip", "install", "--no-input",
-          "--disable-pip-version-check", "--requirement", str(path)]],
+        str(path),
+        target,
+        [
+            [python, "-m", "venv", "{target}"],
+            [
+                "{target}/bin/python",
+                "-m",
+                "pip",
+                "install",
+                "--no-input",
+                "--disable-pip-version-check",
+                "--requirement",
+                str(path),
+            ],
+        ],
         path.parent,
-        {"PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR") or cache,
-         "TMPDIR": str(runs.images / "tmp")},
+        {
+            "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR") or cache,
+            "TMPDIR": str(runs.images / "tmp"),
+        },
         moves=False,
-    )  # fmt: skip
+    )
 
 
 def _plan_conda(path: Path, runs: Runs, environ: Mapping[str, str]) -> Plan:
@@ -184,8 +206,10 @@ def _plan_conda(path: Path, runs: Runs, environ: Mapping[str, str]) -> Plan:
     quiet = ["--yes"] if program == "micromamba" or not is_yaml else []
     target = _target(runs, path.stem, [digest_of(path)], "-conda")
     images = runs.images
-    env = {"CONDA_PKGS_DIRS": environ.get("CONDA_PKGS_DIRS") or str(images / "cache/conda"),
-           "TMPDIR": str(images / "tmp")}  # fmt: skip
+    env = {
+        "CONDA_PKGS_DIRS": environ.get("CONDA_PKGS_DIRS") or str(images / "cache/conda"),
+        "TMPDIR": str(images / "tmp"),
+    }
     if program == "micromamba":
         env["MAMBA_ROOT_PREFIX"] = environ.get("MAMBA_ROOT_PREFIX") or str(images / "cache/mamba")
     command = [program, *verb, *quiet, "--prefix", "{target}", "--file", str(path)]

@@ -240,4 +240,3 @@ def newest_checkpoint(
 def _was_saved_by_training(path: Path, folder: AttemptFolder) -> bool:
     """Tell whether a checkpoint was last written while its training still reported or printed."""
     return _last_change((path, *path.rglob("*"))) <= last_sign(folder) + SAVED_S
-

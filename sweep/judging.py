@@ -1,5 +1,4 @@
-"""Say what a re-run's result means: reproduced, explained by what differs, or different by itself.
-"""
+"""Say what a re-run's result means: reproduced, explained by what differs, or simply different."""
 
 from __future__ import annotations
 
@@ -103,8 +102,11 @@ def curves(opened: Opened, rerun: Rerun) -> tuple[dict[int, float], dict[int, fl
         lambda _: ledger.lineage(rerun.trial_id, metric), patience_s=PATIENCE_S
     )
     journal = Journal(opened.folder.rerun(rerun.k), opened.study.objectives)
-    again = {report.step: report.metrics[metric] for report in journal.read(final=True)
-             if metric in report.metrics}  # fmt: skip
+    again = {
+        report.step: report.metrics[metric]
+        for report in journal.read(final=True)
+        if metric in report.metrics
+    }
     return dict(series), dict(sorted(again.items()))
 
 

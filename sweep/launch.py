@@ -14,16 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweep import (
-    access,
-    arrays,
-    build,
-    frozen,
-    postgres,
-    slurm,
-    training_env,
-    waves,
-)
+from sweep import access, arrays, build, frozen, postgres, slurm, training_env, waves
 from sweep import trial as words
 from sweep.check import quick
 from sweep.errors import BusyError, StudyChangedError
@@ -281,9 +272,12 @@ def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] 
 
 
 def _create(
-    db: Database, study: Study, folder: StudyFolder, rows: Sequence[Mapping[str, Any]],
+    db: Database,
+    study: Study,
+    folder: StudyFolder,
+    rows: Sequence[Mapping[str, Any]],
     warm: warm_start.Found | None,
-) -> int:  # fmt: skip
+) -> int:
     existing = studies.find_study(db, study.name)
     if existing is not None:
         return existing  # the answer to our own COMMIT was lost
@@ -323,8 +317,11 @@ def _undo(ledger: Ledger) -> bool:
         return False
     trials = "(SELECT trial_id FROM trials WHERE study_id = %s)"
     for table in (
-        "trial_params", "trial_values", "trial_user_attributes", "trial_system_attributes",
-    ):  # fmt: skip
+        "trial_params",
+        "trial_values",
+        "trial_user_attributes",
+        "trial_system_attributes",
+    ):
         db.execute(f"DELETE FROM {table} WHERE trial_id IN {trials}", (ledger.study_id,))
     db.execute("DELETE FROM trials WHERE study_id = %s", (ledger.study_id,))
     studies.delete_study(db, ledger.study_id)

@@ -262,9 +262,8 @@ class Runner:
             return int(module.main(sys.argv[1:]))
 
         return fork(
-            work, name=TASK_NAME, cwd=self.job.cwd, env=env, stdout=log,
-            death_signal=signal.SIGTERM,
-        )  # fmt: skip
+            work, name=TASK_NAME, cwd=self.job.cwd, env=env, stdout=log, death_signal=signal.SIGTERM
+        )
 
     def _log(self, index: int) -> Path:
         pattern = self.job.log_pattern

@@ -31,9 +31,14 @@ def look_after(
 ) -> Found | None:
     """Reconcile, and see to the study's jobs where it is our turn; arguments as reconcile's."""
     found = reconcile(
-        ledger, folder, schedule, unseen_s=unseen_s, every_s=every_s, patience_s=patience_s,
+        ledger,
+        folder,
+        schedule,
+        unseen_s=unseen_s,
+        every_s=every_s,
+        patience_s=patience_s,
         host=host,
-    )  # fmt: skip
+    )
     if found:  # it was our turn to look
         if not hasattr(schedule, "beside"):  # no jobs beside the array: see ``tend``
             return found

@@ -64,8 +64,11 @@ def run_of_snapshot(whole: Record, snapshot: str | None) -> str | None:
     """Return the newest launch that froze a snapshot."""
     if (whole.get("code") or {}).get("snapshot") == snapshot:
         return whole.get("run")
-    runs = [name for name, axes in (whole.get("earlier") or {}).items()
-            if (axes.get("code") or {}).get("snapshot") == snapshot]  # fmt: skip
+    runs = [
+        name
+        for name, axes in (whole.get("earlier") or {}).items()
+        if (axes.get("code") or {}).get("snapshot") == snapshot
+    ]
     return runs[-1] if runs else whole.get("run")
 
 
@@ -91,8 +94,11 @@ def of_trial(folder: StudyFolder, number: int) -> dict[str, Any]:
     if not attempts:
         return of_run(whole, None)
     found = of_attempt(whole, folder.attempt(number, attempts[-1]))
-    snapshots = {of_attempt(whole, folder.attempt(number, n))["code"].get("snapshot")
-                 for n in attempts} if len(attempts) > 1 else set()  # fmt: skip
+    snapshots = (
+        {of_attempt(whole, folder.attempt(number, n))["code"].get("snapshot") for n in attempts}
+        if len(attempts) > 1
+        else set()
+    )
     key = found["environment"].get(INSIDE)
     if key:
         from sweep import within

@@ -17,9 +17,7 @@ _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 _SLURM_SAYS = re.compile(r"^(?:srun|slurmstepd)[^:]*: error: .*(?:oom[-_ ]kill|Out Of Memory)")
 
 
-def count_kills(
-    cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT
-) -> int | None:
+def count_kills(cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT) -> int | None:
     """Return how many processes of our cgroup the kernel has killed for memory; None if unknown."""
     try:
         lines = cgroup.read_text().splitlines()

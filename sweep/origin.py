@@ -58,9 +58,8 @@ def _say_change(before: Mapping[str, Any], record: Mapping[str, Any]) -> list[st
     from sweep.differences import differences
 
     sentences = [
-        sentence for sentence in differences(before, record)
-        if sentence.startswith("code:")
-    ]  # fmt: skip
+        sentence for sentence in differences(before, record) if sentence.startswith("code:")
+    ]
     why = " ".join(sentences) or "code: it is frozen now."
     return [
         f"{why} Trials that start from now on run the code as it is now; those that go on from a "
@@ -135,13 +134,16 @@ def what_is_missing(folder: StudyFolder, study: Study, trial: int) -> list[str]:
     commit = code.get("commit")
     if snapshot and not frozen.is_there(folder, snapshot):
         of = f" of commit {commit[:10]}" if commit else ""
-        found.append(f"code: the snapshot{of} that trial {trial} ran is gone "
-                     f"({folder.code / snapshot}).")  # fmt: skip
+        found.append(
+            f"code: the snapshot{of} that trial {trial} ran is gone ({folder.code / snapshot})."
+        )
     elif not snapshot and not workdir.is_dir():
         found.append(f"code: the workdir {workdir} is gone.")
     elif not snapshot and commit and not has_commit(workdir, commit):
-        found.append(f"code: the commit {commit[:10]} that trial {trial} ran is gone from the "
-                     f"repository of {workdir}.")  # fmt: skip
+        found.append(
+            f"code: the commit {commit[:10]} that trial {trial} ran is gone from the "
+            f"repository of {workdir}."
+        )
     image = environment.get("image")
     runtime = environment.get("runtime")
     path = study.at_workdir(image) if image else None

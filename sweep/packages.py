@@ -41,11 +41,7 @@ def describe_python(python: Path) -> dict[str, object]:
         "packages": {name: version}}.
     """
     version, folders = find_folders(python)
-    return {
-        "python": version,
-        "interpreter": str(python),
-        "packages": list_packages(folders),
-    }
+    return {"python": version, "interpreter": str(python), "packages": list_packages(folders)}
 
 
 def describe_conda(prefix: Path) -> dict[str, object]:

@@ -1,25 +1,25 @@
 """The only place that knows file names, and how a file is written so that nobody sees half of it.
 
-    runs/
-      .last                         the study last launched from here
-      .postgres/                    the embedded server's data
-      .images/                      what `sweep build` made, its logs, its caches
-      <study>/
-        study.json                  the study, resolved
-        storage.json                how to reach the database (0600)
-        script.sh                   the batch script (Slurm)
-        manifest.json               what made it: code, environment, data, execution
-        code/<id>/                  the code as it was at a launch
-        environment.json            secrets that training needs (Slurm; 0600)
-        inside/<key>.json           Python and packages within a container
-        logs/<job>_<index>.log      one a task
-        local/<job>/                the local executor's arrays
-        trials/00007/config.yaml
-        trials/00007/attempts/1/    metrics.jsonl control.json exit.json log.txt manifest.json
-                                    checkpoints/
-        reruns/1/                   the same files as an attempt
-        tracking/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
-        scaling/strong-2/           a small study's folder for each case of a scaling study
+runs/
+  .last                         the study last launched from here
+  .postgres/                    the embedded server's data
+  .images/                      what `sweep build` made, its logs, its caches
+  <study>/
+    study.json                  the study, resolved
+    storage.json                how to reach the database (0600)
+    script.sh                   the batch script (Slurm)
+    manifest.json               what made it: code, environment, data, execution
+    code/<id>/                  the code as it was at a launch
+    environment.json            secrets that training needs (Slurm; 0600)
+    inside/<key>.json           Python and packages within a container
+    logs/<job>_<index>.log      one a task
+    local/<job>/                the local executor's arrays
+    trials/00007/config.yaml
+    trials/00007/attempts/1/    metrics.jsonl control.json exit.json log.txt manifest.json
+                                checkpoints/
+    reruns/1/                   the same files as an attempt
+    tracking/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
+    scaling/strong-2/           a small study's folder for each case of a scaling study
 """
 
 from __future__ import annotations

@@ -101,10 +101,16 @@ def field_kinds(cls: Any) -> dict[str, str] | None:
 
 def _initialiser(owner: str, known: dict[str, Any], then: Any) -> Any:
     names = tuple(known)
-    fixed = {name: default for name, (_, default) in known.items()
-             if default is not _Made and not isinstance(default, _Made)}  # fmt: skip
-    made = [(name, default.factory) for name, (_, default) in known.items()
-            if isinstance(default, _Made)]  # fmt: skip
+    fixed = {
+        name: default
+        for name, (_, default) in known.items()
+        if default is not _Made and not isinstance(default, _Made)
+    }
+    made = [
+        (name, default.factory)
+        for name, (_, default) in known.items()
+        if isinstance(default, _Made)
+    ]
     places = {name: place for place, name in enumerate(names)}
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -31,9 +31,7 @@ MOST_CURVES = 300  # faint ones: more hide each other
 _FIRST = datetime.min.replace(tzinfo=timezone.utc)
 
 
-def draw(
-    records: Sequence[TrialRecord], study: Study, results: Path
-) -> tuple[list[Path], str]:
+def draw(records: Sequence[TrialRecord], study: Study, results: Path) -> tuple[list[Path], str]:
     """Draw what there is to draw into the results folder.
 
     Args:
@@ -79,24 +77,53 @@ def plot_history(records: Sequence[TrialRecord], study: Study, path: Path) -> bo
     size = 36 if len(done) <= 150 else 12
     for group, style in (
         (pruned, {"marker": "x", "color": FAINT, "label": f"pruned, last value ({len(pruned)})"}),
-        (complete, {"marker": "o", "color": BLUE, "alpha": 0.75, "edgecolors": "none",
-                    "label": f"complete ({len(complete)})"}),
-    ):  # fmt: skip
+        (
+            complete,
+            {
+                "marker": "o",
+                "color": BLUE,
+                "alpha": 0.75,
+                "edgecolors": "none",
+                "label": f"complete ({len(complete)})",
+            },
+        ),
+    ):
         inside = [record for record in group if low <= record.values[0] <= high]
         if group:
-            axes.scatter([spots[r.number] for r in inside], [r.values[0] for r in inside],
-                         s=size, zorder=2, **style)  # fmt: skip
+            axes.scatter(
+                [spots[r.number] for r in inside],
+                [r.values[0] for r in inside],
+                s=size,
+                zorder=2,
+                **style,
+            )
     outside = [record for record in done if not low <= record.values[0] <= high]
     edge, marker = (low, "v") if objective.direction == "maximize" else (high, "^")
     beyond = "below" if marker == "v" else "above"
     if outside:
-        axes.scatter([spots[r.number] for r in outside], [edge] * len(outside), marker=marker,
-                     color=GREY, s=size, zorder=2, clip_on=False,
-                     label=f"{beyond} the axis ({len(outside)})")  # fmt: skip
-    axes.step(best_x, best_y, where="post", color=VERMILLION, linewidth=2, zorder=3,
-              label="best so far")  # fmt: skip
-    axes.scatter([spots[best.number]], [best.values[0]], marker="*", s=220, color=VERMILLION,
-                 edgecolors="white", linewidths=0.8, zorder=4)  # fmt: skip
+        axes.scatter(
+            [spots[r.number] for r in outside],
+            [edge] * len(outside),
+            marker=marker,
+            color=GREY,
+            s=size,
+            zorder=2,
+            clip_on=False,
+            label=f"{beyond} the axis ({len(outside)})",
+        )
+    axes.step(
+        best_x, best_y, where="post", color=VERMILLION, linewidth=2, zorder=3, label="best so far"
+    )
+    axes.scatter(
+        [spots[best.number]],
+        [best.values[0]],
+        marker="*",
+        s=220,
+        color=VERMILLION,
+        edgecolors="white",
+        linewidths=0.8,
+        zorder=4,
+    )
     _annotate(axes, spots[best.number], best, len(done), objective)
     axes.set_xlabel("trials, in the order they finished")
     axes.set_ylabel(_value_label(objective))
@@ -126,9 +153,7 @@ def _best_so_far(
     return [*xs, len(done)], [*ys, ys[-1]], best
 
 
-def _annotate(
-    axes: Any, place: int, best: TrialRecord, total: int, objective: Objective
-) -> None:
+def _annotate(axes: Any, place: int, best: TrialRecord, total: int, objective: Objective) -> None:
     right = place > 0.6 * total
     below = objective.direction == "maximize"
     axes.annotate(
@@ -170,27 +195,46 @@ def plot_curves(records: Sequence[TrialRecord], study: Study, path: Path) -> boo
     _limits([v for r in (*drawn, *top) for _, v in curves[r.number]], objective, axes)
     for record, colour, mark in zip(top, TOP_COLOURS, "osD^v", strict=False):
         steps, values = zip(*curves[record.number], strict=True)
-        axes.plot(steps, values, color=colour, linewidth=1.8, zorder=4, marker=mark, markersize=5,
-                  markevery=max(1, len(steps) // 8),
-                  label=f"{places[record.number]}. trial {record.number}: "
-                        f"{record.values[0]:.5g}")  # fmt: skip
+        axes.plot(
+            steps,
+            values,
+            color=colour,
+            linewidth=1.8,
+            zorder=4,
+            marker=mark,
+            markersize=5,
+            markevery=max(1, len(steps) // 8),
+            label=f"{places[record.number]}. trial {record.number}: {record.values[0]:.5g}",
+        )
     if drawn:
-        axes.add_collection(LineCollection([curves[r.number] for r in drawn], colors=FAINT,
-                                           linewidths=0.9, alpha=0.6, zorder=1))  # fmt: skip
+        axes.add_collection(
+            LineCollection(
+                [curves[r.number] for r in drawn], colors=FAINT, linewidths=0.9, alpha=0.6, zorder=1
+            )
+        )
         label = f"others ({len(others)})" + (f", 1 in {stride} drawn" if stride > 1 else "")
         axes.plot([], [], color=FAINT, label=label)
         ends = [curves[r.number][-1] for r in drawn if r.state == words.PRUNED]
         if ends:
-            axes.scatter(*zip(*ends, strict=True), marker="x", s=18, color=GREY, zorder=2,
-                         label="pruned here")  # fmt: skip
+            axes.scatter(
+                *zip(*ends, strict=True),
+                marker="x",
+                s=18,
+                color=GREY,
+                zorder=2,
+                label="pruned here",
+            )
     first = min(series[0][0] for series in curves.values())
     last = max(series[-1][0] for series in curves.values())
     axes.set_xlim(first, last + 0.02 * (last - first))
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("step")
     axes.set_ylabel(_value_label(objective))
-    _title(axes, f"{study.name}: {objective.metric} while training",
-           f"the {len(top)} best of {len(curves)} trials in colour")  # fmt: skip
+    _title(
+        axes,
+        f"{study.name}: {objective.metric} while training",
+        f"the {len(top)} best of {len(curves)} trials in colour",
+    )
     _legend(figure, axes)
     return _save(figure, path)
 
@@ -209,12 +253,26 @@ def plot_front(records: Sequence[TrialRecord], study: Study, path: Path) -> bool
     front = sorted((r for r in complete if places[r.number] == 1), key=lambda r: r.values)
     rest = [record for record in complete if places[record.number] != 1]
     if rest:
-        axes.scatter([r.values[0] for r in rest], [r.values[1] for r in rest], s=30, color=FAINT,
-                     label=f"dominated ({len(rest)})", zorder=1)  # fmt: skip
+        axes.scatter(
+            [r.values[0] for r in rest],
+            [r.values[1] for r in rest],
+            s=30,
+            color=FAINT,
+            label=f"dominated ({len(rest)})",
+            zorder=1,
+        )
     two = len(study.objectives) == 2
-    axes.plot([r.values[0] for r in front], [r.values[1] for r in front], color=VERMILLION,
-              linestyle="--" if two else "none", linewidth=1, marker="o", markersize=7, zorder=2,
-              label=f"front ({len(front)}): no other trial is better in everything")  # fmt: skip
+    axes.plot(
+        [r.values[0] for r in front],
+        [r.values[1] for r in front],
+        color=VERMILLION,
+        linestyle="--" if two else "none",
+        linewidth=1,
+        marker="o",
+        markersize=7,
+        zorder=2,
+        label=f"front ({len(front)}): no other trial is better in everything",
+    )
     for index, (axis, name) in enumerate((("x", "set_xlabel"), ("y", "set_ylabel"))):
         getattr(axes, name)(_value_label(study.objectives[index]))
         if _spans_decades([record.values[index] for record in complete]):
@@ -239,8 +297,14 @@ def _number(axes: Any, front: Sequence[TrialRecord]) -> None:
             groups.append((at, [record]))
     for _, group in groups:
         text = ", ".join(str(number) for number in sorted(record.number for record in group))
-        axes.annotate(text, group[-1].values[:2], xytext=(6, 5), textcoords="offset points",
-                      fontsize=9, color=GREY)  # fmt: skip
+        axes.annotate(
+            text,
+            group[-1].values[:2],
+            xytext=(6, 5),
+            textcoords="offset points",
+            fontsize=9,
+            color=GREY,
+        )
 
 
 def _ok(value: float) -> bool:
@@ -315,8 +379,14 @@ def _title(axes: Any, title: str, below: str) -> None:
 def _legend(figure: Any, axes: Any) -> None:
     """Put the legend below the picture, where it hides nothing."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)),
-                  frameon=False, fontsize=10)  # fmt: skip
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=min(3, len(labels)),
+        frameon=False,
+        fontsize=10,
+    )
 
 
 def _save(figure: Any, path: Path) -> bool:

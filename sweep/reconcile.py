@@ -85,9 +85,14 @@ def reconcile(
 
 
 def _settle_dead(
-    ledger: Ledger, folder: StudyFolder, schedule: Scheduler, unseen_s: float, patience_s: float,
-    host: str | None, last_chance: bool,
-) -> Found:  # fmt: skip
+    ledger: Ledger,
+    folder: StudyFolder,
+    schedule: Scheduler,
+    unseen_s: float,
+    patience_s: float,
+    host: str | None,
+    last_chance: bool,
+) -> Found:
     db = ledger.db
     live = db.retry(lambda _: ledger.live_attempts(unseen_s), patience_s=patience_s)
     terminated = db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
@@ -141,9 +146,14 @@ def settle_wave(
     while True:
         late = time.monotonic() >= give_up_at
         found = reconcile(
-            ledger, folder, schedule, unseen_s=0.0, every_s=0.0, patience_s=patience_s,
+            ledger,
+            folder,
+            schedule,
+            unseen_s=0.0,
+            every_s=0.0,
+            patience_s=patience_s,
             last_chance=late,
-        )  # fmt: skip
+        )
         explained = found is None or (found.asked and not found.unexplained)
         job, cancelled = _is_wave_cancelled(ledger, schedule, token, late, patience_s)
         if late or (explained and cancelled is not None):
@@ -196,13 +206,15 @@ def succeed(
         slot: Only what this one of the task's slots left; None for all of them.
         end: How that run ended, where it is known; else the scheduler is asked.
     """
+
     def read(_: Database) -> list[Attempt]:
         return [*ledger.live_attempts(), *ledger.terminated_attempts()]
 
     found = [
-        attempt for attempt in ledger.db.retry(read, patience_s=patience_s, transaction=False)
+        attempt
+        for attempt in ledger.db.retry(read, patience_s=patience_s, transaction=False)
         if (attempt.job, attempt.index) == (job, index) and slot in (None, attempt.slot)
-    ]  # fmt: skip
+    ]
     if not found:
         return []
     from sweep.diagnosis import Case, decide, requeued

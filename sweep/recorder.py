@@ -27,9 +27,13 @@ class Recorder:
         self._inside: within.Once | None = None  # asks what a container holds
 
     def begin(
-        self, claim: Claim, snapshot: str | None, values: command.TrialValues,
-        argv: Sequence[str], placed: frozen.Placed,
-    ) -> None:  # fmt: skip
+        self,
+        claim: Claim,
+        snapshot: str | None,
+        values: command.TrialValues,
+        argv: Sequence[str],
+        placed: frozen.Placed,
+    ) -> None:
         """Record what makes an attempt that has just started, and begin to count its energy.
 
         What cannot be recorded is said: training is not to end for it.
@@ -46,9 +50,11 @@ class Recorder:
         context, place = self.context, self.context.place
         own = {
             "run_by": f"{place.job or 'none'}_{0 if place.index is None else place.index}",
-            "seed": values.seed, "config": dict(values.params), "argv": hide_secrets(argv),
+            "seed": values.seed,
+            "config": dict(values.params),
+            "argv": hide_secrets(argv),
             "attempts": claim.attempt,
-        }  # fmt: skip
+        }
         if self._gpus is None:  # a task's GPUs stay the same, and asking may take long
             self._gpus = capture_gpus(context.environ)
             if self._gpus["gpus"]:
@@ -57,9 +63,14 @@ class Recorder:
         self._next_energy = time.monotonic() + ENERGY_EVERY_S
         try:
             key = origin.record_attempt(
-                context.folder, context.folder.attempt(claim.number, claim.attempt), context.study,
-                snapshot, context.environ, own, self._gpus,
-            )  # fmt: skip
+                context.folder,
+                context.folder.attempt(claim.number, claim.attempt),
+                context.study,
+                snapshot,
+                context.environ,
+                own,
+                self._gpus,
+            )
             if self._inside is None:
                 self._inside = within.Once(context.folder, context.say)
             self._inside.begin(key, placed.study, placed.environ)

@@ -113,7 +113,7 @@ class Reporter:
         try:
             data = line.encode("utf-8")
             while data:
-                data = data[os.write(descriptor, data):]
+                data = data[os.write(descriptor, data) :]
         finally:
             os.close(descriptor)
 

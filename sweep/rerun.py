@@ -91,9 +91,7 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
     return number, int(rows[0][0]), float(rows[0][1])
 
 
-def choose_trials(
-    opened: Opened, number: int | None, top: int
-) -> list[tuple[int, int, float]]:
+def choose_trials(opened: Opened, number: int | None, top: int) -> list[tuple[int, int, float]]:
     """Return what ``choose_trial`` does for one trial, or for each of the best, best first."""
     if number is not None or top == 1 or opened.study.is_multi_objective:
         return [choose_trial(opened, number)]
@@ -164,9 +162,15 @@ def submit(
     made = ask(ledger, reruns.insert_all, plan)
     make_private(folder.logs)
     job = arrays.task_job(
-        study, folder, arrays.name_token(f"{study.name}-rerun"), f"rerun-{made[0]}_{{index}}",
-        "--rerun", str(made[0]), size=len(made), throttle=min(study.parallel, len(made)),
-    )  # fmt: skip
+        study,
+        folder,
+        arrays.name_token(f"{study.name}-rerun"),
+        f"rerun-{made[0]}_{{index}}",
+        "--rerun",
+        str(made[0]),
+        size=len(made),
+        throttle=min(study.parallel, len(made)),
+    )
     try:
         job_id = schedule.submit(job)
     except SweepError:
@@ -190,9 +194,7 @@ def run_rerun(context: Context, k: int) -> None:
     snapshot = _snapshot(context.folder, rerun.trial)
     made = _capture(context, study, rerun.trial, snapshot)
     params = params_of(ledger, rerun.trial_id, AWAY_PATIENCE_S)
-    values = write_values(
-        study, folder, token, number=rerun.trial, seed=rerun.seed, params=params
-    )
+    values = write_values(study, folder, token, number=rerun.trial, seed=rerun.seed, params=params)
     journal = Journal(folder, study.objectives, read=command.reader(study))
     reports, end = train_claimed(context, study, values, folder, journal, snapshot)
     result = summarise_reports(study, reports)
@@ -234,8 +236,9 @@ def summarise_reports(study: Study, reports: Sequence[Report]) -> dict[str, Any]
     """Return {"values": [objective or None, …], "steps": distinct steps of the first objective}."""
     values = []
     for objective in study.objectives:
-        series = {r.step: r.metrics[objective.metric] for r in reports
-                  if objective.metric in r.metrics}  # fmt: skip
+        series = {
+            r.step: r.metrics[objective.metric] for r in reports if objective.metric in r.metrics
+        }
         found = summarise(sorted(series.items()), objective.at, objective.direction)
         values.append(None if found is None or not math.isfinite(found) else found)
     metric = study.objective.metric

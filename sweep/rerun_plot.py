@@ -41,15 +41,26 @@ def plot_rerun(
     _limits(values, study.objective, axes)
     styles = (
         {"color": BLUE, "linewidth": 4.5, "alpha": 0.45, "label": f"trial {verdict.trial}"},
-        {"color": VERMILLION, "linewidth": 1.5, "linestyle": "--", "marker": "o", "markersize": 4,
-         "label": f"again (re-run {verdict.k})"},
-    )  # fmt: skip
+        {
+            "color": VERMILLION,
+            "linewidth": 1.5,
+            "linestyle": "--",
+            "marker": "o",
+            "markersize": 4,
+            "label": f"again (re-run {verdict.k})",
+        },
+    )
     for points, style in zip(series, styles, strict=True):
         if points:
             axes.plot(*zip(*points, strict=True), **style)
     if verdict.apart_from is not None:
-        axes.axvline(verdict.apart_from, color="#555555", linewidth=1, linestyle=":",
-                     label=f"apart from step {verdict.apart_from}")  # fmt: skip
+        axes.axvline(
+            verdict.apart_from,
+            color="#555555",
+            linewidth=1,
+            linestyle=":",
+            label=f"apart from step {verdict.apart_from}",
+        )
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("step")
     axes.set_ylabel(_value_label(study.objective))

@@ -98,9 +98,12 @@ class Results:
                 lambda db: series.read_summaries(db, study_id), patience_s=PATIENCE_S
             )
         chosen = rows(
-            found, self.study, states=states or words.STATES, summaries=summaries,
+            found,
+            self.study,
+            states=states or words.STATES,
+            summaries=summaries,
             wanted=all_wanted(summaries),
-        )  # fmt: skip
+        )
         return frame(chosen, self.study)
 
     def metrics(self, *names: str, trials: Sequence[int] | None = None) -> Any:
@@ -122,15 +125,14 @@ class Results:
         """
         study_id = self._opened.ledger.study_id
         found = self._db.retry(
-            lambda db: series.read_series(
-                db, study_id, numbers=trials, names=names or None
-            ),
+            lambda db: series.read_series(db, study_id, numbers=trials, names=names or None),
             patience_s=PATIENCE_S,
-        )  # fmt: skip
+        )
         if names and {s.metric for s in found} != set(names):
-            check_metrics(names, self._db.retry(
-                lambda db: series.read_names(db, study_id), patience_s=PATIENCE_S
-            ))  # fmt: skip
+            check_metrics(
+                names,
+                self._db.retry(lambda db: series.read_names(db, study_id), patience_s=PATIENCE_S),
+            )
         return series_frame(found)
 
     def close(self) -> None:
@@ -183,14 +185,16 @@ def series_frame(found: Sequence[Series]) -> Any:
     names = sorted({s.metric for s in found})
     place = {name: code for code, name in enumerate(names)}
     codes = numpy.repeat(numpy.array([place[s.metric] for s in found], "int32"), lengths)
-    return pandas.DataFrame({
-        "trial": numpy.repeat(numpy.array([s.trial for s in found], "int64"), lengths),
-        "attempt": flat("attempts", "int64"),
-        "step": flat("steps", "int64"),
-        "metric": pandas.Categorical.from_codes(codes, names),
-        "value": flat("values", "float64"),
-        "logged": pandas.to_datetime(flat("logged", "float64"), unit="s", utc=True),
-    })  # fmt: skip
+    return pandas.DataFrame(
+        {
+            "trial": numpy.repeat(numpy.array([s.trial for s in found], "int64"), lengths),
+            "attempt": flat("attempts", "int64"),
+            "step": flat("steps", "int64"),
+            "metric": pandas.Categorical.from_codes(codes, names),
+            "value": flat("values", "float64"),
+            "logged": pandas.to_datetime(flat("logged", "float64"), unit="s", utc=True),
+        }
+    )
 
 
 def frame(found: Sequence[Row], study: Study) -> Any:

@@ -102,9 +102,13 @@ def plan(
             own[batch] = base * count // counts[0]
         size = own.get(batch)
         cases.append(
-            Case(count, resized(study, count // on_node, on_node, on_gpus), own,
-                 size if isinstance(size, int | float) else None)
-        )  # fmt: skip
+            Case(
+                count,
+                resized(study, count // on_node, on_node, on_gpus),
+                own,
+                size if isinstance(size, int | float) else None,
+            )
+        )
         command.choose(cases[-1].study)  # refuses what cannot be launched
     return cases
 
@@ -116,13 +120,18 @@ def resized(study: Study, nodes: int, on_node: int, on_gpus: bool) -> Study:
     cpus = needs.cpus and max(1, needs.cpus // study.ranks_per_node) * on_node
     return dataclasses.replace(
         study,
-        trials=1, points=(), max_parallel=1, pruner=Choice("none"), sampler=Choice("random"),
+        trials=1,
+        points=(),
+        max_parallel=1,
+        pruner=Choice("none"),
+        sampler=Choice("random"),
         launcher="auto" if study.launcher == command.PYTHON else study.launcher,
-        resources=dataclasses.replace(needs, nodes=nodes, gpus=gpus, cpus=cpus, shard=None,
-                                      mps=None),
+        resources=dataclasses.replace(
+            needs, nodes=nodes, gpus=gpus, cpus=cpus, shard=None, mps=None
+        ),
         ddp=dataclasses.replace(study.ddp, ranks_per_node=None if on_gpus else on_node),
         slurm=dataclasses.replace(study.slurm, slots=1),
-    )  # fmt: skip
+    )
 
 
 def default_params(study: Study) -> dict[str, Any]:
@@ -169,12 +178,18 @@ def run(
     found = figures_of.figures(result["reports"])
     failed = result["failed"]
     if not failed and found[figures_of.RATE] is None:
-        failed = (f"the training reported no {figures_of.RATE}; with {PROFILE_VARIABLE}=1 it must "
-                  "report where its time goes (see docs/study-file.md)")  # fmt: skip
+        failed = (
+            f"the training reported no {figures_of.RATE}; with {PROFILE_VARIABLE}=1 it must "
+            "report where its time goes (see docs/study-file.md)"
+        )
     return {
-        "ranks": case.ranks, "nodes": study.resources.nodes, "batch": case.batch, **found,
-        "failed": failed, "folder": str(folder.attempt(0, 1).root),
-    }  # fmt: skip
+        "ranks": case.ranks,
+        "nodes": study.resources.nodes,
+        "batch": case.batch,
+        **found,
+        "failed": failed,
+        "folder": str(folder.attempt(0, 1).root),
+    }
 
 
 def run_all(
@@ -206,8 +221,14 @@ def run_all(
         own = StudyFolder(folder.root / "scaling" / f"{mode}-{case.ranks}")
         make_private(own.root.parent)
         rows = figures_of.compare([*rows, run(case, own, schedule_for, environ)])
-        report = {"study": name, "mode": mode, "unit": unit, "params": dict(cases[0].params),
-                  "rows": rows, "bottleneck": figures_of.bottleneck(rows, unit)}  # fmt: skip
+        report = {
+            "study": name,
+            "mode": mode,
+            "unit": unit,
+            "params": dict(cases[0].params),
+            "rows": rows,
+            "bottleneck": figures_of.bottleneck(rows, unit),
+        }
         write_atomic(report_path(folder, mode), json.dumps(report, indent=1) + "\n")
         yield report
 
@@ -245,19 +266,37 @@ def measure(folder: StudyFolder) -> None:
     attempt, token = folder.attempt(0, 1), secrets.token_hex(16)
     make_private(attempt.checkpoints)
     values = write_values(
-        study, attempt, token, number=0, seed=request["seed"], params=request["params"],
+        study,
+        attempt,
+        token,
+        number=0,
+        seed=request["seed"],
+        params=request["params"],
         config=folder.config(0),
-    )  # fmt: skip
+    )
     reports, end = train(
-        study, values, attempt, Journal(attempt, read=command.reader(study)),
-        training_environ(folder, os.environ), place_from(os.environ), folder.python_path,
-        Leave(4.0, float(study.grace_s)), more_environ={PROFILE_VARIABLE: "1"},
-    )  # fmt: skip
+        study,
+        values,
+        attempt,
+        Journal(attempt, read=command.reader(study)),
+        training_environ(folder, os.environ),
+        place_from(os.environ),
+        folder.python_path,
+        Leave(4.0, float(study.grace_s)),
+        more_environ={PROFILE_VARIABLE: "1"},
+    )
     failed = "" if end.outcome == FINISHED else end.reason or end.outcome
     shutil.rmtree(attempt.checkpoints, ignore_errors=True)
     steps = sorted({report.step for report in reports})
-    merged = [{name: value for report in reports if report.step == step
-               for name, value in report.metrics.items()} for step in steps]  # fmt: skip
+    merged = [
+        {
+            name: value
+            for report in reports
+            if report.step == step
+            for name, value in report.metrics.items()
+        }
+        for step in steps
+    ]
     write_atomic(_result(folder), json.dumps({"reports": merged, "failed": failed}) + "\n")
 
 

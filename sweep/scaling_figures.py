@@ -24,7 +24,7 @@ ADVICE = {
     "operations, torch.compile or CUDA graphs would help.",
     "compute": "The devices compute more slowly side by side: they share cores, memory or power, "
     "or the batches of each have become too small.",
-}  # fmt: skip
+}
 
 
 def figures(reports: Iterable[Mapping[str, float]]) -> dict[str, float | None]:
@@ -83,11 +83,15 @@ def bottleneck(rows: Sequence[Mapping[str, Any]], unit: str) -> str:
         return "The training reports no shares of its time, so nothing can be said of the cause."
     if last is first:
         name = max(SHARES, key=lambda each: last[f"share_{each}"])
-        return (f"With {_count(last['ranks'], unit)}, {_name(name)} takes most of the time "
-                f"({last[f'share_{name}']:.0%}).")  # fmt: skip
+        return (
+            f"With {_count(last['ranks'], unit)}, {_name(name)} takes most of the time "
+            f"({last[f'share_{name}']:.0%})."
+        )
     efficiency = last["efficiency"]
-    start = (f"{_count(last['ranks'], unit)} give {last['speedup']:.2f} times the speed of "
-             f"{first['ranks']}: {efficiency:.0%} of linear.")  # fmt: skip
+    start = (
+        f"{_count(last['ranks'], unit)} give {last['speedup']:.2f} times the speed of "
+        f"{first['ranks']}: {efficiency:.0%} of linear."
+    )
     if efficiency >= GOOD:
         return f"{start} Nothing limits much."
 
@@ -98,9 +102,11 @@ def bottleneck(rows: Sequence[Mapping[str, Any]], unit: str) -> str:
     lost = {name: cost_s(last, name) - cost_s(first, name) for name in SHARES}
     name = max(SHARES, key=lost.__getitem__)
     part = lost[name] / sum(value for value in lost.values() if value > 0)
-    return (f"{start} {part:.0%} of what is lost is {_name(name)} "
-            f"({first[f'share_{name}']:.0%} of the time with {first['ranks']}, "
-            f"{last[f'share_{name}']:.0%} with {last['ranks']}). {ADVICE[name]}")  # fmt: skip
+    return (
+        f"{start} {part:.0%} of what is lost is {_name(name)} "
+        f"({first[f'share_{name}']:.0%} of the time with {first['ranks']}, "
+        f"{last[f'share_{name}']:.0%} with {last['ranks']}). {ADVICE[name]}"
+    )
 
 
 def _name(share: str) -> str:
@@ -113,12 +119,19 @@ def _count(ranks: int, unit: str) -> str:
 
 
 COLUMNS = (
-    ("ranks", "ranks", "d"), ("nodes", "nodes", "d"), ("batch", "batch", "g"),
-    (RATE, "samples/s", ",.0f"), ("epoch_s", "epoch s", ".3g"), ("speedup", "speedup", ".2f"),
-    ("efficiency", "efficiency", ".1%"), ("share_compute", "compute", ".0%"),
-    ("share_communication", "communication", ".0%"), ("share_data", "data", ".0%"),
-    ("share_other", "other", ".0%"), ("memory_gb", "memory GB", ".2f"),
-)  # fmt: skip
+    ("ranks", "ranks", "d"),
+    ("nodes", "nodes", "d"),
+    ("batch", "batch", "g"),
+    (RATE, "samples/s", ",.0f"),
+    ("epoch_s", "epoch s", ".3g"),
+    ("speedup", "speedup", ".2f"),
+    ("efficiency", "efficiency", ".1%"),
+    ("share_compute", "compute", ".0%"),
+    ("share_communication", "communication", ".0%"),
+    ("share_data", "data", ".0%"),
+    ("share_other", "other", ".0%"),
+    ("memory_gb", "memory GB", ".2f"),
+)
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -129,8 +142,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
             ["-" if row.get(key) is None else format(row[key], form) for key, _, form in COLUMNS]
         )
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
-    texts = ["  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True))
-             for line in lines]  # fmt: skip
+    texts = [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    ]
     return "\n".join([texts[0], "─" * len(texts[0]), *texts[1:]])
 
 
@@ -153,8 +168,12 @@ def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -
     speed.plot(counts, ideal, "--", color="#555555", label="linear")
     speed.plot(counts, rates, "o-", color="#0072B2", label="measured")
     for row in done:
-        speed.annotate(f"{row['efficiency']:.0%}", (row["ranks"], row[RATE]),
-                       xytext=(4, -12), textcoords="offset points")  # fmt: skip
+        speed.annotate(
+            f"{row['efficiency']:.0%}",
+            (row["ranks"], row[RATE]),
+            xytext=(4, -12),
+            textcoords="offset points",
+        )
     speed.set(xlabel=_count(2, unit).split()[1], ylabel="samples/s", xticks=counts, ylim=(0, None))
     speed.margins(x=0.16)  # room for the last label
     speed.legend(frameon=False)

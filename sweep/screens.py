@@ -32,10 +32,14 @@ _LOOKS = {
     words.WAITING: ("bright_black", "·", "."),
 }
 _STATE_COLOURS = {
-    studies.RUNNING: "green", states.FINISHED: "green", states.QUEUED: "yellow",
-    studies.DRAINING: "yellow", studies.STOPPED: "yellow", states.IDLE: "yellow",
+    studies.RUNNING: "green",
+    states.FINISHED: "green",
+    states.QUEUED: "yellow",
+    studies.DRAINING: "yellow",
+    studies.STOPPED: "yellow",
+    states.IDLE: "yellow",
     studies.HELD: "red",
-}  # fmt: skip
+}
 
 # What goes on after a state that does not change by itself.
 _NEXT = {
@@ -181,8 +185,9 @@ def status_panel(status: Status) -> Any:
         lines.add_row("why", Text(printable(status.reason), style=colour))
     for label, text in (
         ("best" if status.best else "front", _best_lines(status)),
-        ("time", _time_line(status)), ("tasks", _task_line(status)),
-    ):  # fmt: skip
+        ("time", _time_line(status)),
+        ("tasks", _task_line(status)),
+    ):
         if text:
             lines.add_row(label, Text(text))
     for failure in status.failures:

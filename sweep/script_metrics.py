@@ -44,7 +44,7 @@ class Metric:
 
     @property
     def direction(self) -> str | None:
-        """"maximize" or "minimize", or None where the name does not tell."""
+        """ "maximize" or "minimize", or None where the name does not tell."""
         words = set(re.split(r"[^a-z0-9]+", self.name.lower()))
         for kind, direction in ((_LESS, "minimize"), (_MORE, "maximize")):
             if any(kind.fullmatch(word) for word in words):

@@ -76,9 +76,7 @@ class Look:
         )
         end = whose_cancel(case) if terminated else decide(case)
         if end is not None and end.outcome == words.STOPPED and attempt.job is not None:
-            whole = is_whole_array(
-                attempt.job, self.states, os.getuid(), ours, time.time()
-            )
+            whole = is_whole_array(attempt.job, self.states, os.getuid(), ours, time.time())
             if whole is None and not self.last_chance:
                 end = None
             elif whole:
@@ -113,9 +111,7 @@ def stop_for(ledger: Ledger, job: str, patience_s: float) -> None:
         studies.lock_study(db, ledger.study_id)
         if studies.read_state(db, ledger.study_id).word == studies.RUNNING:
             reason = f"its array {job} was cancelled by hand (scancel)"
-            studies.write_state(
-                db, ledger.study_id, studies.StudyState(studies.STOPPED, reason)
-            )
+            studies.write_state(db, ledger.study_id, studies.StudyState(studies.STOPPED, reason))
 
     ledger.db.retry(work, patience_s=patience_s)
 

@@ -174,8 +174,13 @@ def train_claimed(
     db = context.ledger.db
     placed = frozen.place(study, context.folder, snapshot, context.environ)
     return train(
-        placed.study, values, folder, journal, placed.environ, context.place,
+        placed.study,
+        values,
+        folder,
+        journal,
+        placed.environ,
+        context.place,
         context.folder.python_path,
         Leave(context.term_wait_s, float(study.grace_s)),
         lambda group: db.retry(lambda db: reruns.touch(db, values.token, group), patience_s=0.0),
-    )  # fmt: skip
+    )

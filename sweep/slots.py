@@ -108,9 +108,12 @@ class Slots:
             with contextlib.suppress(CouldNotAsk, SchedulerError):
                 held_mb = ask(self.place.job, self.place.index)
         return slurm_text.step_argv(
-            self.environ, len(self.slots), self.ledger.study.resources.gpus, held_mb,
+            self.environ,
+            len(self.slots),
+            self.ledger.study.resources.gpus,
+            held_mb,
             threads_per_core(),
-        )  # fmt: skip
+        )
 
     def key(self, slot: Slot) -> str:
         """Return what names a slot among all tasks: its worker carries it."""
@@ -175,9 +178,16 @@ class Slots:
         if place.job is None or place.index is None:
             return
         found = succeed(
-            self.ledger, self.folder, self.schedule, place.job, place.index, place.host,
-            patience_s, slot=slot, end=end,
-        )  # fmt: skip
+            self.ledger,
+            self.folder,
+            self.schedule,
+            place.job,
+            place.index,
+            place.host,
+            patience_s,
+            slot=slot,
+            end=end,
+        )
         for trial, attempt, ended, state in found:
             self.say(f"trial {trial}, attempt {attempt} has ended ({ended.reason}); now {state}")
         self.ledger.db.close()  # the workers have connections of their own

@@ -83,9 +83,10 @@ class SlurmScheduler(SmallJobs):
         if not nodes:
             return ()
         there = {
-            node for partition in self.site.partitions()
+            node
+            for partition in self.site.partitions()
             for node in slurm_text.expand_nodes(partition.nodes)
-        }  # fmt: skip
+        }
         if len(there - set(nodes)) < self.study.resources.nodes:
             self.say(f"too few nodes are left without {', '.join(nodes)}: none is excluded")
             return ()
@@ -167,9 +168,10 @@ class SlurmScheduler(SmallJobs):
             # Nothing here ever says by whom: then it was by hand, and whose but the user's?
             found = {
                 place: replace(state, cancelled_by=os.getuid())
-                if state.word == "CANCELLED" else state
+                if state.word == "CANCELLED"
+                else state
                 for place, state in found.items()
-            }  # fmt: skip
+            }
         try:
             runs = self.sacct(jobs=wanted)
         except (CouldNotAsk, SchedulerError):

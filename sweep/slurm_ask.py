@@ -55,9 +55,15 @@ def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -
     die = process.die_with(os.getpid())
     try:
         done = subprocess.run(
-            list(argv), env=dict(env), stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=timeout_s, text=True, errors="replace", preexec_fn=die,
-        )  # fmt: skip
+            list(argv),
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            text=True,
+            errors="replace",
+            preexec_fn=die,
+        )
     except FileNotFoundError:
         raise SchedulerError(
             f"{argv[0]} was not found: this machine has no Slurm.",

@@ -127,9 +127,7 @@ class SmallJobs(Asker):
         """
         return self.sbatch(self.finaliser_request(job, job_id, number))
 
-    def finaliser_request(
-        self, job: ArrayJob, job_id: str | None, number: int = 0
-    ) -> ArrayRequest:
+    def finaliser_request(self, job: ArrayJob, job_id: str | None, number: int = 0) -> ArrayRequest:
         options, service = self.study.slurm, self.study.slurm.service
         return slurm_text.ArrayRequest(
             token=_end_token(job.token, number),

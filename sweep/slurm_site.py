@@ -125,9 +125,7 @@ class Site:
             answer = self.asker.ask(slurm_text.default_account_argv(user))
             account = answer.stdout.strip() or None
         partitions = ("", *(self.study.slurm.partition or "").split(","))
-        return [
-            a for a in found if account in (None, a.account) and a.partition in partitions
-        ]
+        return [a for a in found if account in (None, a.account) and a.partition in partitions]
 
     def _qos(
         self,

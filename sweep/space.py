@@ -49,11 +49,7 @@ class Parameter:
 
     def distribution(self) -> Any:
         """Return the Optuna distribution; a choice that is a list or object becomes JSON text."""
-        from optuna.distributions import (
-            CategoricalDistribution,
-            FloatDistribution,
-            IntDistribution,
-        )
+        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
         if self.type == "categorical":
             return CategoricalDistribution([to_optuna(choice) for choice in self.choices])
@@ -190,9 +186,7 @@ class Space:
             return None
         parents = {name for parameter in self.parameters for name in parameter.when}
         free = math.prod(
-            counts[p.name] or 0
-            for p in self.parameters
-            if not p.when and p.name not in parents
+            counts[p.name] or 0 for p in self.parameters if not p.when and p.name not in parents
         )
         bound = [p for p in self.parameters if p.when or p.name in parents]
 

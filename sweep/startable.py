@@ -37,8 +37,10 @@ def check_command(study: Study, environ: Mapping[str, str]) -> None:
     if not workdir.is_dir():
         raise InputError(f"workdir: {workdir} is not a folder.", "Make it, or name another.")
     terminator.check(study)
-    if study.environment.runtime in ("venv", "conda") and not study.environment.built and (
-        images.needs_build(study)
+    if (
+        study.environment.runtime in ("venv", "conda")
+        and not study.environment.built
+        and (images.needs_build(study))
     ):
         return  # where its programs will be, building it tells
     missing = command.find_missing(study, values, environ, workdir)

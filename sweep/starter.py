@@ -297,4 +297,4 @@ _GUESSES: tuple[tuple[re.Pattern[str], Callable[[float | None], dict[str, Any]]]
         ),
         _doublings(128),
     ),
-)  # fmt: skip
+)

@@ -171,9 +171,13 @@ def snapshot(
     elapsed_s = _elapsed_s(seen.times, over)
     left_s = None
     if state in (studies.RUNNING, studies.DRAINING):
-        left_s = time_left_s(seen.counts, seen.times, study.parallel,
-                             polled["running"] * study.slots if polled else 0,
-                             draining=state == studies.DRAINING)  # fmt: skip
+        left_s = time_left_s(
+            seen.counts,
+            seen.times,
+            study.parallel,
+            polled["running"] * study.slots if polled else 0,
+            draining=state == studies.DRAINING,
+        )
     done = sum(seen.counts[final] for final in words.FINAL_STATES) - seen.counts[words.CANCELLED]
     return Status(
         name=study.name,
@@ -282,10 +286,7 @@ def decide(
 
 def _count_tasks(tasks: Mapping[Task, TaskState]) -> dict[str, int]:
     found = [task.state for task in tasks.values()]
-    return {
-        "pending": found.count(scheduler.PENDING),
-        "running": found.count(scheduler.RUNNING),
-    }
+    return {"pending": found.count(scheduler.PENDING), "running": found.count(scheduler.RUNNING)}
 
 
 def _pending_reason(tasks: Mapping[Task, TaskState] | None) -> str:

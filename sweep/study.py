@@ -377,8 +377,20 @@ def _build(kind: str, data: Any) -> Any:
 
 # The classes that a study is made of, by the names that annotations have for them.
 _CLASSES = {
-    cls.__name__: cls for cls in (
-        Parameter, Space, Objective, Constraint, Choice, Retry, Resources, Service, Slurm, Ddp,
-        Environment, Storage, Study,
+    cls.__name__: cls
+    for cls in (
+        Parameter,
+        Space,
+        Objective,
+        Constraint,
+        Choice,
+        Retry,
+        Resources,
+        Service,
+        Slurm,
+        Ddp,
+        Environment,
+        Storage,
+        Study,
     )
-}  # fmt: skip
+}

@@ -47,17 +47,7 @@ def preload() -> None:
 
     import psycopg2.extensions  # noqa: F401
 
-    from sweep import (  # noqa: F401
-        access,
-        ending,
-        energy,
-        local,
-        oom,
-        origin,
-        provenance,
-        within,
-        worker,
-    )
+    from sweep import access, ending, energy, local, oom, origin, provenance, within, worker  # noqa: F401
     from sweep.command import assembly, rendezvous  # noqa: F401
     from sweep.storage import budgets, twins  # noqa: F401
 

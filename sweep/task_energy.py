@@ -39,9 +39,10 @@ def note_tasks(ledger: Ledger, schedule: Scheduler) -> int:
     attempts = db.retry(lambda _: ledger.all_attempts(), patience_s=PATIENCE_S)
     known = db.retry(lambda _: energy.read(db, ledger.study_id), patience_s=PATIENCE_S)
     open_ones = {
-        a.token for a in attempts
+        a.token
+        for a in attempts
         if a.job and a.ended is not None and a.number not in known.get(a.trial_id, {})
-    }  # fmt: skip
+    }
     jobs = sorted({a.job for a in attempts if a.job and a.token in open_ones})
     if not jobs:
         return 0
@@ -65,10 +66,12 @@ def share(used: Iterable[TaskEnergy], attempts: Iterable[Attempt]) -> dict[str, 
     found: dict[str, float] = {}
     for task in used:
         inside = [
-            (a, (a.ended - a.claimed).total_seconds()) for a in attempts
-            if (a.job, a.index or 0) == (task.job, task.index) and a.ended is not None
+            (a, (a.ended - a.claimed).total_seconds())
+            for a in attempts
+            if (a.job, a.index or 0) == (task.job, task.index)
+            and a.ended is not None
             and task.started_s - CLOCKS_S <= a.claimed.timestamp() <= task.ended_s + CLOCKS_S
-        ]  # fmt: skip
+        ]
         total_s = sum(length_s for _, length_s in inside)
         for attempt, length_s in inside:
             if total_s > 0.0:

@@ -38,9 +38,7 @@ NOT_STARTED = "not started"  # the command could not be started
 STOPPED = "cancelled"  # the user cancelled it
 
 # Outcomes after which the trial goes on as its next attempt, from its checkpoint.
-RESUMABLE = (
-    INTERRUPTED, TIMEOUT, KILLED, OUT_OF_MEMORY, PORT_CLASH, NODE_FAILED, LOST, STALLED,
-)  # fmt: skip
+RESUMABLE = (INTERRUPTED, TIMEOUT, KILLED, OUT_OF_MEMORY, PORT_CLASH, NODE_FAILED, LOST, STALLED)
 # Those of them that count towards retry.max_attempts whatever was saved.
 FAULTS = (KILLED, OUT_OF_MEMORY, PORT_CLASH, LOST, STALLED)
 

@@ -76,18 +76,23 @@ def as_study(study: Study, name: str) -> Study:
         raise InputError(
             f"The study {study.name} has no command {name!r}."
             + (f" Did you mean {near}?" if near else ""),
-            f"It has: {known}." if known else
-            "Write one into the study file and launch it again, for example commands: "
+            f"It has: {known}."
+            if known
+            else "Write one into the study file and launch it again, for example commands: "
             "{evaluate: python evaluate.py {checkpoint}}.",
-        )  # fmt: skip
+        )
     needs = study.resources
     gpus = needs.so_many_gpus(min(needs.gpu_count, 1))
     return dataclasses.replace(
-        study, command=study.commands[name], launcher="python", pruner=Choice("none"),
+        study,
+        command=study.commands[name],
+        launcher="python",
+        pruner=Choice("none"),
         resources=dataclasses.replace(needs, nodes=1, gpus=gpus),
         objectives=tuple(dataclasses.replace(o, pattern=None) for o in study.objectives),
-        trial_time_s=None, slurm=dataclasses.replace(study.slurm, slots=1),
-    )  # fmt: skip
+        trial_time_s=None,
+        slurm=dataclasses.replace(study.slurm, slots=1),
+    )
 
 
 def find_checkpoint(folder: StudyFolder, trial: int) -> Path:
@@ -179,9 +184,10 @@ def newest(opened: Opened, name: str, trial: int, *, untold: bool) -> int | None
         untold: Only one whose outcome nobody has been told yet.
     """
     found = [
-        row.k for row in ask(opened.ledger, reruns.read_all, trial)
+        row.k
+        for row in ask(opened.ledger, reruns.read_all, trial)
         if row.kind == KIND + name and not (untold and row.result.get("shown"))
-    ]  # fmt: skip
+    ]
     return found[-1] if found else None
 
 
@@ -197,7 +203,14 @@ def read(opened: Opened, k: int) -> Outcome:
         state = "finished" if row.outcome == words.FINISHED else "failed"
         ask(opened.ledger, reruns.mark_shown, k)
     return Outcome(
-        opened.study.name, row.kind.removeprefix(KIND), row.trial, k, state, row.reason,
-        row.result.get("metrics") or {}, row.result.get("checkpoint") or "", str(folder.root),
+        opened.study.name,
+        row.kind.removeprefix(KIND),
+        row.trial,
+        k,
+        state,
+        row.reason,
+        row.result.get("metrics") or {},
+        row.result.get("checkpoint") or "",
+        str(folder.root),
         files,
-    )  # fmt: skip
+    )

@@ -195,9 +195,7 @@ def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
 
 
 def _write(ledger: Ledger, wave: Wave) -> None:
-    ledger.db.retry(
-        lambda db: studies.write_wave(db, ledger.study_id, wave), patience_s=PATIENCE_S
-    )
+    ledger.db.retry(lambda db: studies.write_wave(db, ledger.study_id, wave), patience_s=PATIENCE_S)
 
 
 def _forget(ledger: Ledger, wave: Wave) -> None:
@@ -210,8 +208,7 @@ def _forget(ledger: Ledger, wave: Wave) -> None:
 def _record_cancel(ledger: Ledger, job: str, what: str) -> None:
     key, note = studies.CANCEL + job, {"time": time.time(), "what": what}
     ledger.db.retry(
-        lambda db: studies.write_attribute(db, ledger.study_id, key, note),
-        patience_s=PATIENCE_S,
+        lambda db: studies.write_attribute(db, ledger.study_id, key, note), patience_s=PATIENCE_S
     )
 
 
@@ -228,9 +225,9 @@ def one_submitter(url: str, name: str, *, wait_s: float) -> Iterator[None]:
     """
     give_up_at = time.monotonic() + wait_s
     with contextlib.closing(Database(url)) as holder:
-        while not holder.execute(
-            "SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK, name)
-        )[0][0]:
+        while not holder.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK, name))[0][
+            0
+        ]:
             if time.monotonic() >= give_up_at:
                 raise BusyError(
                     f"Another launch of the study {name!r} is at work.",
@@ -268,4 +265,3 @@ def stop_waves(ledger: Ledger, schedule: Scheduler, *, running: bool) -> Sequenc
         _record_cancel(ledger, job, studies.ALL if running else studies.WAITING_ONES)
         schedule.cancel(job, pending_only=not running)
     return jobs
-

@@ -50,8 +50,16 @@ def key_of(study: Study, run: str, environment: Mapping[str, Any]) -> str | None
         return None
     image = environment.get("image_sha256") or given.built or given.image
     paths = [given.env.get(name) for name in ("PATH", "PYTHONPATH")]
-    parts = [run, image, given.runtime, _words(study), given.binds, given.options, given.setup,
-             paths]  # fmt: skip
+    parts = [
+        run,
+        image,
+        given.runtime,
+        _words(study),
+        given.binds,
+        given.options,
+        given.setup,
+        paths,
+    ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -242,7 +250,15 @@ def _alone(study: Study, folder: StudyFolder) -> Study:
 def _values(folder: StudyFolder, token: str) -> command.TrialValues:
     place = folder.inside
     return command.TrialValues(
-        number=0, attempt=1, seed=0, params={}, config=place / "config.yaml", trial_dir=place,
-        checkpoint_dir=place, resume=None, metrics=place / "metrics.jsonl",
-        control=place / "control.json", token=token,
-    )  # fmt: skip
+        number=0,
+        attempt=1,
+        seed=0,
+        params={},
+        config=place / "config.yaml",
+        trial_dir=place,
+        checkpoint_dir=place,
+        resume=None,
+        metrics=place / "metrics.jsonl",
+        control=place / "control.json",
+        token=token,
+    )

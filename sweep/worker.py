@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sweep import command, lean, nodes, process
 from sweep import trial as words
 from sweep.context import Context, config_of
-from sweep.errors import (
-    CouldNotAsk,
-    DatabaseUnavailable,
-    SchedulerError,
-    StaleAttempt,
-    SweepError,
-)
+from sweep.errors import CouldNotAsk, DatabaseUnavailable, SchedulerError, StaleAttempt, SweepError
 from sweep.lookout import look_after
 from sweep.paths import make_private, write_atomic
 from sweep.reconcile import EVERY_S, succeed
@@ -133,9 +127,14 @@ class Worker:
         if place.job is None or place.index is None or place.slot is not None:
             return  # the process above a task's slots has done it for all of them
         found = succeed(
-            self.ledger, self.folder, self.context.schedule, place.job, place.index, place.host,
+            self.ledger,
+            self.folder,
+            self.context.schedule,
+            place.job,
+            place.index,
+            place.host,
             PATIENCE_S,
-        )  # fmt: skip
+        )
         for trial, attempt, end, state in found:
             self.say(f"trial {trial}, attempt {attempt} has ended ({end.reason}); now {state}")
 
@@ -186,9 +185,14 @@ class Worker:
             return False
         self._next_look = time.monotonic() + EVERY_S
         found = look_after(
-            self.ledger, self.folder, self.context.schedule, self.say, every_s=every_s,
-            patience_s=PATIENCE_S, host=self.context.place.host,
-        )  # fmt: skip
+            self.ledger,
+            self.folder,
+            self.context.schedule,
+            self.say,
+            every_s=every_s,
+            patience_s=PATIENCE_S,
+            host=self.context.place.host,
+        )
         for trial, attempt, end, state in found.settled if found else ():
             self.say(f"trial {trial}, attempt {attempt} was dead ({end.reason}); now {state}")
         return bool(found and found.settled)
@@ -286,9 +290,8 @@ class Worker:
                 placed.study, values, placed.environ, self.folder.python_path, self._meeting
             )
             child = process.spawn(
-                argv, cwd=placed.study.workdir, env=environ, stdout=folder.log,
-                die_with_parent=True,
-            )  # fmt: skip
+                argv, cwd=placed.study.workdir, env=environ, stdout=folder.log, die_with_parent=True
+            )
         except SweepError as error:
             return self._not_started(claim, error, time.monotonic() - began)
         self.leave.folder = folder
@@ -520,9 +523,13 @@ class Worker:
         return self._is_on_slurm()
 
     def _write_end(
-        self, claim: Claim, end: End, unsent: Sequence[Report], took_s: float = math.inf,
+        self,
+        claim: Claim,
+        end: End,
+        unsent: Sequence[Report],
+        took_s: float = math.inf,
         joules: float | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         from sweep.ending import FULL_DISK, newest_of, remove_checkpoints, settle
 
         folder = self.folder.attempt(claim.number, claim.attempt)

@@ -24,8 +24,21 @@ PRIVATE_LIBC = "usr/libexec/apptainer/libc"
 # Of libc6, what the package's programs are linked to.
 LIBRARIES = ("ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libresolv.so.2")
 STARTERS = ("usr/bin/apptainer", "usr/libexec/apptainer/bin/starter")
-MOUNT_POINTS = ("usr", "etc", "tmp", "proc", "sys", "dev", "root", "home", "var/tmp", "run",
-                "opt", "mnt", "work")  # fmt: skip
+MOUNT_POINTS = (
+    "usr",
+    "etc",
+    "tmp",
+    "proc",
+    "sys",
+    "dev",
+    "root",
+    "home",
+    "var/tmp",
+    "run",
+    "opt",
+    "mnt",
+    "work",
+)
 EMPTY_FILES = ("passwd", "group", "hosts", "resolv.conf", "localtime", "nsswitch.conf")
 
 
@@ -131,8 +144,16 @@ def _carry_libc(package: Path, libc: Path) -> None:
 
 
 def _apt_install(folder: Path, *packages: str) -> None:
-    argv = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300", "install",
-            "--no-install-recommends", *packages]  # fmt: skip
+    argv = [
+        "apt-get",
+        "-q",
+        "-y",
+        "-o",
+        "DPkg::Lock::Timeout=300",
+        "install",
+        "--no-install-recommends",
+        *packages,
+    ]
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     try:
         _run(argv, folder, env)
@@ -145,9 +166,16 @@ def _run(
     argv: list[str], folder: Path, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        argv,
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     if done.returncode:
         raise Missing(f"{' '.join(argv[:3])} failed: {done.stdout.strip()[-500:]}")
     return done

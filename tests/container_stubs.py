@@ -57,7 +57,7 @@ def check_root(root, fail):
     return json.loads((root / "image").read_text())["env"]
 '''
 
-_ENROOT = '''
+_ENROOT = """
 def fail(text):
     sys.stderr.write("[ERROR] " + text + "\\n")
     sys.exit(1)
@@ -101,9 +101,9 @@ elif verb == "start":
     else:
         image_env = check_root(ROOTS / image, fail)
     enter({{**image_env, **env}}, "/", command, 127, "enroot-switchroot: ")
-'''
+"""
 
-_SRUN = '''
+_SRUN = """
 def fail(text, code=1):
     sys.stderr.write("slurmstepd: error: pyxis: " + text + "\\n")
     sys.exit(code)
@@ -146,9 +146,9 @@ while argv and argv[0].startswith("-"):
 if given:
     argv = [sys.argv[0], "--inside", json.dumps(given), *argv]
 os.execv({srun!r}, [{srun!r}, *own, *argv])
-'''
+"""
 
-_MICROMAMBA = '''
+_MICROMAMBA = """
 import hashlib, re, tarfile, urllib.parse
 
 
@@ -212,7 +212,7 @@ for line in lines:
     record = json.loads((info / "index.json").read_text()) | {{"files": files, "url": url}}
     (prefix / "conda-meta" / (name + ".json")).write_text(json.dumps(record))
 (prefix / "conda-meta/history").write_text("==> created <==\\n# cmd: " + " ".join(sys.argv) + "\\n")
-'''
+"""
 
 
 def write_enroot(folder: Path, log: Path) -> Path:
@@ -241,6 +241,8 @@ def _write(path: Path, text: str) -> Path:
 
 def _python() -> str:
     """Return a Python that any user may run, where there is one."""
-    return "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(
-        sys.executable
-    )  # fmt: skip
+    return (
+        "/usr/bin/python3"
+        if Path("/usr/bin/python3").exists()
+        else os.path.realpath(sys.executable)
+    )

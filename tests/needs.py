@@ -95,8 +95,16 @@ def ensure_modules() -> None:
     """Install Lmod where neither is; else skip or fail the test."""
     found = look_for_modules()
     if found.there and not any(Path(path).exists() for path in MODULE_FILES):
-        argv = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300", "install",
-                "--no-install-recommends", "lmod"]  # fmt: skip
+        argv = [
+            "apt-get",
+            "-q",
+            "-y",
+            "-o",
+            "DPkg::Lock::Timeout=300",
+            "install",
+            "--no-install-recommends",
+            "lmod",
+        ]
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -81,8 +81,16 @@ def build(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "nvml.c").write_text(_SOURCE)
     subprocess.run(
-        [compiler, "-shared", "-fPIC", "-w", "-Wl,-soname,libnvidia-ml.so.1",
-         "-o", str(folder / "libnvidia-ml.so.1"), str(folder / "nvml.c")],
+        [
+            compiler,
+            "-shared",
+            "-fPIC",
+            "-w",
+            "-Wl,-soname,libnvidia-ml.so.1",
+            "-o",
+            str(folder / "libnvidia-ml.so.1"),
+            str(folder / "nvml.c"),
+        ],
         check=True,
-    )  # fmt: skip
+    )
     return folder

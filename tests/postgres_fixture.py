@@ -24,10 +24,18 @@ from tests.needs import skip_or_fail
 
 # Those that refer before those that are referred to; ours follow by ON DELETE CASCADE.
 TABLES = (
-    "trial_user_attributes", "trial_system_attributes", "trial_params", "trial_values",
-    "trial_intermediate_values", "trial_heartbeats", "trials", "study_directions",
-    "study_user_attributes", "study_system_attributes", "studies",
-)  # fmt: skip
+    "trial_user_attributes",
+    "trial_system_attributes",
+    "trial_params",
+    "trial_values",
+    "trial_intermediate_values",
+    "trial_heartbeats",
+    "trials",
+    "study_directions",
+    "study_user_attributes",
+    "study_system_attributes",
+    "studies",
+)
 PASSWORD = "p@ss:w/rd%?{x}"  # hostile on purpose
 ENCODED = "p%40ss%3Aw%2Frd%25%3F%7Bx%7D"
 

@@ -76,9 +76,7 @@ def read_selection(config: pytest.Config) -> str:
     return " ".join([*map(str, config.args), *words])
 
 
-def passed_before(
-    report: dict[str, Any], state: dict[str, Any], selection: str
-) -> dict[str, Any]:
+def passed_before(report: dict[str, Any], state: dict[str, Any], selection: str) -> dict[str, Any]:
     """Return the entries of the tests that need not run again, by their ids.
 
     There are none where the code differs, or where the last run was whole: then a new one begins. A
@@ -87,9 +85,7 @@ def passed_before(
     same = state["commit"] is not None and all(report.get(key) == state[key] for key in state)
     if not same or (report.get("complete") and report.get("selection") == selection):
         return {}
-    return {
-        name: entry for name, entry in report["tests"].items() if entry["outcome"] == "passed"
-    }
+    return {name: entry for name, entry in report["tests"].items() if entry["outcome"] == "passed"}
 
 
 def now() -> str:

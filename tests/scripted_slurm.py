@@ -32,9 +32,7 @@ class ScriptedSlurm:
         self.asked: list[list[str]] = []
         self.environs: list[dict[str, str]] = []
 
-    def __call__(
-        self, argv: Sequence[str], env: Mapping[str, str], timeout_s: float
-    ) -> Answer:
+    def __call__(self, argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Answer:
         self.asked.append(list(argv))
         self.environs.append(dict(env))
         if argv[:3] == ["scontrol", "show", "config"] and "config" not in self.answers:

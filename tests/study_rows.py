@@ -27,9 +27,9 @@ HOSTILE_SPACE = Space(
         Parameter("clip", "categorical", choices=(None, 0.5, "auto", True)),
         Parameter("amp", "categorical", choices=(True, False)),
         Parameter("size", "categorical", choices=(32, 64)),
-        Parameter("tag", "categorical", choices=("", "null", "1", "a,b\n\"c\"|d & 50% $x_{1}~^\\")),
+        Parameter("tag", "categorical", choices=("", "null", "1", 'a,b\n"c"|d & 50% $x_{1}~^\\')),
     )
-)  # fmt: skip
+)
 
 
 def make_study(space: Space = HOSTILE_SPACE, **changes: Any) -> Study:
@@ -83,9 +83,14 @@ def _insert(db: Database, study_id: int, study: Study, number: int, row: Row) ->
     trial_id = db.execute(
         "INSERT INTO trials (number, study_id, state, datetime_start, datetime_complete) "
         "VALUES (%s, %s, %s, %s, %s) RETURNING trial_id",
-        (number, study_id, row.state, None if row.state == "WAITING" else NOON.replace(tzinfo=None),
-         (NOON + spent).replace(tzinfo=None) if over else None),
-    )[0][0]  # fmt: skip
+        (
+            number,
+            study_id,
+            row.state,
+            None if row.state == "WAITING" else NOON.replace(tzinfo=None),
+            (NOON + spent).replace(tzinfo=None) if over else None,
+        ),
+    )[0][0]
     for objective, value in enumerate(row.values):
         db.execute(
             "INSERT INTO trial_values (trial_id, objective, value, value_type) "
@@ -99,9 +104,13 @@ def _insert(db: Database, study_id: int, study: Study, number: int, row: Row) ->
         db.execute(
             "INSERT INTO trial_params (trial_id, param_name, param_value, distribution_json) "
             "VALUES (%s, %s, %s, %s)",
-            (trial_id, name, distribution.to_internal_repr(to_optuna(value)),
-             distribution_to_json(distribution)),
-        )  # fmt: skip
+            (
+                trial_id,
+                name,
+                distribution.to_internal_repr(to_optuna(value)),
+                distribution_to_json(distribution),
+            ),
+        )
     if row.end is not None:
         db.execute(
             "INSERT INTO trial_user_attributes (trial_id, key, value_json) VALUES (%s, %s, %s)",
@@ -114,10 +123,20 @@ def _insert(db: Database, study_id: int, study: Study, number: int, row: Row) ->
             "INSERT INTO sweep_attempt (trial_id, number, token, job, array_index, host, claimed, "
             "seen, ended, outcome, reason, first_step, checkpoint) "
             "VALUES (%s, %s, %s, 'j1', %s, 'node1', %s, %s, %s, %s, %s, %s, %s)",
-            (trial_id, index, f"{trial_id}-{index}", number, claimed, ended,
-             ended if attempt.outcome else None, attempt.outcome, attempt.reason,
-             attempt.reports[0][0] if attempt.reports else None, attempt.checkpoint),
-        )  # fmt: skip
+            (
+                trial_id,
+                index,
+                f"{trial_id}-{index}",
+                number,
+                claimed,
+                ended,
+                ended if attempt.outcome else None,
+                attempt.outcome,
+                attempt.reason,
+                attempt.reports[0][0] if attempt.reports else None,
+                attempt.checkpoint,
+            ),
+        )
         for step, name, value in attempt.reports:
             db.execute(
                 "INSERT INTO sweep_metric (trial_id, attempt, name, step, value, logged) "

@@ -21,40 +21,123 @@ ROOT = Path(__file__).parents[1]
 LEVELS: list[list[str]] = [
     # 0: values. They know nothing of the outside.
     [
-        "plain", "errors", "placeholders", "quantise", "yaml_text", "hydra_text", "pareto",
-        "confidence", "verdict", "space", "study", "feasibility", "trial", "paths", "settings",
+        "plain",
+        "errors",
+        "placeholders",
+        "quantise",
+        "yaml_text",
+        "hydra_text",
+        "pareto",
+        "confidence",
+        "verdict",
+        "space",
+        "study",
+        "feasibility",
+        "trial",
+        "paths",
+        "settings",
         "studyfile",
         "rank_labels",
     ],
     # 1: edges. Each owns one thing outside.
     [
-        "report", "lean", "process", "forked", "oom", "postgres", "storage", "journal", "service",
-        "access", "scheduler", "slurm_text",
-        "local_history", "local_gpus", "energy", "local_job", "local_runner", "local",
-        "training_env", "command", "images", "template", "script",
-        "slurm_ask", "slurm_site", "slurm_jobs", "slurm", "executors",
-        "script_flags", "script_metrics",
-        "installed", "packages", "code_tree", "frozen", "code_record", "data_record", "machine",
-        "differences", "provenance", "within", "manifest", "origin", "tracking",
+        "report",
+        "lean",
+        "process",
+        "forked",
+        "oom",
+        "postgres",
+        "storage",
+        "journal",
+        "service",
+        "access",
+        "scheduler",
+        "slurm_text",
+        "local_history",
+        "local_gpus",
+        "energy",
+        "local_job",
+        "local_runner",
+        "local",
+        "training_env",
+        "command",
+        "images",
+        "template",
+        "script",
+        "slurm_ask",
+        "slurm_site",
+        "slurm_jobs",
+        "slurm",
+        "executors",
+        "script_flags",
+        "script_metrics",
+        "installed",
+        "packages",
+        "code_tree",
+        "frozen",
+        "code_record",
+        "data_record",
+        "machine",
+        "differences",
+        "provenance",
+        "within",
+        "manifest",
+        "origin",
+        "tracking",
     ],
     # 2: verbs.
     [
-        "ending", "supervise", "diagnosis", "settling", "reconcile", "nodes", "arrays", "waves",
-        "finaliser", "lookout", "task_energy", "build", "context", "check", "opened", "startable",
+        "ending",
+        "supervise",
+        "diagnosis",
+        "settling",
+        "reconcile",
+        "nodes",
+        "arrays",
+        "waves",
+        "finaliser",
+        "lookout",
+        "task_energy",
+        "build",
+        "context",
+        "check",
+        "opened",
+        "startable",
         "launch",
-        "slots", "recorder", "worker", "side_run", "rerun", "judging", "trial_command", "confirm",
+        "slots",
+        "recorder",
+        "worker",
+        "side_run",
+        "rerun",
+        "judging",
+        "trial_command",
+        "confirm",
         "compare",
-        "scaling_figures", "scaling",
-        "columns", "exports", "collect", "results", "plots", "rerun_plot", "reporting", "status",
-        "screens", "live",
-        "draft", "convert_wandb", "convert_hydra", "convert", "starter",
+        "scaling_figures",
+        "scaling",
+        "columns",
+        "exports",
+        "collect",
+        "results",
+        "plots",
+        "rerun_plot",
+        "reporting",
+        "status",
+        "screens",
+        "live",
+        "draft",
+        "convert_wandb",
+        "convert_hydra",
+        "convert",
+        "starter",
     ],
     # 3: where processes begin.
     ["crash", "task", "cli", "__main__"],
-]  # fmt: skip
+]
 
-ORDER = {room: (level, place) for level, rooms in enumerate(LEVELS)
-         for place, room in enumerate(rooms)}  # fmt: skip
+ORDER = {
+    room: (level, place) for level, rooms in enumerate(LEVELS) for place, room in enumerate(rooms)
+}
 
 # What the trainer may import besides itself and the standard library.
 TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
@@ -63,19 +146,43 @@ TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
 TORCH_MAY = {"sweep/storage/sampling.py", "sweep/storage/samplers.py", "sweep/check/inside.py"}
 
 # A task that finds nothing to pull ends in a tenth of a second, so these come later.
-HEAVY = ("optuna", "sqlalchemy", "pandas", "rich", "ruamel", "click", "torch", "numpy", "jinja2",
-         "alembic", "matplotlib", "scipy")  # fmt: skip
+HEAVY = (
+    "optuna",
+    "sqlalchemy",
+    "pandas",
+    "rich",
+    "ruamel",
+    "click",
+    "torch",
+    "numpy",
+    "jinja2",
+    "alembic",
+    "matplotlib",
+    "scipy",
+)
 
-LINES = 400
+LINES = 500  # as the formatter lays them out
 LONGER = {
     "sweep/worker.py": "one array task from its first pull to its last",
     "sweep/local_runner.py": "one loop over one array: its states refer to each other",
 }
 
 # Folders and files that are handed out: no word of where they were written.
-SHIPPED = ("sweep", "trainer", "templates", "studies", "docs", "benchmarks", ".ci", "Makefile",
-           "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "setup.cfg",
-           "pyproject.toml")  # fmt: skip
+SHIPPED = (
+    "sweep",
+    "trainer",
+    "templates",
+    "studies",
+    "docs",
+    "benchmarks",
+    ".ci",
+    "Makefile",
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "setup.cfg",
+    "pyproject.toml",
+)
 
 
 def modules(package: str) -> list[Path]:
@@ -167,8 +274,10 @@ def test_trainer_knows_only_the_reporter() -> None:
     for path in modules("trainer"):
         for name, line in imports(path):
             top = name.split(".")[0]
-            may = top in sys.stdlib_module_names or top == "trainer" or any(
-                name == allowed or name.startswith(allowed + ".") for allowed in TRAINER_MAY
+            may = (
+                top in sys.stdlib_module_names
+                or top == "trainer"
+                or any(name == allowed or name.startswith(allowed + ".") for allowed in TRAINER_MAY)
             )
             if not may:
                 wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
@@ -177,8 +286,12 @@ def test_trainer_knows_only_the_reporter() -> None:
 
 def test_sweep_never_imports_the_trainer() -> None:
     """sweep runs a command, whatever it is."""
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in modules("sweep")
-             for name, line in imports(path) if name.split(".")[0] == "trainer"]  # fmt: skip
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in modules("sweep")
+        for name, line in imports(path)
+        if name.split(".")[0] == "trainer"
+    ]
     assert found == []
 
 
@@ -199,8 +312,12 @@ def test_what_runs_in_images_is_one_old_python_file(file: str, tries: set[str]) 
 
 def test_torch_is_imported_by_its_sampler_only() -> None:
     """A login node needs no torch."""
-    found = {str(path.relative_to(ROOT)) for path in modules("sweep")
-             for name, _ in imports(path) if name.split(".")[0] == "torch"}  # fmt: skip
+    found = {
+        str(path.relative_to(ROOT))
+        for path in modules("sweep")
+        for name, _ in imports(path)
+        if name.split(".")[0] == "torch"
+    }
     assert found <= TORCH_MAY
 
 
@@ -256,7 +373,10 @@ def test_extras_that_we_say_to_install_exist() -> None:
     declared.read(ROOT / "setup.cfg", encoding="utf-8")
     name, extras = declared["metadata"]["name"], declared["options.extras_require"]
     ours = {f"{name}[{extra}]" for extra in extras}
-    texts = [path.read_text(encoding="utf-8") for package in ("sweep", "trainer")
-             for path in modules(package)]  # fmt: skip
+    texts = [
+        path.read_text(encoding="utf-8")
+        for package in ("sweep", "trainer")
+        for path in modules(package)
+    ]
     said = {found for text in texts for found in re.findall(r"pip install '([\w-]+\[\w+\])'", text)}
     assert said and said <= ours

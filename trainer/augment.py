@@ -38,11 +38,13 @@ class Augmentation:
         """Draw what will happen to each example, in place: a captured step sees the new values."""
         source = source_of(self._seed, "augment", epoch)
         count = self._drawn.shape[1]
-        drawn = torch.stack([
-            torch.randint(self._choices, (count,), generator=source),
-            torch.randint(self._choices, (count,), generator=source),
-            torch.randint(2, (count,), generator=source) * int(self._flip),
-        ])
+        drawn = torch.stack(
+            [
+                torch.randint(self._choices, (count,), generator=source),
+                torch.randint(self._choices, (count,), generator=source),
+                torch.randint(2, (count,), generator=source) * int(self._flip),
+            ]
+        )
         self._drawn.copy_(drawn)
 
     def take(self, index: Tensor) -> Tensor:
@@ -52,7 +54,9 @@ class Augmentation:
         width = self._columns.shape[1]
         columns = torch.where(mirrored > 0, width - 1 - self._columns, self._columns) + right
         return self._padded[
-            index[:, None, None, None], self._channels, rows[:, None, :, None],
+            index[:, None, None, None],
+            self._channels,
+            rows[:, None, :, None],
             columns[:, None, None, :],
         ]
 

@@ -127,7 +127,7 @@ def load_newest(
         candidates = find(path)
     else:
         beside = find(path.parent)
-        older = beside[beside.index(path) + 1:] if path in beside else beside
+        older = beside[beside.index(path) + 1 :] if path in beside else beside
         candidates = [path, *older]
     for candidate in candidates:
         try:

@@ -31,31 +31,46 @@ class Options:
     """One training run, complete: what ``loop.train`` needs and what a checkpoint records."""
 
     data: str = _option(
-        "digits", str, "data set", choices=(
-            "digits", "mnist", "fashion-mnist", "cifar10", "shards", "synthetic"
-        )
+        "digits",
+        str,
+        "data set",
+        choices=("digits", "mnist", "fashion-mnist", "cifar10", "shards", "synthetic"),
     )
     data_dir: str = _option(
-        "", str, "folder of the data files (default: $SWEEP_DATA, else ./data); "
-        "the files lie there or in its subfolder of the data set's name; shards: train-*.tar"
+        "",
+        str,
+        "folder of the data files (default: $SWEEP_DATA, else ./data); "
+        "the files lie there or in its subfolder of the data set's name; shards: train-*.tar",
     )
     model: str = _option(
-        "auto", str, "network; auto: mlp for digits, resnet for cifar10, else cnn",
-        choices=("auto", "mlp", "cnn", "resnet")
+        "auto",
+        str,
+        "network; auto: mlp for digits, resnet for cifar10, else cnn",
+        choices=("auto", "mlp", "cnn", "resnet"),
     )
     lr: float = _option(0.05, float, "learning rate", above=0)
     batch_size: int = _option(64, int, "examples a step, over all ranks", low=1)
     layers: int = _option(
-        2, int, "hidden layers (mlp), convolutions (cnn), or blocks of each of the four stages "
-        "(resnet; 2 makes ResNet-18)", low=1, high=64
+        2,
+        int,
+        "hidden layers (mlp), convolutions (cnn), or blocks of each of the four stages "
+        "(resnet; 2 makes ResNet-18)",
+        low=1,
+        high=64,
     )
     width: int = _option(
-        0, int, "units of a hidden layer or channels of the first convolution; "
-        "0: 256 (mlp), 16 (cnn), 64 (resnet)", low=0, high=65536
+        0,
+        int,
+        "units of a hidden layer or channels of the first convolution; "
+        "0: 256 (mlp), 16 (cnn), 64 (resnet)",
+        low=0,
+        high=65536,
     )
     norm: str = _option(
-        "batch", str, "normalisation of the resnet; group: the same numbers on any number of ranks",
-        choices=("batch", "group")
+        "batch",
+        str,
+        "normalisation of the resnet; group: the same numbers on any number of ranks",
+        choices=("batch", "group"),
     )
     dropout: float = _option(0.0, float, "dropout probability", low=0, below=1)
     optimizer: str = _option("sgd", str, "optimiser", choices=("sgd", "adamw"))
@@ -63,22 +78,33 @@ class Options:
     nesterov: bool = _option(True, bool, "Nesterov's momentum (sgd only)")
     weight_decay: float = _option(0.0, float, "weight decay", low=0)
     schedule: str = _option(
-        "cosine", str, "course of the learning rate, step by step",
-        choices=("constant", "cosine", "one-cycle")
+        "cosine",
+        str,
+        "course of the learning rate, step by step",
+        choices=("constant", "cosine", "one-cycle"),
     )
     label_smoothing: float = _option(0.0, float, "label smoothing", low=0, below=1)
     augment: str = _option(
-        "none", str, "random changes of training images: shifted by up to 2 pixels (4 of 32 and "
-        "more, 1 of fewer than 16), or shifted and mirrored", choices=("none", "crop", "crop-flip")
+        "none",
+        str,
+        "random changes of training images: shifted by up to 2 pixels (4 of 32 and "
+        "more, 1 of fewer than 16), or shifted and mirrored",
+        choices=("none", "crop", "crop-flip"),
     )
     epochs: int = _option(5, int, "passes over the training data", low=1, high=9999)
     seed: int = _option(
-        0, int, "seed of weights, order and dropout (default: $SWEEP_SEED, else 0)",
-        low=0, below=2**63
+        0,
+        int,
+        "seed of weights, order and dropout (default: $SWEEP_SEED, else 0)",
+        low=0,
+        below=2**63,
     )
     split_seed: int = _option(
-        0, int, "seed of the train/validation/test split; all trials of a study share it",
-        low=0, below=2**63
+        0,
+        int,
+        "seed of the train/validation/test split; all trials of a study share it",
+        low=0,
+        below=2**63,
     )
     train_fraction: float = _option(
         1.0, float, "part of the training data to use, to be quick", above=0, high=1
@@ -92,13 +118,19 @@ class Options:
     synthetic_channels: int = _option(1, int, "channels of synthetic images", low=1, high=64)
     device: str = _option("auto", str, "where to train", choices=("auto", "cpu", "cuda"))
     threads: int = _option(
-        0, int, "CPU threads; 0: $SWEEP_CPUS, else $SLURM_CPUS_PER_TASK, else 1. "
-        "Another number of threads can change the last bits of a result", low=0, high=4096
+        0,
+        int,
+        "CPU threads; 0: $SWEEP_CPUS, else $SLURM_CPUS_PER_TASK, else 1. "
+        "Another number of threads can change the last bits of a result",
+        low=0,
+        high=4096,
     )
     deterministic: bool = _option(True, bool, "same seed, same numbers; slower on a GPU")
     precision: str = _option(
-        "float32", str, "numbers of the forward pass; weights stay float32",
-        choices=("float32", "bf16")
+        "float32",
+        str,
+        "numbers of the forward pass; weights stay float32",
+        choices=("float32", "bf16"),
     )
     channels_last: bool = _option(True, bool, "the memory layout that convolutions like best")
     compile: bool = _option(False, bool, "torch.compile the network; where that fails, says so")
@@ -106,13 +138,17 @@ class Options:
         False, bool, "replay each step as one CUDA graph; where that fails, says so"
     )
     parallel: str = _option(
-        "auto", str, "none: one device; ddp: one process a device, started by torchrun or srun; "
+        "auto",
+        str,
+        "none: one device; ddp: one process a device, started by torchrun or srun; "
         "dp: several GPUs in one process, slower than ddp; auto: ddp where several were started",
-        choices=("auto", "none", "dp", "ddp")
+        choices=("auto", "none", "dp", "ddp"),
     )
     profile: bool = _option(
-        False, bool, "report where the time goes: samples_per_s, share_compute, "
-        "share_communication, share_data, memory_gb (default: $SWEEP_PROFILE, else false)"
+        False,
+        bool,
+        "report where the time goes: samples_per_s, share_compute, "
+        "share_communication, share_data, memory_gb (default: $SWEEP_PROFILE, else false)",
     )
     checkpoint_every: int | str = _option(
         1, Every, "epochs between checkpoints, or a time such as 5min; 0: only when asked to stop"
@@ -121,8 +157,10 @@ class Options:
         "", str, "checkpoint to go on from; auto: the newest of --output (default: $SWEEP_RESUME)"
     )
     output: str = _option(
-        "", str, "folder for checkpoints (default: $SWEEP_CHECKPOINT_DIR, which wins, else none) "
-        "and for result.json with --test"
+        "",
+        str,
+        "folder for checkpoints (default: $SWEEP_CHECKPOINT_DIR, which wins, else none) "
+        "and for result.json with --test",
     )
     test: bool = _option(
         False, bool, "measure the test set once, after training; never while searching"
@@ -132,15 +170,25 @@ class Options:
 # How a run is carried out, not what it computes: these may differ when a run is resumed. More
 # epochs prolong a run, which only makes sense (and is only let through) at a constant rate.
 CARRIED_OUT_BY = frozenset(
-    {"data_dir", "device", "threads", "channels_last", "compile", "cuda_graphs", "parallel",
-     "profile", "checkpoint_every", "resume", "output", "test"}
+    {
+        "data_dir",
+        "device",
+        "threads",
+        "channels_last",
+        "compile",
+        "cuda_graphs",
+        "parallel",
+        "profile",
+        "checkpoint_every",
+        "resume",
+        "output",
+        "test",
+    }
 )
 # Defaults of a data set and network that differ from the general ones; whatever is given beats
 # them. Without any option MNIST comes to 99.4 % of the test images.
 RECIPES: dict[tuple[str, str], dict[str, Any]] = {
-    ("mnist", "cnn"): {
-        "layers": 3, "width": 32, "dropout": 0.2, "augment": "crop", "epochs": 12,
-    },
+    ("mnist", "cnn"): {"layers": 3, "width": 32, "dropout": 0.2, "augment": "crop", "epochs": 12}
 }
 
 EXAMPLES = """\
@@ -161,16 +209,22 @@ The config file holds flat `name: value` lines, or one JSON object. Flags beat t
 def build_parser(prog: str = "python -m trainer.train") -> argparse.ArgumentParser:
     """Return the command line of the trainer; flags that were not given are absent."""
     parser = argparse.ArgumentParser(
-        prog=prog, description="Train a small classifier, alone or as a trial of sweep.",
-        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False, argument_default=argparse.SUPPRESS,
+        prog=prog,
+        description="Train a small classifier, alone or as a trial of sweep.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--config", metavar="FILE", help="flat YAML or JSON file of parameters")
     for each in fields(Options):
         rules = each.metadata
         text = rules["help"]
-        special = [f"{recipe[each.name]} for the {model} on {data}"
-                   for (data, model), recipe in RECIPES.items() if each.name in recipe]
+        special = [
+            f"{recipe[each.name]} for the {model} on {data}"
+            for (data, model), recipe in RECIPES.items()
+            if each.name in recipe
+        ]
         if "default:" not in text and each.default != "":
             text += f" (default: {', '.join([json.dumps(each.default).strip(chr(34)), *special])})"
         shape: dict[str, Any] = {"metavar": rules["kind"].__name__.upper()}

@@ -11,9 +11,16 @@ from trainer import png
 
 # Digits of 3 x 5 dots: five rows of three bits each.
 _DOTS = {
-    "0": (7, 5, 5, 5, 7), "1": (2, 6, 2, 2, 7), "2": (7, 1, 7, 4, 7), "3": (7, 1, 7, 1, 7),
-    "4": (5, 5, 7, 1, 1), "5": (7, 4, 7, 1, 7), "6": (7, 4, 7, 5, 7), "7": (7, 1, 1, 1, 1),
-    "8": (7, 5, 7, 5, 7), "9": (7, 5, 7, 1, 7),
+    "0": (7, 5, 5, 5, 7),
+    "1": (2, 6, 2, 2, 7),
+    "2": (7, 1, 7, 4, 7),
+    "3": (7, 1, 7, 1, 7),
+    "4": (5, 5, 7, 1, 1),
+    "5": (7, 4, 7, 1, 7),
+    "6": (7, 4, 7, 5, 7),
+    "7": (7, 1, 1, 1, 1),
+    "8": (7, 5, 7, 5, 7),
+    "9": (7, 5, 7, 1, 7),
 }
 # Pixels of a cell, and of one dot of a digit.
 _CELL, _DOT = 48, 2
@@ -41,8 +48,9 @@ def draw(table: list[list[int]], path: Path) -> None:
         total = max(1, sum(counts))
         for column, count in enumerate(counts):
             share = count / total
-            cell = picture[(row + 1) * _CELL:(row + 2) * _CELL,
-                           (column + 1) * _CELL:(column + 2) * _CELL]
+            cell = picture[
+                (row + 1) * _CELL : (row + 2) * _CELL, (column + 1) * _CELL : (column + 2) * _CELL
+            ]
             cell[1:, 1:] = (255 - share * (255 - _BLUE)).to(torch.uint8)
             if count:
                 _write_number(picture, count, row + 1, column + 1, 255 if share > 0.5 else 0)
@@ -62,4 +70,4 @@ def _write_number(picture: Tensor, number: int, row: int, column: int, shade: in
             for right in range(3):
                 if bits >> (2 - right) & 1:
                     y, x = top + down * _DOT, left + (4 * place + right) * _DOT
-                    picture[y:y + _DOT, x:x + _DOT] = shade
+                    picture[y : y + _DOT, x : x + _DOT] = shade

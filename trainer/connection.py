@@ -54,23 +54,54 @@ def explain(error: BaseException, environ: Mapping[str, str], timeout_s: float) 
     text = str(error)
     lower = text.lower()
     if "eaddrinuse" in lower or "address already in use" in lower:
-        said = (f"port {environ.get('MASTER_PORT')} of {environ.get('MASTER_ADDR')} is taken by "
-                "another program. Start again with another MASTER_PORT.")
-    elif any(word in lower for word in ("name or service not known", "gai error", "getaddrinfo",
-                                        "nodename nor servname")):
-        said = (f"the name {environ.get('MASTER_ADDR')} does not resolve on this host. Set "
-                "MASTER_ADDR to an address or a name that all hosts know.")
-    elif any(word in lower for word in ("ifname", "unable to find address", "unable to resolve",
-                                        "no route to host", "network is unreachable")):
-        said = ("the ranks' hosts do not reach each other by the network that was chosen"
-                f"{_chosen(environ)}. Set GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) to the "
-                "interface that connects them.")
+        said = (
+            f"port {environ.get('MASTER_PORT')} of {environ.get('MASTER_ADDR')} is taken by "
+            "another program. Start again with another MASTER_PORT."
+        )
+    elif any(
+        word in lower
+        for word in (
+            "name or service not known",
+            "gai error",
+            "getaddrinfo",
+            "nodename nor servname",
+        )
+    ):
+        said = (
+            f"the name {environ.get('MASTER_ADDR')} does not resolve on this host. Set "
+            "MASTER_ADDR to an address or a name that all hosts know."
+        )
+    elif any(
+        word in lower
+        for word in (
+            "ifname",
+            "unable to find address",
+            "unable to resolve",
+            "no route to host",
+            "network is unreachable",
+        )
+    ):
+        said = (
+            "the ranks' hosts do not reach each other by the network that was chosen"
+            f"{_chosen(environ)}. Set GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) to the "
+            "interface that connects them."
+        )
     elif any(word in lower for word in ("timed out", "timeout", "wait timeout")):
-        said = (f"another rank was not heard for {timeout_s:g} s (SWEEP_DDP_TIMEOUT_S) at "
-                f"{_address(environ)}. It died, hangs, never started, or is not reached by the "
-                f"network that was chosen{_chosen(environ)}.")
-    elif any(word in lower for word in ("connection closed", "connection reset", "broken pipe",
-                                        "connection was likely closed", "connection refused")):
+        said = (
+            f"another rank was not heard for {timeout_s:g} s (SWEEP_DDP_TIMEOUT_S) at "
+            f"{_address(environ)}. It died, hangs, never started, or is not reached by the "
+            f"network that was chosen{_chosen(environ)}."
+        )
+    elif any(
+        word in lower
+        for word in (
+            "connection closed",
+            "connection reset",
+            "broken pipe",
+            "connection was likely closed",
+            "connection refused",
+        )
+    ):
         said = "the connection to another rank broke: that process has ended."
     else:
         said = "the ranks could not work together."
@@ -81,8 +112,16 @@ def is_of_ranks(error: BaseException) -> bool:
     """Whether an exception of a run with several ranks comes from the talk between them."""
     lower = str(error).lower()
     return "dist" in type(error).__name__.lower() or any(
-        word in lower for word in ("gloo", "nccl", "connection closed", "connection reset",
-                                   "store", "timed out", "broken pipe")
+        word in lower
+        for word in (
+            "gloo",
+            "nccl",
+            "connection closed",
+            "connection reset",
+            "store",
+            "timed out",
+            "broken pipe",
+        )
     )
 
 
@@ -91,6 +130,9 @@ def _address(environ: Mapping[str, str]) -> str:
 
 
 def _chosen(environ: Mapping[str, str]) -> str:
-    names = [f"{name}={environ[name]}" for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-             if environ.get(name)]
+    names = [
+        f"{name}={environ[name]}"
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+        if environ.get(name)
+    ]
     return f" ({', '.join(names)})" if names else ""

@@ -86,16 +86,29 @@ def _text(value: Any) -> str:
 
 
 def _truth(value: Any) -> bool:
-    words = {"true": True, "yes": True, "on": True, "1": True,
-             "false": False, "no": False, "off": False, "0": False}
+    words = {
+        "true": True,
+        "yes": True,
+        "on": True,
+        "1": True,
+        "false": False,
+        "no": False,
+        "off": False,
+        "0": False,
+    }
     if str(value).lower() not in words:
         raise ValueError(value)
     return words[str(value).lower()]
 
 
 _AS = {int: _whole, float: _real, str: _text, bool: _truth, Every: _interval}
-_CALLED = {int: "a whole number", float: "a number", str: "a word", bool: "true or false",
-           Every: "a whole number of epochs, or a time such as 90s, 5min or 1h"}
+_CALLED = {
+    int: "a whole number",
+    float: "a number",
+    str: "a word",
+    bool: "true or false",
+    Every: "a whole number of epochs, or a time such as 90s, 5min or 1h",
+}
 _BOUNDS = (
     ("low", ">=", lambda value, bound: bound <= value < float("inf")),
     ("above", ">", lambda value, bound: bound < value < float("inf")),

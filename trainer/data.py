@@ -69,8 +69,12 @@ def load(options: Options, with_test: bool = False) -> Data:
     if options.data == "digits":
         train, validation, test = cut(_read_digits(), options.split_seed, 1197, 300)
     elif options.data == "synthetic":
-        whole = synthetic.make(options.synthetic_size * 5 // 4, options.split_seed,
-                               options.synthetic_channels, options.synthetic_pixels)
+        whole = synthetic.make(
+            options.synthetic_size * 5 // 4,
+            options.split_seed,
+            options.synthetic_channels,
+            options.synthetic_pixels,
+        )
         each = (len(whole) - options.synthetic_size) // 2
         train, validation, test = cut(whole, options.split_seed, options.synthetic_size, each)
     elif options.data == "cifar10":
@@ -84,8 +88,9 @@ def load(options: Options, with_test: bool = False) -> Data:
         train, validation, test = shards.read(folder, options.split_seed, with_test)
     else:
         folder = find_folder(options.data, options.data_dir)
-        train, validation, _ = cut(_read_pair(folder, "train", 60000), options.split_seed, 55000,
-                                   5000)
+        train, validation, _ = cut(
+            _read_pair(folder, "train", 60000), options.split_seed, 55000, 5000
+        )
         test = _read_pair(folder, "t10k", 10000) if with_test else None
     kept = round(len(train) * options.train_fraction)
     if kept < 1:
@@ -100,8 +105,10 @@ def load(options: Options, with_test: bool = False) -> Data:
         # Not of the test set: the network must not depend on whether that was loaded.
         classes = 1 + max(int(each.labels.max()) for each in (train, validation))
         if test is not None and int(test.labels.max()) >= classes:
-            raise InputError(f"--data shards: class {int(test.labels.max())} of the test set is "
-                             "in no other shard. Train with all classes.")
+            raise InputError(
+                f"--data shards: class {int(test.labels.max())} of the test set is "
+                "in no other shard. Train with all classes."
+            )
     mean, deviation = _PIXELS.get(options.data) or _measure_pixels(train)
     return Data(train, validation, test if with_test else None, classes, mean, deviation)
 
@@ -151,7 +158,7 @@ class Sampler:
         order = permute(self._count, self._seed, "epoch", self.epoch).to(device)
         while self.batch < self.batches:
             start = self.batch * self.batch_size
-            yield order[start + self._rank:start + self.batch_size:self._world]
+            yield order[start + self._rank : start + self.batch_size : self._world]
             self.batch += 1
 
     def end_epoch(self) -> None:
@@ -212,7 +219,7 @@ def read_idx(path: Path) -> Tensor:
         raise InputError(f"{path}: cannot be unpacked ({error}). {again}") from None
     dimensions = content[3] if len(content) > 4 else 0
     start = 4 + 4 * dimensions
-    shape = [int.from_bytes(content[at:at + 4], "big") for at in range(4, start, 4)]
+    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4)]
     size = 1
     for each in shape:
         size *= each
@@ -239,8 +246,9 @@ def _read_digits() -> Split:
         text = gzip.decompress(path.read_bytes()).decode("ascii")
     except OSError as error:
         raise InputError(f"{path}: cannot read scikit-learn's digits ({error}).") from None
-    rows = torch.tensor([[int(float(value)) for value in line.split(",")]
-                         for line in text.splitlines()])
+    rows = torch.tensor(
+        [[int(float(value)) for value in line.split(",")] for line in text.splitlines()]
+    )
     return Split(rows[:, :64].to(torch.uint8).view(-1, 1, 8, 8), rows[:, 64].contiguous())
 
 

@@ -46,17 +46,19 @@ def measure(
     # The sums in one tensor, and one exchange: 64-bit floats hold whole numbers up to 2^53.
     sums = torch.zeros(1 + classes * classes, dtype=torch.float64, device=device)
     cell = torch.arange(classes * classes, device=device)
-    images = split.images[ranks.rank::ranks.world]
-    all_labels = split.labels[ranks.rank::ranks.world]
+    images = split.images[ranks.rank :: ranks.world]
+    all_labels = split.labels[ranks.rank :: ranks.world]
     for start in range(0, len(all_labels), _AT_ONCE):
-        labels = all_labels[start:start + _AT_ONCE]
-        logits = network(images[start:start + _AT_ONCE])
+        labels = all_labels[start : start + _AT_ONCE]
+        logits = network(images[start : start + _AT_ONCE])
         sums[0] += functional.cross_entropy(logits, labels, reduction="sum").double()
         cells = labels * classes + logits.argmax(1)
         # A comparison instead of bincount, which is not deterministic on a GPU.
         sums[1:] += (cells[:, None] == cell).sum(0)
     loss, *counts = ranks.sum(sums).tolist()
-    table = [[int(n) for n in counts[row * classes:(row + 1) * classes]] for row in range(classes)]
+    table = [
+        [int(n) for n in counts[row * classes : (row + 1) * classes]] for row in range(classes)
+    ]
     mean = loss / len(split)
     right = sum(table[each][each] for each in range(classes)) / len(split)
     accuracy = right if mean - mean == 0 else float("nan")
@@ -108,14 +110,20 @@ def build_parser() -> argparse.ArgumentParser:
         "--picture confusion.png",
     )
     parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a folder: its newest")
-    parser.add_argument("--split", choices=("validation", "test"), default="test",
-                        help="(default: test)")
+    parser.add_argument(
+        "--split", choices=("validation", "test"), default="test", help="(default: test)"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the metrics as JSON")
-    parser.add_argument("--picture", type=Path, metavar="FILE.png",
-                        help="draw the confusion matrix")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE.png", help="draw the confusion matrix"
+    )
     parser.add_argument("--data-dir", help="folder of the data files, for this call")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
-                        help="where to measure (default: auto)")
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="where to measure (default: auto)",
+    )
     return parser
 
 
@@ -137,15 +145,18 @@ def _measure_command(given: argparse.Namespace, changes: dict[str, Any]) -> None
     metrics = {"split": given.split, "epoch": state["epoch"], **found}
     if ranks.rank == 0:
         # What a run of sweep's shows; nothing outside of it.
-        Reporter().log(step=state["epoch"], metrics={
-            f"{given.split}_{name}": found[name] for name in ("accuracy", "loss")
-        })
+        Reporter().log(
+            step=state["epoch"],
+            metrics={f"{given.split}_{name}": found[name] for name in ("accuracy", "loss")},
+        )
         if given.output:
             given.output.write_text(json.dumps(metrics) + "\n", encoding="utf-8")
         if given.picture:
             confusion.draw(found["confusion"], given.picture)
-        print(f"{given.split}_accuracy={found['accuracy']:.4f} {given.split}_loss="
-              f"{found['loss']:.4f} ({found['count']} images, after {state['epoch']} epochs)")
+        print(
+            f"{given.split}_accuracy={found['accuracy']:.4f} {given.split}_loss="
+            f"{found['loss']:.4f} ({found['count']} images, after {state['epoch']} epochs)"
+        )
     ranks.leave()
 
 

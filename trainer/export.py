@@ -41,9 +41,7 @@ def rebuild(state: dict[str, Any]) -> tuple[nn.Module, Options]:
     """Return the network of a checkpoint, on the CPU and ready to answer, without its data set."""
     options = from_record(state["options"])
     mean, deviation = state["pixels"]
-    network = model.build(
-        options, torch.Size(state["shape"]), state["classes"], mean, deviation
-    )
+    network = model.build(options, torch.Size(state["shape"]), state["classes"], mean, deviation)
     network.load_state_dict(state["model"])
     # Weights in the plain layout: exporters would otherwise write the other one's strides down.
     return network.to(memory_format=torch.contiguous_format).eval(), options  # type: ignore[call-overload]
@@ -54,13 +52,19 @@ def describe(state: dict[str, Any], source: Path) -> dict[str, Any]:
     return {
         "input": {"type": "uint8", "shape": ["n", *state["shape"]]},
         "output": {"type": "float32", "shape": ["n", state["classes"]], "meaning": "logits"},
-        "options": state["options"], "epoch": state["epoch"], "metrics": state["metrics"],
-        "checkpoint": source.name, "torch": str(torch.__version__),
+        "options": state["options"],
+        "epoch": state["epoch"],
+        "metrics": state["metrics"],
+        "checkpoint": source.name,
+        "torch": str(torch.__version__),
     }
 
 
 def export(
-    state: dict[str, Any], source: Path, folder: Path, formats: list[str],
+    state: dict[str, Any],
+    source: Path,
+    folder: Path,
+    formats: list[str],
     say: Callable[[str], object] = print,
 ) -> list[Path]:
     """Write the network in the given formats and compare each file's outputs with the network's.
@@ -109,8 +113,13 @@ def _write_pt(network: nn.Module, about: dict[str, Any], pixels: Tensor, path: P
     read = torch.load(path, weights_only=True)
     options = from_record(read["about"]["options"])
     # Built anew from what the file says; mean and deviation are among the weights.
-    again = model.build(options, torch.Size(read["about"]["input"]["shape"][1:]),
-                        read["about"]["output"]["shape"][1], 0.0, 1.0)
+    again = model.build(
+        options,
+        torch.Size(read["about"]["input"]["shape"][1:]),
+        read["about"]["output"]["shape"][1],
+        0.0,
+        1.0,
+    )
     again.load_state_dict(read["model"])
     with torch.inference_mode():
         return again.eval()(pixels)
@@ -126,8 +135,11 @@ def _write_pt2(network: nn.Module, about: dict[str, Any], pixels: Tensor, path: 
 
 def _write_onnx(network: nn.Module, about: dict[str, Any], pixels: Tensor, path: Path) -> Tensor:
     # torch's exporter is built on the first two, and its check runs in the third.
-    missing = [name for name in ("onnx", "onnxscript", "onnxruntime")
-               if importlib.util.find_spec(name) is None]
+    missing = [
+        name
+        for name in ("onnx", "onnxscript", "onnxruntime")
+        if importlib.util.find_spec(name) is None
+    ]
     if missing:
         raise InputError(
             f"ONNX needs {', '.join(missing)}. Install with "
@@ -137,19 +149,26 @@ def _write_onnx(network: nn.Module, about: dict[str, Any], pixels: Tensor, path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter about itself
         program = torch.onnx.export(
-            network, (pixels[:2],), input_names=["pixels"], output_names=["logits"],
-            dynamic_shapes=({0: torch.export.Dim("batch")},), dynamo=True, verbose=False,
+            network,
+            (pixels[:2],),
+            input_names=["pixels"],
+            output_names=["logits"],
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamo=True,
+            verbose=False,
         )
     assert program is not None  # it is with dynamo
     program.model.metadata_props["about"] = json.dumps(about)
     program.save(path, external_data=False)
     # Calling the program runs it in onnxruntime.
-    logits, = program(pixels)
+    (logits,) = program(pixels)
     return logits
 
 
 _WRITERS: dict[str, Callable[[nn.Module, dict[str, Any], Tensor, Path], Tensor]] = {
-    "pt": _write_pt, "pt2": _write_pt2, "onnx": _write_onnx,
+    "pt": _write_pt,
+    "pt2": _write_pt2,
+    "onnx": _write_onnx,
 }
 
 
@@ -164,14 +183,21 @@ def _formats(text: str) -> list[str]:
 def main(argv: list[str] | None = None) -> int:
     """Run ``python -m trainer.export``; return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m trainer.export", description="Write a checkpoint's network for use.",
+        prog="python -m trainer.export",
+        description="Write a checkpoint's network for use.",
         epilog="example: python -m trainer.export runs/alone --output exported --formats pt,onnx",
     )
     parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a folder: its newest")
-    parser.add_argument("--output", type=Path, default=Path("exported"), metavar="DIR",
-                        help="(default: exported)")
-    parser.add_argument("--formats", type=_formats, default=list(_WRITERS), metavar="LIST",
-                        help="of pt, pt2 and onnx, with commas (default: all)")
+    parser.add_argument(
+        "--output", type=Path, default=Path("exported"), metavar="DIR", help="(default: exported)"
+    )
+    parser.add_argument(
+        "--formats",
+        type=_formats,
+        default=list(_WRITERS),
+        metavar="LIST",
+        help="of pt, pt2 and onnx, with commas (default: all)",
+    )
     given = parser.parse_args(argv)
 
     def work() -> None:

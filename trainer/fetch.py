@@ -1,6 +1,6 @@
 """Download the IDX files of MNIST and Fashion-MNIST, check them, and say what to do offline.
 
-    python -m trainer.data fetch mnist [--to DIR] [--from DIR_OR_URL]
+python -m trainer.data fetch mnist [--to DIR] [--from DIR_OR_URL]
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ from trainer.config import InputError
 # (https://github.com/zalandoresearch/fashion-mnist).
 _CONTENT, _PACKED = "sha256 of the content", "md5 of the file"
 DIGESTS = {
-    "mnist": (_CONTENT, {
-        "train-images-idx3-ubyte.gz":
-            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-        "train-labels-idx1-ubyte.gz":
-            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-        "t10k-images-idx3-ubyte.gz":
-            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-        "t10k-labels-idx1-ubyte.gz":
-            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-    }),
-    "fashion-mnist": (_PACKED, {
-        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-    }),
+    "mnist": (
+        _CONTENT,
+        {
+            "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",  # noqa: E501
+            "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",  # noqa: E501
+            "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",  # noqa: E501
+            "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",  # noqa: E501
+        },
+    ),
+    "fashion-mnist": (
+        _PACKED,
+        {
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
 }
 MIRRORS = {
     "mnist": (
@@ -144,7 +146,9 @@ def fetch(
             break
         else:
             raise InputError(
-                f"Could not get {file} of {name}:\n" + "\n".join(failures) + "\n"
+                f"Could not get {file} of {name}:\n"
+                + "\n".join(failures)
+                + "\n"
                 + offline_advice(name, folder)
             )
 
@@ -201,18 +205,23 @@ def _place(packed: bytes, target: Path) -> None:
 def main(argv: list[str]) -> int:
     """Run ``python -m trainer.data``; return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m trainer.data", description="Get the files of a data set.",
+        prog="python -m trainer.data",
+        description="Get the files of a data set.",
         epilog="example: python -m trainer.data fetch mnist --from /mnt/usb/mnist",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="fetch")
     command = commands.add_parser("fetch", help="download the four IDX files, checked")
     command.add_argument("name", choices=sorted(DIGESTS))
     command.add_argument(
-        "--to", metavar="DIR", type=Path,
+        "--to",
+        metavar="DIR",
+        type=Path,
         help="where to put them (default: $SWEEP_DATA/NAME, else ./data/NAME)",
     )
     command.add_argument(
-        "--from", dest="source", metavar="DIR_OR_URL",
+        "--from",
+        dest="source",
+        metavar="DIR_OR_URL",
         help="a folder or an address that holds the four files (default: the known mirrors)",
     )
     given = parser.parse_args(argv)

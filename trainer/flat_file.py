@@ -54,7 +54,7 @@ def read_config(path: Path) -> dict[str, Any]:
 def _scalar(text: str, where: str) -> Any:
     quoted = re.match(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'", text)
     if quoted:
-        rest = text[quoted.end():].strip()
+        rest = text[quoted.end() :].strip()
         if rest and not rest.startswith("#"):
             raise InputError(f"{where}: text after the closing quote (got {rest[:60]!r}).")
         body = quoted.group(0)

@@ -67,8 +67,10 @@ def count_threads(wanted: int = 0) -> int:
     Never all cores of the machine: trials share it, and the number may change the last bits of a
     result, so it must not depend on where a trial happens to run.
     """
-    for text in (str(wanted), *(os.environ.get(n, "") for n in ("SWEEP_CPUS",
-                                                                "SLURM_CPUS_PER_TASK"))):
+    for text in (
+        str(wanted),
+        *(os.environ.get(n, "") for n in ("SWEEP_CPUS", "SLURM_CPUS_PER_TASK")),
+    ):
         if text.isdigit() and int(text) > 0:
             return int(text)
     return 1

@@ -88,8 +88,7 @@ class Looks:
 
 
 def train(
-    options: Options, reporter: Reporter, say: Callable[[str], object] = print,
-    ranks: Ranks = ALONE,
+    options: Options, reporter: Reporter, say: Callable[[str], object] = print, ranks: Ranks = ALONE
 ) -> Result:
     """Train to the end of the epochs, or until asked to stop.
 
@@ -197,7 +196,10 @@ def _report(run: Run, reporter: Reporter, more: dict[str, float]) -> None:
 
 
 def _save(
-    run: Run, writer: Writer | None, say: Callable[[str], object], batch: int | None = None,
+    run: Run,
+    writer: Writer | None,
+    say: Callable[[str], object],
+    batch: int | None = None,
     leaving: bool = True,
 ) -> None:
     """Save the run; all ranks come here together, rank 0 writes."""
@@ -210,9 +212,7 @@ def _save(
         writer.save(state, state["epoch"], state["batch"])
 
 
-def _resume(
-    run: Run, reporter: Reporter, folder: str | None, say: Callable[[str], object]
-) -> None:
+def _resume(run: Run, reporter: Reporter, folder: str | None, say: Callable[[str], object]) -> None:
     """Go on from the checkpoint that was asked for, if any: rank 0 reads it, all get it.
 
     One that the user named must be usable. One that sweep named may have been damaged since; the
@@ -250,7 +250,8 @@ def _find_checkpoint(
     state, path = found
     if changed := differences(run.options, state["options"]):
         raise InputError(
-            f"{path}: is a checkpoint of another run.\n  " + "\n  ".join(changed)
+            f"{path}: is a checkpoint of another run.\n  "
+            + "\n  ".join(changed)
             + "\nResume with the same parameters, or start anew without --resume."
         )
     return state, path

@@ -108,9 +108,11 @@ class Meter:
         own["memory_gb"] = self._memory_gb()
         found = self._ranks.gather(own)
         return {
-            name: max(each[name] for each in found) if name == "memory_gb"
+            name: max(each[name] for each in found)
+            if name == "memory_gb"
             else sum(each[name] for each in found) / len(found)
-            for name in own if all(name in each for each in found)
+            for name in own
+            if all(name in each for each in found)
         }
 
     def _memory_gb(self) -> float:

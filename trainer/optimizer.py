@@ -26,10 +26,13 @@ def build_optimizer(options: Options, network: torch.nn.Module) -> torch.optim.O
             network.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True
         )
     return _start_lightly(torch.optim.SGD)(
-        network.parameters(), lr=options.lr, momentum=options.momentum,
+        network.parameters(),
+        lr=options.lr,
+        momentum=options.momentum,
         # Without momentum Nesterov's is plain descent, but torch refuses the combination.
         nesterov=options.nesterov and options.momentum > 0,
-        weight_decay=options.weight_decay, fused=True,
+        weight_decay=options.weight_decay,
+        fused=True,
     )
 
 

@@ -22,14 +22,18 @@ def write(pixels: Tensor) -> bytes:
     height, width, _ = pixels.shape
     rows = bytes(pixels.contiguous().flatten().tolist())
     size = 3 * width
-    raw = b"".join(b"\0" + rows[at:at + size] for at in range(0, height * size, size))
+    raw = b"".join(b"\0" + rows[at : at + size] for at in range(0, height * size, size))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return _START + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(raw)) + _chunk(b"IEND")
 
 
 def _chunk(kind: bytes, content: bytes = b"") -> bytes:
-    return (struct.pack(">I", len(content)) + kind + content
-            + struct.pack(">I", zlib.crc32(kind + content)))
+    return (
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+    )
 
 
 def read(content: bytes) -> Tensor:
@@ -43,8 +47,8 @@ def read(content: bytes) -> Tensor:
     data, palette, head, at = bytearray(), b"", b"", len(_START)
     while at + 12 <= len(content):
         size, kind = struct.unpack_from(">I4s", content, at)
-        part = content[at + 8:at + 8 + size]
-        given = content[at + 8 + size:at + 12 + size]
+        part = content[at + 8 : at + 8 + size]
+        given = content[at + 8 + size : at + 12 + size]
         if given != struct.pack(">I", zlib.crc32(kind + part)):
             raise ValueError("a damaged PNG file")
         if kind == b"IHDR":
@@ -78,12 +82,13 @@ def _unfilter(raw: bytes, height: int, size: int, step: int) -> bytearray:
     before, out = bytearray(size), bytearray()
     for number in range(height):
         start = number * (size + 1)
-        kind, row = raw[start], bytearray(raw[start + 1:start + 1 + size])
+        kind, row = raw[start], bytearray(raw[start + 1 : start + 1 + size])
         for at in range(size) if kind else ():
             left = row[at - step] if at >= step else 0
             corner = before[at - step] if at >= step else 0
-            add = (left, before[at], (left + before[at]) // 2,
-                   _paeth(left, before[at], corner))[kind - 1]
+            add = (left, before[at], (left + before[at]) // 2, _paeth(left, before[at], corner))[
+                kind - 1
+            ]
             row[at] = (row[at] + add) & 255
         out += row
         before = row
@@ -92,5 +97,6 @@ def _unfilter(raw: bytes, height: int, size: int, step: int) -> bytearray:
 
 def _paeth(left: int, up: int, corner: int) -> int:
     guess = left + up - corner
-    return min((abs(guess - left), 0, left), (abs(guess - up), 1, up),
-               (abs(guess - corner), 2, corner))[2]
+    return min(
+        (abs(guess - left), 0, left), (abs(guess - up), 1, up), (abs(guess - corner), 2, corner)
+    )[2]

@@ -94,7 +94,8 @@ class Pulse:
     def _read_beats(self) -> dict[int, str]:
         return {
             rank: self._store.get(f"pulse/{rank}").decode()
-            if self._store.check([f"pulse/{rank}"]) else "0 before the start"
+            if self._store.check([f"pulse/{rank}"])
+            else "0 before the start"
             for rank in range(self._world)
         }
 
@@ -142,8 +143,10 @@ class Pulse:
                 self._heard[rank] = beat, now
             elif beat != "left" and now - since > self._silence_s:
                 place = beat.partition(" ")[2]
-                text = (f"rank {rank} has given no sign of life for {now - since:.0f} s; "
-                        f"its last place was {place}")
+                text = (
+                    f"rank {rank} has given no sign of life for {now - since:.0f} s; "
+                    f"its last place was {place}"
+                )
                 if self._rank == 0:
                     self._store.set("abort", f"rank 0: {text}")
                 return text
@@ -160,5 +163,9 @@ class Pulse:
             faulthandler.dump_traceback(stack, all_threads=True)
             stack.seek(0)
             text = stack.read()
-        print(f"[rank {self._rank}] trainer: {reason}. This rank was {self.place}; its stack:\n"
-              f"{text}", file=sys.stderr, flush=True)
+        print(
+            f"[rank {self._rank}] trainer: {reason}. This rank was {self.place}; its stack:\n"
+            f"{text}",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -147,9 +147,7 @@ def read_timeout_s(environ: Mapping[str, str]) -> float:
     return value
 
 
-def join(
-    parallel: str, cuda: bool, environ: Mapping[str, str] | None = None
-) -> Ranks:
+def join(parallel: str, cuda: bool, environ: Mapping[str, str] | None = None) -> Ranks:
     """Return this process's place, after all ranks of the run have met.
 
     Args:
@@ -214,8 +212,11 @@ def _meet(place: Ranks, cuda: bool, timeout_s: float, digest: str) -> None:
     if cuda:
         torch.cuda.set_device(hardware.choose("cuda", place.local_rank))
     dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if cuda else "gloo", store=dist.PrefixStore("group", own),
-        rank=place.rank, world_size=place.world, timeout=limit,
+        "cpu:gloo,cuda:nccl" if cuda else "gloo",
+        store=dist.PrefixStore("group", own),
+        rank=place.rank,
+        world_size=place.world,
+        timeout=limit,
     )
     if len(set(place.gather(digest))) > 1:
         raise RanksError(connection.strangers(os.environ))

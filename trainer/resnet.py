@@ -18,12 +18,16 @@ class Block(nn.Module):
     def __init__(self, before: int, after: int, stride: int, norm: str) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(before, after, 3, stride, padding=1, bias=False), _norm(after, norm),
+            nn.Conv2d(before, after, 3, stride, padding=1, bias=False),
+            _norm(after, norm),
             nn.ReLU(),
-            nn.Conv2d(after, after, 3, padding=1, bias=False), _norm(after, norm),
+            nn.Conv2d(after, after, 3, padding=1, bias=False),
+            _norm(after, norm),
         )
-        self.shortcut = nn.Identity() if before == after and stride == 1 else nn.Sequential(
-            nn.Conv2d(before, after, 1, stride, bias=False), _norm(after, norm)
+        self.shortcut = (
+            nn.Identity()
+            if before == after and stride == 1
+            else nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), _norm(after, norm))
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -59,7 +63,9 @@ def build(
         # 1 x 1 convolution of stride 2 from 4 to 8 channels in channels-last layout.
         raise InputError(f"--width {width}: of a resnet must be a multiple of 8.")
     layers: list[nn.Module] = [
-        nn.Conv2d(channels, width, 3, padding=1, bias=False), _norm(width, norm), nn.ReLU()
+        nn.Conv2d(channels, width, 3, padding=1, bias=False),
+        _norm(width, norm),
+        nn.ReLU(),
     ]
     before = width
     for stage in range(4):

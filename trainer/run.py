@@ -32,7 +32,11 @@ class Run:
     """Network, optimiser, order of batches and progress of one run."""
 
     def __init__(
-        self, options: Options, loaded: data.Data, device: torch.device, ranks: Ranks = ALONE,
+        self,
+        options: Options,
+        loaded: data.Data,
+        device: torch.device,
+        ranks: Ranks = ALONE,
         say: Callable[[str], object] = print,
     ) -> None:
         torch.manual_seed(options.seed)
@@ -49,8 +53,16 @@ class Run:
         self.metrics: dict[str, float] = {}
         self.best_accuracy, self.best_epoch = math.nan, 0
         self._augmentation = augment.build(options.augment, loaded.train.images, options.seed)
-        self._step = Step(options, self.network, self.optimizer, loaded.train, self._augmentation,
-                          self.loss_sum, ranks, say)
+        self._step = Step(
+            options,
+            self.network,
+            self.optimizer,
+            loaded.train,
+            self._augmentation,
+            self.loss_sum,
+            ranks,
+            say,
+        )
         if ranks.rank:
             # The weights are alike in all ranks; what dropout draws from here on must not be.
             torch.manual_seed(source_of(options.seed, "rank", ranks.rank).initial_seed())
@@ -121,7 +133,8 @@ class Run:
             "random": checkpoint.random_states(),
             "loss_sum": self.loss_sum.cpu(),
             "statistics": {k: v.cpu() for k, v in self._statistics().items()}
-            if self.ranks.world > 1 else {},
+            if self.ranks.world > 1
+            else {},
         }
         return {
             "format": FORMAT,
@@ -170,8 +183,10 @@ class Run:
                 statistics[name].copy_(value)
             checkpoint.restore_random_states(own["random"])
             return
-        say(f"the checkpoint is of {len(saved)} ranks, this run has {self.ranks.world}: dropout "
-            "will draw other numbers than in an uninterrupted run")
+        say(
+            f"the checkpoint is of {len(saved)} ranks, this run has {self.ranks.world}: dropout "
+            "will draw other numbers than in an uninterrupted run"
+        )
         mean = sum(each["loss_sum"] for each in saved) / len(saved)
         self.loss_sum.copy_(mean)
         checkpoint.restore_random_states(saved[0]["random"])

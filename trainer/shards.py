@@ -111,8 +111,10 @@ def _decode(where: str, fields: dict[str, bytes]) -> tuple[Tensor, int]:
         return torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous(), int(text)
     if "png" not in fields:
         others = ", ".join(f".{each}" for each in fields if each != "cls") or "nothing else"
-        raise InputError(f"{where}: needs a .npy or .png beside its .cls (has {others}). Decode "
-                         "other pictures once, when the shards are written.")
+        raise InputError(
+            f"{where}: needs a .npy or .png beside its .cls (has {others}). Decode "
+            "other pictures once, when the shards are written."
+        )
     try:
         return png.read(fields["png"]), int(text)
     except ValueError as error:

@@ -41,6 +41,6 @@ def permute(count: int, seed: int, *purpose: object) -> Tensor:
 def cut(whole: Split, seed: int, train: int, validation: int) -> tuple[Split, Split, Split]:
     """Return three random parts: of the two given sizes, and the rest."""
     order = permute(len(whole), seed, "split")
-    parts = order[:train], order[train:train + validation], order[train + validation:]
+    parts = order[:train], order[train : train + validation], order[train + validation :]
     first, second, third = (whole.take(part) for part in parts)
     return first, second, third

@@ -40,8 +40,14 @@ class Step:
     """
 
     def __init__(
-        self, options: Options, network: nn.Module, optimizer: torch.optim.Optimizer, train: Split,
-        augmentation: Augmentation | None, loss_sum: Tensor, ranks: Ranks,
+        self,
+        options: Options,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        train: Split,
+        augmentation: Augmentation | None,
+        loss_sum: Tensor,
+        ranks: Ranks,
         say: Callable[[str], object],
     ) -> None:
         self._options, self._network, self._optimizer = options, network, optimizer
@@ -61,8 +67,9 @@ class Step:
         """Return the network as several devices train it: the one place that knows of them."""
         if self._ranks.world > 1 and self._options.cuda_graphs and self._device.type == "cuda":
             narrow = self._options.precision == "bf16" and not self._options.deterministic
-            self._mean = Mean(network.parameters(), torch.bfloat16 if narrow else torch.float32,
-                              self._ranks.world)
+            self._mean = Mean(
+                network.parameters(), torch.bfloat16 if narrow else torch.float32, self._ranks.world
+            )
             return network
         if self._ranks.world > 1:
             kind = nn.parallel.DistributedDataParallel
@@ -71,8 +78,10 @@ class Step:
             new = "forward_sync_buffers" in inspect.signature(kind.__init__).parameters
             more: dict[str, Any] = {"forward_sync_buffers" if new else "broadcast_buffers": False}
             return kind(
-                network, device_ids=[self._device.index] if self._device.type == "cuda" else None,
-                gradient_as_bucket_view=True, **more,
+                network,
+                device_ids=[self._device.index] if self._device.type == "cuda" else None,
+                gradient_as_bucket_view=True,
+                **more,
             )
         if self._options.parallel == "dp":
             count = torch.cuda.device_count() if self._device.type == "cuda" else 0
@@ -113,15 +122,13 @@ class Step:
             self._ready = False
 
     def _compute_loss(self, index: Tensor) -> Tensor:
-        images = (self._augmentation.take(index) if self._augmentation
-                  else self._train.images[index])
+        images = self._augmentation.take(index) if self._augmentation else self._train.images[index]
         with torch.autocast(
             self._device.type, torch.bfloat16, enabled=self._options.precision == "bf16"
         ):
             logits = self._forward(images)
         return functional.cross_entropy(
-            logits.float(), self._train.labels[index],
-            label_smoothing=self._options.label_smoothing,
+            logits.float(), self._train.labels[index], label_smoothing=self._options.label_smoothing
         )
 
     def _compute(self, index: Tensor) -> None:
@@ -158,8 +165,13 @@ class Step:
             self._say(f"--compile: not possible here ({reason[0][:150]}); going on without")
 
     def _try_capture(self, index: Tensor) -> None:
-        refused = ("needs a GPU" if self._device.type != "cuda"
-                   else "does not go with --parallel dp" if self._options.parallel == "dp" else "")
+        refused = (
+            "needs a GPU"
+            if self._device.type != "cuda"
+            else "does not go with --parallel dp"
+            if self._options.parallel == "dp"
+            else ""
+        )
         if refused:
             self._say(f"--cuda-graphs: {refused}; going on without")
             return
@@ -187,8 +199,9 @@ class Step:
                 group["lr"] = lr
                 if capturable is not None:
                     group["capturable"] = capturable
-            self._say(f"--cuda-graphs: not possible here ({str(error).strip()[:150]}); "
-                      "going on without")
+            self._say(
+                f"--cuda-graphs: not possible here ({str(error).strip()[:150]}); going on without"
+            )
 
     def _rehearse(self, index: Tensor, times: int) -> None:
         """Take some steps and undo them: weights, optimiser, sums and random states."""

@@ -22,8 +22,8 @@ def make(count: int, seed: int, channels: int = 1, pixels: int = 28) -> Split:
     labels = torch.randint(CLASSES, (count,), generator=source)
     images = torch.empty(count, channels, pixels, pixels, dtype=torch.uint8)
     for start in range(0, count, 10000):  # in parts: floats need four times the memory
-        part = labels[start:start + 10000]
+        part = labels[start : start + 10000]
         noise = torch.randn(len(part), channels, pixels, pixels, generator=source)
         values = 128 + 64 * (0.15 * patterns[part] + noise)
-        images[start:start + 10000] = values.clamp(0, 255).to(torch.uint8)
+        images[start : start + 10000] = values.clamp(0, 255).to(torch.uint8)
     return Split(images, labels)

@@ -48,9 +48,12 @@ def main(argv: list[str] | None = None) -> int:
     except RanksError as error:
         return fail(str(error), 1, ranks)
     except OSError as error:
-        return fail(f"{error.filename or 'file'}: {error.strerror or error}. Free some space or "
-                    "mend the folder, then run again: it goes on from the last checkpoint.", 1,
-                    ranks)
+        return fail(
+            f"{error.filename or 'file'}: {error.strerror or error}. Free some space or "
+            "mend the folder, then run again: it goes on from the last checkpoint.",
+            1,
+            ranks,
+        )
     except KeyboardInterrupt:
         return fail("interrupted", 130, ranks)
     except Exception as error:
@@ -85,8 +88,11 @@ def explain(error: Exception, ranks: Ranks) -> int:
         return fail(f"{type(error).__name__}: {error}", 1, ranks)
     text = connection.explain(error, os.environ, read_timeout_s(os.environ))
     culprits = ranks.pulse.fail(text)
-    print(f"[rank {ranks.rank}] trainer: {culprits} {text}".replace("  ", " "), file=sys.stderr,
-          flush=True)
+    print(
+        f"[rank {ranks.rank}] trainer: {culprits} {text}".replace("  ", " "),
+        file=sys.stderr,
+        flush=True,
+    )
     return leave_hard(1)
 
 

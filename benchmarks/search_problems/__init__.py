@@ -51,10 +51,18 @@ def branin(p: Mapping[str, Any]) -> float:
 
 
 _ALPHA = (1.0, 1.2, 3.0, 3.2)
-_A = ((10, 3, 17, 3.5, 1.7, 8), (0.05, 10, 17, 0.1, 8, 14), (3, 3.5, 1.7, 10, 17, 8),
-      (17, 8, 0.05, 10, 0.1, 14))  # fmt: skip
-_P = ((1312, 1696, 5569, 124, 8283, 5886), (2329, 4135, 8307, 3736, 1004, 9991),
-      (2348, 1451, 3522, 2883, 3047, 6650), (4047, 8828, 8732, 5743, 1091, 381))  # fmt: skip
+_A = (
+    (10, 3, 17, 3.5, 1.7, 8),
+    (0.05, 10, 17, 0.1, 8, 14),
+    (3, 3.5, 1.7, 10, 17, 8),
+    (17, 8, 0.05, 10, 0.1, 14),
+)
+_P = (
+    (1312, 1696, 5569, 124, 8283, 5886),
+    (2329, 4135, 8307, 3736, 1004, 9991),
+    (2348, 1451, 3522, 2883, 3047, 6650),
+    (4047, 8828, 8732, 5743, 1091, 381),
+)
 
 
 def hartmann6(p: Mapping[str, Any]) -> float:
@@ -176,13 +184,14 @@ def is_recorded(name: str) -> bool:
 
 def _trained(name: str) -> Problem:
     if not is_recorded(name):
-        raise SystemExit(
-            f"{name} has no table yet: python -m benchmarks.search_tables {name} 60"
-        )
+        raise SystemExit(f"{name} has no table yet: python -m benchmarks.search_tables {name} 60")
     return Problem(
-        name, HPO_SPACE, lambda p, chance: curve_of(name, p, chance),
-        min(curve[-1] for _, curve in _table(name)), lambda p: curve_of(name, p, None)[-1],
-    )  # fmt: skip
+        name,
+        HPO_SPACE,
+        lambda p, chance: curve_of(name, p, chance),
+        min(curve[-1] for _, curve in _table(name)),
+        lambda p: curve_of(name, p, None)[-1],
+    )
 
 
 BRANIN_SPACE = Space(
@@ -248,10 +257,19 @@ def read(path: Path) -> Problem:
     for name in ("SPACE", "evaluate"):
         if not hasattr(module, name):
             raise SystemExit(f"{path} has no {name}")
-    text = json.dumps({"name": path.stem, "command": "true", "trials": 1, "space": module.SPACE,
-                 "objective": {"metric": "value", "direction": "minimize"}})  # fmt: skip
+    text = json.dumps(
+        {
+            "name": path.stem,
+            "command": "true",
+            "trials": 1,
+            "space": module.SPACE,
+            "objective": {"metric": "value", "direction": "minimize"},
+        }
+    )
     space = loads(text, str(path)).space
     return Problem(
-        path.stem, space, lambda p, _: [float(module.evaluate(dict(p)))],
+        path.stem,
+        space,
+        lambda p, _: [float(module.evaluate(dict(p)))],
         float(getattr(module, "BEST", 0.0)),
-    )  # fmt: skip
+    )

@@ -40,9 +40,13 @@ def say_of(argv: Sequence[str], timeout_s: float = ASK_S) -> tuple[int, str]:
     die = process.die_with(os.getpid())
     try:
         done = subprocess.run(
-            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=timeout_s, preexec_fn=die,
-        )  # fmt: skip
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            preexec_fn=die,
+        )
     except subprocess.TimeoutExpired:
         return -1, f"no answer in {timeout_s:.0f} s"
     except OSError as error:
@@ -92,9 +96,9 @@ def ask_setup(lines: Sequence[str]) -> dict[str, Any]:
     for i, piece in enumerate(pieces):
         words, found, after = rest.partition(f"{mark} {i} ")
         status, _, after = after.partition("\n")
-        results.append({
-            "line": piece, "code": int(status) if found else code, "said": words.strip()[-400:],
-        })  # fmt: skip
+        results.append(
+            {"line": piece, "code": int(status) if found else code, "said": words.strip()[-400:]}
+        )
         if not found:
             break  # it left the shell
         rest = after
@@ -103,8 +107,11 @@ def ask_setup(lines: Sequence[str]) -> dict[str, Any]:
 
 def ask_workdir(path: str) -> dict[str, Any]:
     """Return whether training could start in its folder."""
-    return {"path": path, "exists": os.path.isdir(path),
-            "enters": os.access(path, os.R_OK | os.X_OK)}  # fmt: skip
+    return {
+        "path": path,
+        "exists": os.path.isdir(path),
+        "enters": os.access(path, os.R_OK | os.X_OK),
+    }
 
 
 def ask_runtime(runtime: str) -> dict[str, Any]:
@@ -113,17 +120,29 @@ def ask_runtime(runtime: str) -> dict[str, Any]:
         return {"not_asked": f"runtime {runtime} needs no program"}
     if runtime == "pyxis":
         code, said = say_of(["srun", "--help"])
-        return {"runtime": runtime, "program": "srun" if "--container-image" in said else "",
-                "version": "", "words": "" if code == 0 else said[-200:]}  # fmt: skip
+        return {
+            "runtime": runtime,
+            "program": "srun" if "--container-image" in said else "",
+            "version": "",
+            "words": "" if code == 0 else said[-200:],
+        }
     if runtime == "modules":
         code, said = say_of(["bash", "-lc", "type -t module"])
-        return {"runtime": runtime, "program": said if code == 0 else "", "version": "",
-                "words": ""}  # fmt: skip
+        return {
+            "runtime": runtime,
+            "program": said if code == 0 else "",
+            "version": "",
+            "words": "",
+        }
     found = next((path for name in PROGRAMS[runtime] if (path := shutil.which(name))), "")
     argv = [found, "version"] if runtime == "enroot" else [found, "--version"]
     code, said = say_of(argv) if found else (0, "")
-    return {"runtime": runtime, "program": found, "version": said.splitlines()[0] if said else "",
-            "words": said[-200:] if code else ""}  # fmt: skip
+    return {
+        "runtime": runtime,
+        "program": found,
+        "version": said.splitlines()[0] if said else "",
+        "words": said[-200:] if code else "",
+    }
 
 
 def image_path(study: Study) -> Path | None:
@@ -152,12 +171,15 @@ def ask_image(
     if path is None:
         return {"not_asked": f"runtime {runtime} has no image here"}
     fact: dict[str, Any] = {
-        "image": str(path), "given": study.environment.image, "runtime": runtime,
-        "recorded": recorded, "sha256": None,
+        "image": str(path),
+        "given": study.environment.image,
+        "runtime": runtime,
+        "recorded": recorded,
+        "sha256": None,
         "kind": "folder" if path.is_dir() else "file" if path.is_file() else "",
         "readable": os.access(path, os.R_OK),
         "is_name": _is_name(study.environment.image or "", runtime),
-    }  # fmt: skip
+    }
     if fact["kind"] == "file":
         fact["bytes"] = path.stat().st_size
         if fact["readable"] and fact["bytes"] <= most_bytes:
@@ -187,11 +209,16 @@ def ask_binds(environment: Environment) -> dict[str, Any]:
         source, _, rest = bind.partition(":")
         source = os.path.expanduser(source)
         rights = os.R_OK | (os.X_OK if os.path.isdir(source) else 0)
-        found.append({
-            "bind": bind, "source": source, "exists": os.path.exists(source),
-            "reads": os.access(source, rights), "writes": os.access(source, os.W_OK),
-            "read_only": rest.endswith(":ro") or rest == "ro",
-        })  # fmt: skip
+        found.append(
+            {
+                "bind": bind,
+                "source": source,
+                "exists": os.path.exists(source),
+                "reads": os.access(source, rights),
+                "writes": os.access(source, os.W_OK),
+                "read_only": rest.endswith(":ro") or rest == "ro",
+            }
+        )
     return {"binds": found}
 
 

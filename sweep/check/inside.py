@@ -228,10 +228,16 @@ def run_reduce(wanted):
     if rank == 0:
         # The bytes that each rank sends and receives in a ring, as nccl-tests counts them.
         bytes_each = 2 * (world - 1) / world * REDUCED_BYTES
-        say({
-            "backend": backend, "world": world, "right": right, "first_s": round(first_s, 3),
-            "bytes_per_s": bytes_each / each_s, "ranks": everybody,
-        })  # fmt: skip
+        say(
+            {
+                "backend": backend,
+                "world": world,
+                "right": right,
+                "first_s": round(first_s, 3),
+                "bytes_per_s": bytes_each / each_s,
+                "ranks": everybody,
+            }
+        )
     ranks.destroy_process_group()
 
 

@@ -20,22 +20,28 @@ def interpreter(fact: Fact, login_glibc: str) -> Line:
     name = "interpreter"
     if fact["error"]:
         return Line(
-            name, FAILED, f"{fact['path']} cannot import sweep here: {fact['error']}",
+            name,
+            FAILED,
+            f"{fact['path']} cannot import sweep here: {fact['error']}",
             "Install sweep where every node reads the same files, with all its packages.",
-        )  # fmt: skip
+        )
     c_library = f", glibc {fact['glibc']}" if fact["glibc"] else ""
     text = f"{fact['path']}: Python {fact['version']}, imports in {fact['import_s']:.1f} s"
     text += c_library
     if _version(fact["glibc"]) < _version(login_glibc):
         return Line(
-            name, WARNING, f"{text}, older than {login_glibc} where sweep was called",
+            name,
+            WARNING,
+            f"{text}, older than {login_glibc} where sweep was called",
             "Packages compiled there may not load here: make sweep's environment on a node.",
-        )  # fmt: skip
+        )
     if fact["import_s"] > SLOW_IMPORT_S:
         return Line(
-            name, WARNING, f"{text}: slow",
+            name,
+            WARNING,
+            f"{text}: slow",
             "Put sweep's environment on a faster file system: each task waits for it.",
-        )  # fmt: skip
+        )
     return Line(name, OK, text)
 
 
@@ -47,10 +53,12 @@ def no_interpreter(path: str, node: str) -> Line:
     """Return the line for a node on which sweep's Python does not start at all."""
     where = f"node {node}" if node else "the node"
     return Line(
-        "interpreter", FAILED, f"{path} does not start on {where}",
+        "interpreter",
+        FAILED,
+        f"{path} does not start on {where}",
         "Install sweep where every node sees it (a shared file system), for their kind of "
         "processor; or name nodes that do: slurm.constraint, slurm.partition.",
-    )  # fmt: skip
+    )
 
 
 def setup(fact: Fact) -> Line:
@@ -59,11 +67,12 @@ def setup(fact: Fact) -> Line:
         if one["code"]:
             said = f": {one['said']}" if one["said"] else ""
             return Line(
-                "setup", FAILED,
+                "setup",
+                FAILED,
                 f"slurm.setup: {one['line']!r} fails with exit code {one['code']}{said}",
                 "Correct the line; for a module, see `module avail` on a node, and source its "
                 "start file first where `module` is no command in batch jobs.",
-            )  # fmt: skip
+            )
     count = len(fact["lines"])
     return Line("setup", OK, f"{count} line{'s' if count > 1 else ''} of slurm.setup ran")
 
@@ -73,9 +82,11 @@ def workdir(fact: Fact) -> Line:
         return Line("workdir", OK, fact["path"])
     why = "may not be entered" if fact["exists"] else "is no folder"
     return Line(
-        "workdir", FAILED, f"{fact['path']} {why} on this node",
+        "workdir",
+        FAILED,
+        f"{fact['path']} {why} on this node",
         "Put the code on a file system that the nodes see, or name such a folder as workdir.",
-    )  # fmt: skip
+    )
 
 
 def command(fact: Fact) -> Line:
@@ -94,15 +105,19 @@ def runtime(fact: Fact) -> Line:
             "modules": "`module` is no command in a login shell",
         }.get(kind, f"there is no {kind} on PATH")
         return Line(
-            "runtime", FAILED, f"{what} on this node",
+            "runtime",
+            FAILED,
+            f"{what} on this node",
             "Add what puts it there to slurm.setup (such as module load), choose another "
             "partition, or another environment.runtime.",
-        )  # fmt: skip
+        )
     if fact["words"]:
         return Line(
-            "runtime", FAILED, f"{fact['program']} does not run: {fact['words']}",
+            "runtime",
+            FAILED,
+            f"{fact['program']} does not run: {fact['words']}",
             "Ask the site, or choose another environment.runtime.",
-        )  # fmt: skip
+        )
     version = fact["version"] or kind
     return Line("runtime", OK, f"{fact['program']} ({version})")
 
@@ -119,24 +134,29 @@ def image(fact: Fact, *, may_change: bool = False) -> Line:
             return Line(name, NOT_ASKED, f"{fact['given']} is a name, and no file to look at")
         what = "environment" if fact["runtime"] in ("venv", "conda") else "image"
         return Line(
-            name, FAILED, f"{path} does not exist on this node",
+            name,
+            FAILED,
+            f"{path} does not exist on this node",
             f"Make the {what} there, or name another: environment.image.",
-        )  # fmt: skip
+        )
     if not fact["readable"]:
         return Line(name, FAILED, f"{path} may not be read", f"chmod u+r {path}")
     if fact.get("python") is False:
         return Line(
-            name, FAILED, f"{path} has no bin/python that runs here",
+            name,
+            FAILED,
+            f"{path} has no bin/python that runs here",
             "Make the virtual environment with a Python that the nodes have.",
-        )  # fmt: skip
+        )
     digest, recorded = fact["sha256"], fact["recorded"]
     if digest and recorded and digest != recorded:
         return Line(
-            name, WARNING if may_change else FAILED,
+            name,
+            WARNING if may_change else FAILED,
             f"{path} has sha256 {digest[:12]}…; the study was launched with {recorded[:12]}…",
             "Put the old image back, or give the study another name: results of two images do "
             "not compare.",
-        )  # fmt: skip
+        )
     if fact["kind"] == "folder":
         return Line(name, OK, f"{path} (a folder, which has no digest)")
     told = f", {size(fact['bytes'])}"
@@ -153,20 +173,26 @@ def binds(fact: Fact) -> Line:
     for one in fact["binds"]:
         if not one["exists"]:
             return Line(
-                "binds", FAILED, f"{one['bind']}: {one['source']} does not exist on this node",
+                "binds",
+                FAILED,
+                f"{one['bind']}: {one['source']} does not exist on this node",
                 "Name a folder that the nodes see, or remove it from environment.binds.",
-            )  # fmt: skip
+            )
         if not one["reads"]:
             return Line(
-                "binds", FAILED, f"{one['bind']}: you may not read {one['source']}",
+                "binds",
+                FAILED,
+                f"{one['bind']}: you may not read {one['source']}",
                 "Ask its owner for the right, or name another folder in environment.binds.",
-            )  # fmt: skip
+            )
     for one in fact["binds"]:
         if not one["writes"] and not one["read_only"]:
             return Line(
-                "binds", WARNING, f"{one['bind']}: you may not write to {one['source']}",
+                "binds",
+                WARNING,
+                f"{one['bind']}: you may not write to {one['source']}",
                 "Bind it read-only (append :ro), if training only reads it.",
-            )  # fmt: skip
+            )
     return Line("binds", OK, ", ".join(one["bind"] for one in fact["binds"]))
 
 
@@ -206,16 +232,20 @@ def database(fact: Fact) -> Line:
         return Line("database", FAILED, fact["error"], hint)
     if fact.get("embedded") and "latency_s" not in fact:
         return Line(
-            "database", NOT_ASKED, "the embedded server starts at launch; its programs run here "
+            "database",
+            NOT_ASKED,
+            "the embedded server starts at launch; its programs run here "
             f"(PostgreSQL {fact['version']})",
-        )  # fmt: skip
+        )
     latency_ms = 1e3 * fact["latency_s"]
     text = f"{fact['where']}: PostgreSQL {fact['version']}, answers in {latency_ms:.1f} ms"
     if fact["latency_s"] > SLOW_DATABASE_S:
         return Line(
-            "database", WARNING, f"{text}: slow",
+            "database",
+            WARNING,
+            f"{text}: slow",
             "Use a server nearer to the nodes; each pull takes a few questions.",
-        )  # fmt: skip
+        )
     return Line("database", OK, text)
 
 
@@ -230,9 +260,12 @@ def connections(fact: Fact, workers: int, *, is_cap: bool) -> Line:
     if "max_connections" not in fact:
         return Line(name, NOT_ASKED, "the database was not asked")
     limits = {
-        f"max_connections is {fact['max_connections']}, {fact['reserved']} reserved":
-            fact["max_connections"] - fact["reserved"] - fact["used"],
-    }  # fmt: skip
+        f"max_connections is {fact['max_connections']}, {fact['reserved']} reserved": fact[
+            "max_connections"
+        ]
+        - fact["reserved"]
+        - fact["used"]
+    }
     if fact["role_limit"] >= 0:
         limits[f"your role may have {fact['role_limit']}"] = fact["role_limit"]
     if fact["database_limit"] >= 0:
@@ -245,21 +278,27 @@ def connections(fact: Fact, workers: int, *, is_cap: bool) -> Line:
         return Line(name, OK, text)
     lower = max(1, room - ALSO_CONNECTED)
     return Line(
-        name, FAILED if is_cap else WARNING, text,
+        name,
+        FAILED if is_cap else WARNING,
+        text,
         f"Write max_parallel: {lower}, or have the server's limit raised to {need + fact['used']} "
         "or more.",
-    )  # fmt: skip
+    )
 
 
 def slurm_commands(fact: Fact) -> list[Line]:
     """Judge whether Slurm's programs can be called from the node."""
     lines = []
     if fact["scontrol"]:
-        lines.append(Line(
-            "scontrol", FAILED, f"cannot be called from the node: {fact['scontrol']}",
-            "Tasks ask Slurm about each other with it: add Slurm's programs to PATH in "
-            "slurm.setup, or ask the site for them on the nodes.",
-        ))  # fmt: skip
+        lines.append(
+            Line(
+                "scontrol",
+                FAILED,
+                f"cannot be called from the node: {fact['scontrol']}",
+                "Tasks ask Slurm about each other with it: add Slurm's programs to PATH in "
+                "slurm.setup, or ask the site for them on the nodes.",
+            )
+        )
     else:
         lines.append(Line("scontrol", OK, "can be called from the node"))
     chain = (
@@ -267,10 +306,14 @@ def slurm_commands(fact: Fact) -> list[Line]:
         "`sweep launch`. Ask the site to admit the nodes (AllocNodes of the partition)."
     )
     if fact["sbatch"]:
-        lines.append(Line(
-            "sbatch", FAILED, f"the node may not submit: {fact['sbatch']}",
-            f"{fact.get('hint') or ''} {chain}".strip(),
-        ))  # fmt: skip
+        lines.append(
+            Line(
+                "sbatch",
+                FAILED,
+                f"the node may not submit: {fact['sbatch']}",
+                f"{fact.get('hint') or ''} {chain}".strip(),
+            )
+        )
     elif not fact["may_submit"]:
         lines.append(
             Line("sbatch", FAILED, "AllocNodes of the partition leaves out its nodes", chain)
@@ -301,20 +344,23 @@ def clock(fact: Fact, submitted_s: float, seen_s: float, database_skew_s: float 
     if skew_s < SKEW_WARNING_S:
         return Line("clock", OK, f"within {max(0.1, skew_s):.1f} s of {' and '.join(skews)}")
     return Line(
-        "clock", FAILED if skew_s >= SKEW_FAILED_S else WARNING,
+        "clock",
+        FAILED if skew_s >= SKEW_FAILED_S else WARNING,
         f"differs by {skew_s:.0f} s (or more) from {whose}",
         "Ask the site to run NTP on that node; time limits and log times depend on it.",
-    )  # fmt: skip
+    )
 
 
 def task_signal(fact: Fact) -> Line:
     if fact["came"]:
         return Line("task signal", OK, f"Slurm's reaches sweep in {fact['after_s']:.1f} s")
     return Line(
-        "task signal", FAILED, "USR1, Slurm's signal before the time limit, does not reach sweep",
+        "task signal",
+        FAILED,
+        "USR1, Slurm's signal before the time limit, does not reach sweep",
         "A task.sh.j2 of your own must `exec` sweep (see: sweep templates); without the signal "
         "trials are not told to save before the limit.",
-    )  # fmt: skip
+    )
 
 
 def gpus(fact: Fact, on_slurm: bool = True) -> Line:
@@ -359,27 +405,32 @@ def compute_mode(fact: Fact) -> Line:
     modes = {gpu["mode"] for gpu in fact["gpus"]}
     text = ", ".join(sorted(modes))
     if "Prohibited" in modes:
-        return Line(name, FAILED, f"{text}: no process may use it",
-                    "Ask the site for compute mode Default: nvidia-smi -c 0.")  # fmt: skip
+        return Line(
+            name,
+            FAILED,
+            f"{text}: no process may use it",
+            "Ask the site for compute mode Default: nvidia-smi -c 0.",
+        )
     if fact["shard"] and any("Exclusive" in mode for mode in modes):
         return Line(
-            name, FAILED, f"{text}: one process a GPU, and resources.shard has trials share it",
+            name,
+            FAILED,
+            f"{text}: one process a GPU, and resources.shard has trials share it",
             "Use whole GPUs (resources.gpus), or ask the site for compute mode Default.",
-        )  # fmt: skip
+        )
     return Line(name, OK, f"{text}, which trials may share" if fact["shard"] else text)
 
 
 def interface(fact: Fact, nodes: int) -> Line:
     """Judge the network interface that ranks are to talk by."""
-    known = ", ".join(
-        f"{name} {address}".rstrip() for name, address in fact["addresses"].items()
-    )
+    known = ", ".join(f"{name} {address}".rstrip() for name, address in fact["addresses"].items())
     if fact["missing"]:
         return Line(
-            "interface", FAILED,
+            "interface",
+            FAILED,
             f"{fact['host']} has no interface {', '.join(fact['missing'])}; it has {known}",
             "Set ddp.interface to the one by which the nodes reach each other, or leave it out.",
-        )  # fmt: skip
+        )
     if fact["wanted"]:
         return Line("interface", OK, f"{fact['wanted']} is there ({known})")
     if nodes == 1:

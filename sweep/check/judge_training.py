@@ -24,34 +24,41 @@ def environment(fact: Fact, *, runs_python: bool) -> Line:
                 name, FAILED, text, "The command needs it: correct environment, or command."
             )
         return Line(
-            name, WARNING, text,
+            name,
+            WARNING,
+            text,
             "That is well for a program that needs none; it then reports by its output "
             "(objective.from) or by appending to $SWEEP_METRICS.",
-        )  # fmt: skip
+        )
     if fact.get("error"):
         tail = f"\n{fact['tail']}" if fact.get("tail") else ""
         return Line(
-            name, FAILED, f"the environment does not start: {fact['error']}{tail}",
+            name,
+            FAILED,
+            f"the environment does not start: {fact['error']}{tail}",
             fact.get("hint") or "Correct the section environment; what it said stands above.",
-        )  # fmt: skip
+        )
     python = fact["python"]
     text = f"{python['version']} ({python['executable']})"
     if tuple(int(part) for part in python["version"].split(".")[:2]) < OLDEST_PYTHON:
         return Line(
-            name, WARNING, text,
+            name,
+            WARNING,
+            text,
             "sweep.report needs 3.8 or newer: report by output (objective.from), or take a newer "
             "Python into the environment.",
-        )  # fmt: skip
+        )
     return Line(name, OK, text)
 
 
 def reporter(fact: Fact) -> Line:
     if "error" in fact:
         return Line(
-            "reporter", FAILED, f"sweep.report cannot be imported: {fact['error']} "
-            f"(PYTHONPATH={fact['pythonpath']})",
+            "reporter",
+            FAILED,
+            f"sweep.report cannot be imported: {fact['error']} (PYTHONPATH={fact['pythonpath']})",
             "Something in the environment drops PYTHONPATH: python -I, -E, or a wrapper.",
-        )  # fmt: skip
+        )
     return Line("reporter", OK, "sweep.report can be imported")
 
 
@@ -66,9 +73,11 @@ def torch(fact: Fact, needed: str) -> Line:
         text = f"torch {what} in the environment ({fact['error']})"
         if needed:
             return Line(
-                "torch", FAILED, f"{text}, and {needed}",
+                "torch",
+                FAILED,
+                f"{text}, and {needed}",
                 "Install it there, or name the environment that has it: environment.",
-            )  # fmt: skip
+            )
         return Line("torch", WARNING, text, "That is well if training does not use it.")
     built = f"CUDA {fact['cuda']}" if fact["cuda"] else f"ROCm {fact['hip']}" if fact["hip"] else ""
     built = built or "CPU only"
@@ -80,10 +89,14 @@ def cuda(facts: Fact, wanted: int) -> list[Line]:
     lines = []
     smi = facts["smi"]
     if "error" in smi:
-        lines.append(Line(
-            "nvidia-smi", WARNING, f"does not work inside the environment: {smi['error']}",
-            "Where torch sees the GPUs below that is well; else let environment.gpu be nvidia.",
-        ))  # fmt: skip
+        lines.append(
+            Line(
+                "nvidia-smi",
+                WARNING,
+                f"does not work inside the environment: {smi['error']}",
+                "Where torch sees the GPUs below that is well; else let environment.gpu be nvidia.",
+            )
+        )
     else:
         lines.append(Line("nvidia-smi", OK, f"sees {len(smi['gpus'])} inside the environment"))
     if "cuda" not in facts:
@@ -112,10 +125,12 @@ def _product(devices: Sequence[Mapping[str, object]]) -> Line:
         if "error" in device or not device["right"]:
             what = device.get("error") or "gives a wrong result"
             return Line(
-                name, FAILED, f"GPU {number}: {what}",
+                name,
+                FAILED,
+                f"GPU {number}: {what}",
                 "Is the GPU in use by others, or the driver older than torch's CUDA wants? Else "
                 "tell the site, and exclude the node: slurm.extra: [--exclude=NODE].",
-            )  # fmt: skip
+            )
     times = ", ".join(f"{1e3 * float(str(device['product_s'])):.1f} ms" for device in devices)
     return Line(name, OK, f"right on each GPU ({times})")
 
@@ -126,16 +141,19 @@ def paths(facts: Sequence[Fact]) -> Line:
         if not one["exists"] or not one["reads"]:
             what = "may not be read" if one["exists"] else "is not there"
             return Line(
-                "folders", FAILED, f"{one['path']} {what} inside the environment",
+                "folders",
+                FAILED,
+                f"{one['path']} {what} inside the environment",
                 "Add it to environment.binds.",
-            )  # fmt: skip
+            )
         if one["writes"] and one["error"]:
             return Line(
-                "folders", FAILED,
+                "folders",
+                FAILED,
                 f"{one['path']} cannot be written to inside the environment: {one['error']}",
                 "Bind it without :ro, and see that you (not root) may write there; or bind it "
                 "read-only, if training only reads it.",
-            )  # fmt: skip
+            )
     return Line("folders", OK, ", ".join(one["name"] for one in facts))
 
 
@@ -144,10 +162,12 @@ def training_signal(fact: Fact) -> Line:
     if fact.get("signal") == "SIGTERM":
         return Line("training signal", OK, f"arrives inside in {fact['after_s']:.1f} s")
     return Line(
-        "training signal", FAILED, f"SIGTERM does not arrive inside: {fact['error']}",
+        "training signal",
+        FAILED,
+        f"SIGTERM does not arrive inside: {fact['error']}",
         "Use `exec` in wrappers and setup lines, so that no shell stands between; without it a "
         "time limit ends training before it has saved.",
-    )  # fmt: skip
+    )
 
 
 def all_reduce(fact: Fact, network: Fact | None, timeout_s: float) -> Line:
@@ -160,11 +180,13 @@ def all_reduce(fact: Fact, network: Fact | None, timeout_s: float) -> Line:
             why = f"no sum within {timeout_s:.0f} s"
         tail = f"\n{fact['tail']}" if fact.get("tail") else ""
         return Line(
-            name, FAILED, f"{why}{tail}",
+            name,
+            FAILED,
+            f"{why}{tail}",
             f"Set ddp.interface to the network between the nodes (of {names}); then ddp.ib: off, "
             "which keeps NCCL from InfiniBand; ddp.debug: info prints where it waits. Is a "
             "firewall between the nodes, or ddp.port_range closed?",
-        )  # fmt: skip
+        )
     ranks = fact["ranks"]
     torches = sorted({rank["torch"] for rank in ranks})
     interfaces = sorted({rank["interface"] for rank in ranks} - {""})
@@ -176,7 +198,9 @@ def all_reduce(fact: Fact, network: Fact | None, timeout_s: float) -> Line:
     )
     if len(torches) > 1:
         return Line(
-            name, FAILED, f"{text}; torch differs: {', '.join(torches)}",
+            name,
+            FAILED,
+            f"{text}; torch differs: {', '.join(torches)}",
             "Give all nodes the same environment.",
-        )  # fmt: skip
+        )
     return Line(name, OK, text)

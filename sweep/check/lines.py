@@ -37,9 +37,7 @@ class Line:
 Fact = Mapping[str, Any]
 
 
-def judged(
-    name: str, fact: Fact | None, judge: Callable[[Fact], Line], missing: str
-) -> Line:
+def judged(name: str, fact: Fact | None, judge: Callable[[Fact], Line], missing: str) -> Line:
     """Return the line of a fact: the judge's, or why nothing was asked.
 
     Args:

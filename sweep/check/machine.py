@@ -70,8 +70,12 @@ def ask_scratch() -> dict[str, Any]:
     try:
         return ask_space(Path(tempfile.gettempdir()), write=True)
     except FileNotFoundError as error:  # tempfile found none that can be written to
-        return {"folder": os.environ.get("TMPDIR", "/tmp"), "free_bytes": 0, "free_inodes": None,
-                "error": str(error)}  # fmt: skip
+        return {
+            "folder": os.environ.get("TMPDIR", "/tmp"),
+            "free_bytes": 0,
+            "free_inodes": None,
+            "error": str(error),
+        }
 
 
 _CONNECTIONS = """
@@ -103,10 +107,15 @@ def ask_database(url: str, timeout_s: float = 8.0) -> dict[str, Any]:
             skew_s = float(row[6]) - (wall_s + time.time()) / 2
         most, reserved, used, of_role, of_database, version, _ = row
         fact |= {
-            "latency_s": round(min(pings), 5), "max_connections": most, "reserved": reserved,
-            "used": used, "role_limit": of_role, "database_limit": of_database,
-            "version": version, "skew_s": round(skew_s, 3),
-        }  # fmt: skip
+            "latency_s": round(min(pings), 5),
+            "max_connections": most,
+            "reserved": reserved,
+            "used": used,
+            "role_limit": of_role,
+            "database_limit": of_database,
+            "version": version,
+            "skew_s": round(skew_s, 3),
+        }
     except SweepError as error:
         fact |= {"error": error.message, "hint": error.hint}
     finally:
@@ -130,8 +139,13 @@ def ask_embedded(folder: Path, *, elsewhere: bool) -> dict[str, Any]:
         binaries = find_binaries()
         fact = {"embedded": True, "programs": str(binaries), "version": major_version(binaries)}
         if most := re.search(r"^max_connections = (\d+)$", SETTINGS, re.MULTILINE):
-            fact |= {"max_connections": int(most[1]), "reserved": RESERVED, "used": 0,
-                     "role_limit": -1, "database_limit": -1}  # fmt: skip
+            fact |= {
+                "max_connections": int(most[1]),
+                "reserved": RESERVED,
+                "used": 0,
+                "role_limit": -1,
+                "database_limit": -1,
+            }
         return fact
     except SweepError as error:
         return {"embedded": True, "error": error.message, "hint": error.hint}
@@ -207,10 +221,14 @@ def ask_gpus(study: Study) -> dict[str, Any]:
     if not gpus_within(study):
         return {"not_asked": "the study asks for no GPU"}
     fact: dict[str, Any] = {
-        "wanted": gpus_within(study), "shard": wanted.shard, "mps": wanted.mps, "gpus": [],
-        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"), "error": "",
+        "wanted": gpus_within(study),
+        "shard": wanted.shard,
+        "mps": wanted.mps,
+        "gpus": [],
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "error": "",
         "rocm": bool(shutil.which("rocm-smi")),
-    }  # fmt: skip
+    }
     code, said = say_of(["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader"], 60.0)
     if code:
         fact["error"] = said[-300:]
@@ -228,9 +246,12 @@ def ask_network(study: Study, environ: Mapping[str, str]) -> dict[str, Any]:
     wanted = study.ddp.interface
     missing = [name for name in (wanted or "").split(",") if name and name not in every]
     return {
-        "host": socket.gethostname(), "first": rendezvous.first_host(environ), "wanted": wanted,
-        "missing": missing, "addresses": {name: found.get(name, "") for name in every},
-    }  # fmt: skip
+        "host": socket.gethostname(),
+        "first": rendezvous.first_host(environ),
+        "wanted": wanted,
+        "missing": missing,
+        "addresses": {name: found.get(name, "") for name in every},
+    }
 
 
 def ask_ports(study: Study) -> dict[str, Any]:
@@ -241,5 +262,9 @@ def ask_ports(study: Study) -> dict[str, Any]:
     ports = range(low, high + 1)
     step = max(1, len(ports) // 500)  # a sample tells, and takes a hundredth of a second
     asked = ports[::step]
-    return {"low": low, "high": high, "asked": len(asked),
-            "free": sum(rendezvous.is_free(port) for port in asked)}  # fmt: skip
+    return {
+        "low": low,
+        "high": high,
+        "asked": len(asked),
+        "free": sum(rendezvous.is_free(port) for port in asked),
+    }

@@ -72,11 +72,18 @@ def trial_values(study: Study, folder: StudyFolder) -> command.TrialValues:
     attempt = folder.attempt(0, 1)
     params = {p.name: p.choices[0] if p.choices else p.low for p in study.space}
     return command.TrialValues(
-        number=0, attempt=1, seed=trial_seed(study.seed, 0), params={**params, **study.fixed},
-        config=folder.config(0), trial_dir=attempt.root, checkpoint_dir=attempt.checkpoints,
-        resume=None, metrics=attempt.metrics, control=attempt.control,
+        number=0,
+        attempt=1,
+        seed=trial_seed(study.seed, 0),
+        params={**params, **study.fixed},
+        config=folder.config(0),
+        trial_dir=attempt.root,
+        checkpoint_dir=attempt.checkpoints,
+        resume=None,
+        metrics=attempt.metrics,
+        control=attempt.control,
         token=secrets.token_hex(16),
-    )  # fmt: skip
+    )
 
 
 def run(folder: StudyFolder) -> None:
@@ -108,8 +115,7 @@ def run(folder: StudyFolder) -> None:
     ask("image", lambda: facts.ask_image(study, request.recorded))
     ask("binds", lambda: facts.ask_binds(study.environment))
     ask("gpus", lambda: machine.ask_gpus(study))
-    ask("space", lambda: machine.ask_space(
-        home if home.exists() else home.parent, write=True))  # fmt: skip
+    ask("space", lambda: machine.ask_space(home if home.exists() else home.parent, write=True))
     ask("scratch", machine.ask_scratch)
     ask("clock", lambda: machine.ask_clock(folder.root))
     ask("database", lambda: _database(request))
@@ -171,9 +177,12 @@ class Inside:
     """Asks within the training's environment, by ``inside.py`` started as training would be."""
 
     def __init__(
-        self, study: Study, folder: StudyFolder, values: command.TrialValues,
+        self,
+        study: Study,
+        folder: StudyFolder,
+        values: command.TrialValues,
         environ: Mapping[str, str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.study = study
         self.folder = folder
         self.values = values
@@ -188,13 +197,21 @@ class Inside:
     def ask_facts(self) -> dict[str, Any]:
         """Return what the environment holds; ``error`` where it does not start."""
         shutil.copyfile(inside.__file__, self.script)
-        own = [(str(self.values.trial_dir), True, "the trial's folder"),
-               (str(self.values.checkpoint_dir), True, "its checkpoints")]  # fmt: skip
+        own = [
+            (str(self.values.trial_dir), True, "the trial's folder"),
+            (str(self.values.checkpoint_dir), True, "its checkpoints"),
+        ]
         seen = facts.destinations(self.study.environment)
-        write_atomic(self.wanted, json.dumps({
-            "paths": [*own, *seen], "gpus": machine.gpus_within(self.study),
-            "timeout_s": REDUCE_S,
-        }))  # fmt: skip
+        write_atomic(
+            self.wanted,
+            json.dumps(
+                {
+                    "paths": [*own, *seen],
+                    "gpus": machine.gpus_within(self.study),
+                    "timeout_s": REDUCE_S,
+                }
+            ),
+        )
         last: dict[str, Any] = {}
         for word in self._words():
             ended = self._run("facts", self.alone, None, FACTS_S, word)
@@ -278,8 +295,9 @@ class Inside:
         return list(dict.fromkeys([*own, "python", "python3"]))
 
     def _command(self, mode: str, word: str) -> tuple[str, ...]:
-        escaped = (str(path).replace("{", "{{").replace("}", "}}")
-                   for path in (self.script, self.wanted))  # fmt: skip
+        escaped = (
+            str(path).replace("{", "{{").replace("}", "}}") for path in (self.script, self.wanted)
+        )
         script, wanted = escaped
         return (word, script, mode, wanted)
 
@@ -290,9 +308,8 @@ class Inside:
         return command.build(ours, self.values, self.environ, self.folder.python_path, meeting)
 
     def _run(
-        self, mode: str, study: Study, meeting: command.Rendezvous | None, limit_s: float,
-        word: str,
-    ) -> Ended | dict[str, Any]:  # fmt: skip
+        self, mode: str, study: Study, meeting: command.Rendezvous | None, limit_s: float, word: str
+    ) -> Ended | dict[str, Any]:
         """Run a mode to its end; a dictionary says why it did not start."""
         log = self.values.trial_dir / f"{mode}-{os.path.basename(word)}.log"
         try:

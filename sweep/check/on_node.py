@@ -89,8 +89,12 @@ def check(
         went = _run(study, folder, schedule_for(folder), token, say, patience_s)
     except OSError as error:
         went.problem = (f"{error.filename or folder.root}: {error.strerror}", "")
-        line = Line("space", FAILED, f"{runs.root} cannot be written to: {error.strerror}",
-                    "Make room there, or keep runs elsewhere: --runs, SWEEP_RUNS.")  # fmt: skip
+        line = Line(
+            "space",
+            FAILED,
+            f"{runs.root} cannot be written to: {error.strerror}",
+            "Make room there, or keep runs elsewhere: --runs, SWEEP_RUNS.",
+        )
         return [line, *(one for one in judge(study, went) if one.name != "space")]
     finally:
         shutil.rmtree(folder.root, ignore_errors=True)
@@ -249,8 +253,11 @@ def judge(study: Study, went: Went) -> list[Line]:
     add("training signal", judge_training.training_signal, "training_signal")
     add("interface", lambda fact: judge_node.interface(fact, study.resources.nodes), "network")
     add("ports", judge_node.ports)
-    add("all-reduce", lambda fact: judge_training.all_reduce(
-        fact, found.get("network"), REDUCE_S), "all_reduce")  # fmt: skip
+    add(
+        "all-reduce",
+        lambda fact: judge_training.all_reduce(fact, found.get("network"), REDUCE_S),
+        "all_reduce",
+    )
     return lines
 
 
@@ -266,9 +273,11 @@ def _job(study: Study, went: Went) -> Line:
 def _inside(study: Study, fact: Mapping[str, Any] | None, missing: str) -> list[Line]:
     runs_python = bool(PYTHON_NAME.fullmatch(Path(study.command[0]).name))
     first = judged(
-        "python", fact,
-        lambda one: judge_training.environment(one, runs_python=runs_python), missing,
-    )  # fmt: skip
+        "python",
+        fact,
+        lambda one: judge_training.environment(one, runs_python=runs_python),
+        missing,
+    )
     names = ["reporter", "torch", "folders"]
     gpus = gpus_within(study)
     if gpus:

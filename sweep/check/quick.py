@@ -27,13 +27,17 @@ def look(study: Study, runs: Runs, url: str | None) -> list[Line]:
     """
     missing = "not asked by launch"
     lines = [
-        judged("image", facts.ask_image(study, recorded_digest(study, runs), MOST_HASHED_BYTES),
-               lambda fact: judge_node.image(fact, may_change=True), missing),
+        judged(
+            "image",
+            facts.ask_image(study, recorded_digest(study, runs), MOST_HASHED_BYTES),
+            lambda fact: judge_node.image(fact, may_change=True),
+            missing,
+        ),
         judged("binds", facts.ask_binds(study.environment), judge_node.binds, missing),
         judge_node.space(
             machine.ask_space(runs.study(study.name).root, write=False), trials=study.trials
         ),
-    ]  # fmt: skip
+    ]
     if url is not None:
         fact = machine.ask_database(url, DATABASE_S)
         if not fact["error"]:  # launch opens it next, and says best what is wrong

@@ -29,6 +29,7 @@ def check_on_node(
 
     if executor:
         overrides = (*overrides, f"executor={executor}")
+
     def say(text: str) -> None:
         click.echo(f"… {text}", err=True)
 
@@ -42,8 +43,10 @@ def check_on_node(
         click.echo(json.dumps(data, indent=1, ensure_ascii=False))
     else:
         click.echo(table(lines))
-        counts = [(sum(line.state == state for line in lines), state)
-                  for state in (FAILED, WARNING, OK, NOT_ASKED)]  # fmt: skip
+        counts = [
+            (sum(line.state == state for line in lines), state)
+            for state in (FAILED, WARNING, OK, NOT_ASKED)
+        ]
         found = ", ".join(f"{count} {state}" for count, state in counts if count)
         click.echo(f"{study.name}: {found}")
     if failed:

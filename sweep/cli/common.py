@@ -147,9 +147,14 @@ def look_after(
     from sweep import lookout
 
     lookout.look_after(
-        opened.ledger, opened.folder, schedule, lambda text: click.echo(text, err=True),
-        unseen_s=unseen_s, every_s=10.0, patience_s=patience_s,
-    )  # fmt: skip
+        opened.ledger,
+        opened.folder,
+        schedule,
+        lambda text: click.echo(text, err=True),
+        unseen_s=unseen_s,
+        every_s=10.0,
+        patience_s=patience_s,
+    )
 
 
 def leave(look: str, study: str) -> NoReturn:

@@ -23,10 +23,19 @@ if TYPE_CHECKING:
     "  sweep init --from wandb.yaml     converts a W&B sweep or a Hydra-Optuna configuration"
 )
 @click.argument("script", required=False, type=click.Path(exists=True, path_type=Path))
-@click.option("--from", "source", type=click.Path(exists=True, path_type=Path),
-              help="Convert a W&B sweep file or a Hydra Optuna-sweeper configuration.")  # fmt: skip
-@click.option("--dir", "folder", default=".", type=click.Path(file_okay=False, path_type=Path),
-              help="Where to write [default: here].")  # fmt: skip
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(exists=True, path_type=Path),
+    help="Convert a W&B sweep file or a Hydra Optuna-sweeper configuration.",
+)
+@click.option(
+    "--dir",
+    "folder",
+    default=".",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to write [default: here].",
+)
 @click.option("--force", is_flag=True, help="Replace a study file that is there.")
 def init(script: Path | None, source: Path | None, folder: Path, force: bool) -> None:
     """Write a commented study file."""
@@ -47,15 +56,28 @@ def init(script: Path | None, source: Path | None, folder: Path, force: bool) ->
     "  sweep check study.yaml --on-node --json"
 )
 @click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
-@click.option("--on-node", is_flag=True, help="Ask on a node, in a short job with the study's "
-              "resources and environment, what would fail there.")  # fmt: skip
-@click.option("--executor", type=click.Choice(["auto", "local", "slurm"]),
-              help="With --on-node: where the tasks would run.")  # fmt: skip
-@click.option("--patience", type=click.IntRange(1), default=1800, show_default=True,
-              metavar="SECONDS",
-              help="With --on-node: wait so long for the job to start.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
-              help="Override a key of the file.")  # fmt: skip
+@click.option(
+    "--on-node",
+    is_flag=True,
+    help="Ask on a node, in a short job with the study's "
+    "resources and environment, what would fail there.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["auto", "local", "slurm"]),
+    help="With --on-node: where the tasks would run.",
+)
+@click.option(
+    "--patience",
+    type=click.IntRange(1),
+    default=1800,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --on-node: wait so long for the job to start.",
+)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
+)
 @json_option
 @runs_option
 def check(
@@ -100,11 +122,15 @@ def check(
     for objective in study.objectives:
         click.echo(f"  objective {objective.direction} {objective.metric} ({objective.at})")
     for bound in study.constraints:
-        limits = [f"{sign} {limit:g}" for sign, limit in (("<=", bound.max), (">=", bound.min))
-                  if limit is not None]  # fmt: skip
+        limits = [
+            f"{sign} {limit:g}"
+            for sign, limit in (("<=", bound.max), (">=", bound.min))
+            if limit is not None
+        ]
         click.echo(f"  constraint {bound.metric} {' and '.join(limits)}")
-    click.echo(f"  trials    {study.trials}, at most {study.parallel} at once, "
-               f"pruner {study.pruner.type}")  # fmt: skip
+    click.echo(
+        f"  trials    {study.trials}, at most {study.parallel} at once, pruner {study.pruner.type}"
+    )
     name, why = choose(study)
     click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))
 
@@ -138,8 +164,10 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
-@click.group(epilog="\b\nExamples:\n  sweep db status\n  sweep db stop\n"
-          "  optuna-dashboard $(sweep db url)\n  psql $(sweep db url --psql)")  # fmt: skip
+@click.group(
+    epilog="\b\nExamples:\n  sweep db status\n  sweep db stop\n"
+    "  optuna-dashboard $(sweep db url)\n  psql $(sweep db url --psql)"
+)
 def db() -> None:
     """The embedded PostgreSQL server of a runs folder."""
 

@@ -20,8 +20,11 @@ from sweep.cli.common import get_runs, json_option, runs_option
 )
 @click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Build anew what is there already.")
-@click.option("--where", type=click.Choice(["here", "job"]),
-              help="On this machine, or in a job [default: environment.build].")
+@click.option(
+    "--where",
+    type=click.Choice(["here", "job"]),
+    help="On this machine, or in a job [default: environment.build].",
+)
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
 )
@@ -49,10 +52,17 @@ def build(
     tell = (lambda text: click.echo(text, err=True)) if not as_json else (lambda _: None)
     _, found = ensure(study, get_runs(runs), os.environ, tell, force=force, where=where)
     if as_json:
-        data = None if found is None else {
-            "path": str(found.path), "digest": found.digest, "source": found.source,
-            "built": found.built, "took_s": round(found.took_s, 3),
-        }  # fmt: skip
+        data = (
+            None
+            if found is None
+            else {
+                "path": str(found.path),
+                "digest": found.digest,
+                "source": found.source,
+                "built": found.built,
+                "took_s": round(found.took_s, 3),
+            }
+        )
         click.echo(json.dumps(data))
     elif found is None:
         given = study.environment

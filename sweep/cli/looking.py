@@ -82,14 +82,26 @@ def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> 
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write into a file.")
 @click.option("--state", "states", multiple=True, help="Only trials in this state; repeatable.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME[:last|min|max|best]",
-              help="Show this metric, by default its last value; repeatable.")
-@click.option("--long", "long_", is_flag=True,
-              help="One row for each reported value: trial, attempt, step, metric, value, logged.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME[:last|min|max|best]",
+    help="Show this metric, by default its last value; repeatable.",
+)
+@click.option(
+    "--long",
+    "long_",
+    is_flag=True,
+    help="One row for each reported value: trial, attempt, step, metric, value, logged.",
+)
 @click.option("--by", metavar="METRIC", help="Rank by another metric than the objective.")
 @click.option("--minimize/--maximize", "minimize", default=None, help="Direction for --by.")
-@click.option("--plots/--no-plots", default=None,
-              help="Draw pictures into runs/<name>/results/ [default: beside a table].")
+@click.option(
+    "--plots/--no-plots",
+    default=None,
+    help="Draw pictures into runs/<name>/results/ [default: beside a table].",
+)
 @runs_option
 def collect(
     study: str | None,
@@ -138,9 +150,14 @@ def collect(
     if by:
         ranking = Objective(by, "minimize" if minimize else "maximize")
     chosen = rows(
-        found, opened.study, top, states=states or None, by=ranking, folder=opened.folder,
+        found,
+        opened.study,
+        top,
+        states=states or None,
+        by=ranking,
+        folder=opened.folder,
         wanted=wanted,
-    )  # fmt: skip
+    )
     if long_:
         steps = _read_long(opened, [row["trial"] for row in chosen], wanted)
         write(export(steps, format_, opened.study, shape=long_columns), output, sys.stdout)
@@ -162,12 +179,12 @@ def _read_long(
     from sweep.storage import series
 
     names = [metric.name for metric in wanted] if wanted else None
-    return series.as_rows(opened.ledger.db.retry(
-        lambda db: series.read_series(
-            db, opened.ledger.study_id, numbers=trials, names=names
-        ),
-        patience_s=60.0,
-    ))  # fmt: skip
+    return series.as_rows(
+        opened.ledger.db.retry(
+            lambda db: series.read_series(db, opened.ledger.study_id, numbers=trials, names=names),
+            patience_s=60.0,
+        )
+    )
 
 
 def _print_table(chosen: list[dict[str, object]], opened: object, otherwise: str) -> None:
@@ -211,16 +228,14 @@ def logs(
     )
     if not rows:
         raise InputError(
-            f"{opened.study.name} has no trial {trial}.", f"Its trials are 0 to "
-            f"{opened.study.trials - 1}."
+            f"{opened.study.name} has no trial {trial}.",
+            f"Its trials are 0 to {opened.study.trials - 1}.",
         )
     trial_id = int(rows[0][0])
 
     def attempts() -> list[tuple[int, str | None, str]]:
         found = ledger.db.retry(lambda _: ledger.attempts(trial_id), patience_s=60.0)
-        return [
-            (a.number, a.outcome, a.reason) for a in found if attempt in (None, a.number)
-        ]
+        return [(a.number, a.outcome, a.reason) for a in found if attempt in (None, a.number)]
 
     if not attempts():
         click.echo(f"trial {trial} has not started", err=True)

@@ -68,9 +68,13 @@ def run(
         )
     if k is None:
         k = trial_command.request(
-            opened, lambda one: scheduler_for(one)(opened.folder), os.environ, name, number,
+            opened,
+            lambda one: scheduler_for(one)(opened.folder),
+            os.environ,
+            name,
+            number,
             trial_id,
-        )  # fmt: skip
+        )
         if not as_json:
             click.echo(f"{name} of trial {number} runs in {opened.folder.rerun(k).root}", err=True)
     if wait:
@@ -112,18 +116,27 @@ def _show(found: Outcome) -> None:
 @click.option("--gpus", metavar="N,N,…", help="Numbers of GPUs, one process on each.")
 @click.option("--ranks", metavar="N,N,…", help="Numbers of processes on CPUs instead.")
 @click.option(
-    "--mode", type=click.Choice(["strong", "weak"]), default="strong", show_default=True,
+    "--mode",
+    type=click.Choice(["strong", "weak"]),
+    default="strong",
+    show_default=True,
     help="strong: the same global batch for all; weak: the same batch for each process.",
-)  # fmt: skip
+)
 @click.option(
-    "--param", "params", multiple=True, metavar="NAME=VALUE",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
     help="A value for the training. Others: of the best trial (or --trial) of a study that has "
     "run; else of the first of `points`.",
-)  # fmt: skip
+)
 @click.option(
-    "--batch", default="batch_size", show_default=True, metavar="NAME",
+    "--batch",
+    default="batch_size",
+    show_default=True,
+    metavar="NAME",
     help="The parameter that is the batch of all processes together.",
-)  # fmt: skip
+)
 @click.option("--trial", type=int, help="Take the values of this trial.")
 @click.option("--per-node", type=click.IntRange(1), help="Most processes on one node.")
 @click.option(
@@ -160,18 +173,21 @@ def scaling(
     found, values = _subject(where, study, trial, executor)
     values = {**values, **dict(_parse_param(each) for each in params)}
     cases = measured.plan(
-        found, _parse_counts(gpus or ranks or ""), values, on_gpus=bool(gpus), mode=mode,
-        batch=batch, per_node=per_node,
-    )  # fmt: skip
+        found,
+        _parse_counts(gpus or ranks or ""),
+        values,
+        on_gpus=bool(gpus),
+        mode=mode,
+        batch=batch,
+        per_node=per_node,
+    )
     folder = where.study(found.name)
     unit = "GPU" if gpus else "process"
     report: dict[str, Any] = {}
     counts = iter(case.ranks for case in cases)
     try:
         click.echo(f"… {next(counts)} of {cases[-1].ranks}", err=True)
-        trained = measured.run_all(
-            cases, found.name, mode, unit, folder, scheduler_of, os.environ
-        )
+        trained = measured.run_all(cases, found.name, mode, unit, folder, scheduler_of, os.environ)
         for report in trained:  # noqa: B007 (the last one is shown)
             if (following := next(counts, None)) is not None:
                 click.echo(f"… {following} of {cases[-1].ranks}", err=True)

@@ -24,12 +24,25 @@ from sweep.cli.common import (
     "  sweep report digits --figures pictures --figure-format svg",
 )
 @study_argument
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
-              help="The file [default: runs/<name>/results/report.html].")
-@click.option("--figures", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Write the charts as pictures into this folder as well.")
-@click.option("--figure-format", "formats", multiple=True, type=click.Choice(["png", "svg"]),
-              help="Of the pictures; repeatable [default: both].")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file [default: runs/<name>/results/report.html].",
+)
+@click.option(
+    "--figures",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the charts as pictures into this folder as well.",
+)
+@click.option(
+    "--figure-format",
+    "formats",
+    multiple=True,
+    type=click.Choice(["png", "svg"]),
+    help="Of the pictures; repeatable [default: both].",
+)
 @runs_option
 def report(
     study: str | None,

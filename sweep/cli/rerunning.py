@@ -41,11 +41,17 @@ if TYPE_CHECKING:
 @click.option("--top", type=click.IntRange(1, 1000), help="Run so many of the best again.")
 @click.option("--wait", is_flag=True, help="Wait for the result; else a later call reports it.")
 @click.option("--seeds", type=click.IntRange(0, 1000), default=0, help="Also so many other seeds.")
-@click.option("--repeats", type=click.IntRange(1, 1000), default=1, show_default=True,
-              help="So many times with the same seed.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="So many times with the same seed.",
+)
 @click.option("--report", is_flag=True, help="Start nothing: report the newest re-run again.")
-@click.option("--anyway", is_flag=True,
-              help="Run even where the trial's code, image or data are gone.")
+@click.option(
+    "--anyway", is_flag=True, help="Run even where the trial's code, image or data are gone."
+)
 @click.option("--tolerance", default="1%", show_default=True, help="What still counts as equal.")
 @json_option
 @runs_option
@@ -100,13 +106,12 @@ def rerun_best(
             numbers[number] = made[numbers[number]]
             where = opened.folder.rerun(numbers[number]).root
             metric = opened.study.objective.metric
-            click.echo(f"trial {number} ({metric} {value:.6g}) runs again in {where}",
-                       err=True) if not as_json else None  # fmt: skip
+            click.echo(
+                f"trial {number} ({metric} {value:.6g}) runs again in {where}", err=True
+            ) if not as_json else None
     if wait:
         again = "`sweep rerun-best` reports once it has ended."
-        wait_side_runs(
-            opened, schedule, waited, f"running {len(waited)} trainings again", again
-        )
+        wait_side_runs(opened, schedule, waited, f"running {len(waited)} trainings again", again)
     elif new or any(found is not None and found.outcome is None for found in known.values()):
         if as_json:
             waiting = [{"trial": n, "k": k, "verdict": None} for n, k in numbers.items()]
@@ -178,8 +183,10 @@ def show(verdict: Verdict) -> None:
         for sentence in verdict.causes:
             click.echo(f"    - {sentence}")
         if verdict.noise is None:
-            click.echo("  how far repeats lie apart: sweep rerun-best "
-                       f"{verdict.study} --trial {verdict.trial} --repeats 3 --wait")  # fmt: skip
+            click.echo(
+                "  how far repeats lie apart: sweep rerun-best "
+                f"{verdict.study} --trial {verdict.trial} --repeats 3 --wait"
+            )
     if verdict.picture:
         click.echo(f"  picture              {verdict.picture}")
     if verdict.verdict == "failed":

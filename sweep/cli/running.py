@@ -42,8 +42,9 @@ RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
 @click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
 @click.option("--wait", is_flag=True, help="Stay and show the progress until the study has ended.")
 @click.option("--dry-run", is_flag=True, help="Show what would run; make and submit nothing.")
-@click.option("--no-check", is_flag=True,
-              help="Launch also where the look beforehand finds what would fail.")  # fmt: skip
+@click.option(
+    "--no-check", is_flag=True, help="Launch also where the look beforehand finds what would fail."
+)
 @click.option(
     "--executor", type=click.Choice(["auto", "local", "slurm"]), help="Where the tasks run."
 )
@@ -83,10 +84,14 @@ def launch(
     where = get_runs(runs)
     schedule_for = scheduler_for(study)
     launched = launch_study(
-        study, where, schedule_for, os.environ, lambda text: click.echo(f"… {text}", err=True),
+        study,
+        where,
+        schedule_for,
+        os.environ,
+        lambda text: click.echo(f"… {text}", err=True),
         check_first=not no_check,
         hash_data=hash_data,
-    )  # fmt: skip
+    )
     if not (as_json and wait):
         _show_launched(launched, as_json, where.study(study.name).root, wait)
     if not wait:
@@ -161,8 +166,10 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     limits = schedule.limits()
     size = array_size(study, study.trials, limits)
     throttle = throttle_of(study, size, study.slots)
-    click.echo(f"study      {study.name}, {study.trials} trials, sampler {study.sampler.type}, "
-               f"pruner {study.pruner.type}")  # fmt: skip
+    click.echo(
+        f"study      {study.name}, {study.trials} trials, sampler {study.sampler.type}, "
+        f"pruner {study.pruner.type}"
+    )
     click.echo(f"command    {' '.join(study.command)}")
     click.echo(f"workdir    {study.workdir}")
     code = frozen.plan(study, get_runs(runs).root, os.environ)
@@ -199,11 +206,12 @@ def _limits_line(limits: Limits) -> str:
     parts = [
         f"{name} {'none' if limit is None else limit}"
         for name, limit in (
-            ("tasks in an array:", limits.array_size), ("jobs queued:", limits.submitted),
+            ("tasks in an array:", limits.array_size),
+            ("jobs queued:", limits.submitted),
             ("jobs running:", limits.running),
             ("time:", None if limits.time_s is None else format_time(limits.time_s)),
         )
-    ]  # fmt: skip
+    ]
     return ", ".join(parts)
 
 
@@ -281,9 +289,7 @@ def stop(study: str | None, drain: bool, runs: Path | None) -> None:
     state = StudyState(word, "by `sweep stop`")
     left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
     if left:  # else it keeps the reason for which it has ended
-        ledger.db.retry(
-            lambda db: studies.write_state(db, ledger.study_id, state), patience_s=60.0
-        )
+        ledger.db.retry(lambda db: studies.write_state(db, ledger.study_id, state), patience_s=60.0)
     stop_waves(ledger, scheduler_for(opened.study)(opened.folder), running=not drain)
     left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
     if not left:
@@ -292,7 +298,5 @@ def stop(study: str | None, drain: bool, runs: Path | None) -> None:
     if drain:
         click.echo(f"study {opened.study.name}: no further trial starts; those that run may end")
     else:
-        click.echo(
-            f"study {opened.study.name}: stopped; {_trials(left, 'is', 'are')} left"
-        )
+        click.echo(f"study {opened.study.name}: stopped; {_trials(left, 'is', 'are')} left")
     click.echo("`sweep launch` takes it up again")

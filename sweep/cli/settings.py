@@ -21,13 +21,12 @@ from sweep.errors import InputError
     "  sweep config study.yaml --set slurm.partition=gpu --json",
 )
 @click.argument("study", required=False)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
-              help="Override a key of the file.")  # fmt: skip
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
+)
 @json_option
 @runs_option
-def config(
-    study: str | None, overrides: tuple[str, ...], as_json: bool, runs: Path | None
-) -> None:
+def config(study: str | None, overrides: tuple[str, ...], as_json: bool, runs: Path | None) -> None:
     """Show each value of a study, and the file and line, option or default that it came from.
 
     STUDY is a study file, or the name of a launched study. Beneath the study file lie your
@@ -53,11 +52,18 @@ def config(
     found.append(Origin("(runs)", str(where.root), "--runs" if runs else by_variable))
     files = {home.whose: home.file for home in homes()}
     if as_json:
-        click.echo(json.dumps({
-            "files": {whose: str(file) for whose, file in files.items() if file.is_file()},
-            "values": [{"path": one.path, "value": one.value, "from": one.origin}
-                       for one in found],
-        }, indent=1, ensure_ascii=False))  # fmt: skip
+        click.echo(
+            json.dumps(
+                {
+                    "files": {whose: str(file) for whose, file in files.items() if file.is_file()},
+                    "values": [
+                        {"path": one.path, "value": one.value, "from": one.origin} for one in found
+                    ],
+                },
+                indent=1,
+                ensure_ascii=False,
+            )
+        )
         return
     for whose, file in files.items():
         click.echo(f"{whose} defaults: {file}{'' if file.is_file() else ' (not there)'}")
@@ -113,10 +119,20 @@ def templates(folder: Path, name: str | None, to_user: bool, force: bool, as_jso
         raise click.UsageError("--user and --force go with --copy.")
     found = [template.find(one, beside) for one in template.names()]
     if as_json:
-        click.echo(json.dumps([
-            {"name": one.name, "path": str(one.path), "whose": one.whose,
-             "hides": [str(path) for path in one.hidden]} for one in found
-        ], indent=1))  # fmt: skip
+        click.echo(
+            json.dumps(
+                [
+                    {
+                        "name": one.name,
+                        "path": str(one.path),
+                        "whose": one.whose,
+                        "hides": [str(path) for path in one.hidden],
+                    }
+                    for one in found
+                ],
+                indent=1,
+            )
+        )
         return
     width = max(len(one.name) for one in found)
     for one in found:

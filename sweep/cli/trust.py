@@ -32,10 +32,20 @@ if TYPE_CHECKING:
     "  sweep confirm digits --top 3 --seeds 10 --wait",
 )
 @study_argument
-@click.option("--top", type=click.IntRange(1, 100), default=5, show_default=True,
-              help="How many of the best trials.")
-@click.option("--seeds", type=click.IntRange(2, 1000), default=5, show_default=True,
-              help="How many fresh seeds each.")
+@click.option(
+    "--top",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="How many of the best trials.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(2, 1000),
+    default=5,
+    show_default=True,
+    help="How many fresh seeds each.",
+)
 @click.option("--wait", is_flag=True, help="Wait for the result; else a later call reports it.")
 @json_option
 @runs_option
@@ -98,20 +108,29 @@ def say(found: Confirmed) -> str:
     choice, second, p_value = data["choice"], data["second"], data["p_value"]
     if second is not None and p_value is not None:
         told = "is better than" if data["distinguishable"] else "cannot be told from"
-        lines.append(f"trial {choice} {told} the second, trial {second} (paired test, p = "
-                     f"{p_value:.2g})")  # fmt: skip
+        lines.append(
+            f"trial {choice} {told} the second, trial {second} (paired test, p = {p_value:.2g})"
+        )
     if data["seeds_needed"]:
-        lines.append(f"  about {data['seeds_needed']} seeds would tell them apart: "
-                     f"--seeds {data['seeds_needed']}")  # fmt: skip
+        lines.append(
+            f"  about {data['seeds_needed']} seeds would tell them apart: "
+            f"--seeds {data['seeds_needed']}"
+        )
     if data["as_good"]:
         others = ", ".join(map(str, data["as_good"]))
         lines.append(f"as good, as far as these runs tell: {others}")
     low, high = data["choice_interval"]
-    quoted = "" if low is None else (
-        f", {low:.6g} to {high:.6g} allowing for its having been picked from {len(data['trials'])}"
+    quoted = (
+        ""
+        if low is None
+        else (
+            f", {low:.6g} to {high:.6g} allowing for its having been picked from "
+            f"{len(data['trials'])}"
+        )
     )
-    lines.append(f"the honest choice: trial {choice}, {metric} {data['trials'][0]['mean']:.6g}"
-                 f"{quoted}")  # fmt: skip
+    lines.append(
+        f"the honest choice: trial {choice}, {metric} {data['trials'][0]['mean']:.6g}{quoted}"
+    )
     if found.seed_is_ignored:
         lines.append("every seed gave the same values: does the command use the seed ({seed})?")
     return "\n".join(lines)
@@ -148,8 +167,9 @@ def say_comparison(found: Comparison) -> str:
     width = max((len(name) for name in found.values), default=0)
     if found.values:
         lines.append("values that differ")
-        lines += [f"  {name:<{width}}  {_text(x)}  |  {_text(y)}"
-                  for name, (x, y) in found.values.items()]  # fmt: skip
+        lines += [
+            f"  {name:<{width}}  {_text(x)}  |  {_text(y)}" for name, (x, y) in found.values.items()
+        ]
     for title, sentences in (("study", found.study), ("what made them", found.axes)):
         if sentences:
             lines += [f"{title}", *(f"  {sentence}" for sentence in sentences)]

@@ -22,11 +22,16 @@ _LISTED = {
     "sweep.command.assembly": ("build", "find_missing"),
     "sweep.command.filling": ("explain_missing", "fill", "write_config"),
     "sweep.command.launchers": (
-        "PYTHON", "RANKS_FOLDER", "choose", "labels", "reader", "uses_srun",
+        "PYTHON",
+        "RANKS_FOLDER",
+        "choose",
+        "labels",
+        "reader",
+        "uses_srun",
     ),
     "sweep.command.rendezvous": ("Rendezvous", "meet"),
     "sweep.training_env": ("TrialValues", "environment"),
-}  # fmt: skip
+}
 _HOMES = {name: home for home, names in _LISTED.items() for name in names}
 
 __all__ = [

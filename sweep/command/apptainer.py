@@ -30,12 +30,17 @@ from sweep.study import Study
 _BINDS = "Use environment.binds: source[:destination[:ro]]."
 _ENV = "Use environment.env."
 OWNED = {
-    "--bind": _BINDS, "--mount": _BINDS, "--env": _ENV, "--env-file": _ENV,
-    "--pwd": "Use environment.workdir.", "--cwd": "Use environment.workdir.",
+    "--bind": _BINDS,
+    "--mount": _BINDS,
+    "--env": _ENV,
+    "--env-file": _ENV,
+    "--pwd": "Use environment.workdir.",
+    "--cwd": "Use environment.workdir.",
     "--workdir": "It is the task's scratch folder: $TMPDIR, or /tmp.",
-    "--nv": "Use environment.gpu: nvidia.", "--rocm": "Use environment.gpu: rocm.",
+    "--nv": "Use environment.gpu: nvidia.",
+    "--rocm": "Use environment.gpu: rocm.",
     "--no-eval": "It is always set.",
-}  # fmt: skip
+}
 _CLEANING = ("--cleanenv", "--containall")
 _CONTAINING = ("--contain", "--containall")
 _GPU = {"nvidia": ["--nv"], "rocm": ["--rocm"], "none": []}
@@ -61,8 +66,9 @@ def contain(
     program = given.runtime
     check_options(program, given.options, OWNED, "BW")
     for name, instead in (
-        ("name", "Images are files here."), ("remap_root", "Write options: [--fakeroot].")
-    ):  # fmt: skip
+        ("name", "Images are files here."),
+        ("remap_root", "Write options: [--fakeroot]."),
+    ):
         if getattr(given, name):
             raise InputError(f"environment.{name}: has no meaning with runtime {program}.", instead)
     prefix = f"{program.upper()}ENV_"
@@ -77,10 +83,18 @@ def contain(
     # A contained /tmp is 64 MiB of memory.
     roomy = ["--workdir", scratch] if _has(given.options, _CONTAINING, "cC") else []
     started = [
-        program, "exec", "--no-eval", *_GPU[wants_gpu(study)], *_binds(study, folders), *roomy,
-        "--pwd", given.workdir or study.workdir, *given.options, image_of(study),
+        program,
+        "exec",
+        "--no-eval",
+        *_GPU[wants_gpu(study)],
+        *_binds(study, folders),
+        *roomy,
+        "--pwd",
+        given.workdir or study.workdir,
+        *given.options,
+        image_of(study),
         *around(argv, given.setup),
-    ]  # fmt: skip
+    ]
     if by_rank:
         started = ["sh", "-c", _PASS_PLACE.replace("{prefix}", prefix), "sweep", *started]
     return started, env

@@ -49,9 +49,10 @@ def build(
     # What the study file sets by itself wins, as does what the shell around sweep tuned.
     given = {name for name, value in study.environment.env.items() if value is not None}
     ours = {
-        name: value for name, value in launchers.variables(study, meeting).items()
+        name: value
+        for name, value in launchers.variables(study, meeting).items()
         if name not in given and not (name == "OMP_NUM_THREADS" and name in found)
-    }  # fmt: skip
+    }
     folders = folders_of(study, values, python_path, found)
     argv, found = contain(study, argv, found | ours, folders)
     options: list[str] = []

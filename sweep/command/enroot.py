@@ -26,10 +26,12 @@ from sweep.errors import InputError
 from sweep.study import Study
 
 OWNED = {
-    "--mount": "Use environment.binds.", "--env": "Use environment.env.",
+    "--mount": "Use environment.binds.",
+    "--env": "Use environment.env.",
     "--root": "Use environment.remap_root.",
-    "--rc": "Use environment.setup.", "--conf": "Use environment.setup.",
-}  # fmt: skip
+    "--rc": "Use environment.setup.",
+    "--conf": "Use environment.setup.",
+}
 
 
 def contain(
@@ -67,10 +69,15 @@ def contain(
         options = f"x-create={kind},bind" + ",ro" * read_only
         mounts += ["--mount", f"{source}:{destination}:none:{options}"]
     return [
-        "enroot", "start", *["--root"] * given.remap_root, *mounts, *passed, *given.options,
+        "enroot",
+        "start",
+        *["--root"] * given.remap_root,
+        *mounts,
+        *passed,
+        *given.options,
         given.name or image_of(study),
         *around(argv, given.setup, given.workdir or study.workdir),
-    ], env  # fmt: skip
+    ], env
 
 
 def gpu_variables(study: Study) -> dict[str, str]:

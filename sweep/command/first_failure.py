@@ -14,8 +14,9 @@ from sweep.rank_labels import of_rank, split
 
 _TORCHRUN = re.compile(
     r"Root Cause \(first observed failure\):.*?host\s*:\s*(?P<host>\S+).*?"
-    r"rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)", re.DOTALL
-)  # fmt: skip
+    r"rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)",
+    re.DOTALL,
+)
 _SIGNALLED = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
 _SRUN = re.compile(
     r"srun: error: (?P<host>\S+): tasks? (?P<ranks>[\d,-]+): "
@@ -23,14 +24,26 @@ _SRUN = re.compile(
 )
 # srun's words are strsignal's.
 _SIGNALS = {
-    "Killed": 9, "Terminated": 15, "Segmentation fault": 11, "Aborted": 6, "Bus error": 7,
-    "Illegal instruction": 4, "Floating point exception": 8, "Out Of Memory": 9,
-    "Hangup": 1, "Interrupt": 2, "Quit": 3, "User defined signal": 10,
-}  # fmt: skip
+    "Killed": 9,
+    "Terminated": 15,
+    "Segmentation fault": 11,
+    "Aborted": 6,
+    "Bus error": 7,
+    "Illegal instruction": 4,
+    "Floating point exception": 8,
+    "Out Of Memory": 9,
+    "Hangup": 1,
+    "Interrupt": 2,
+    "Quit": 3,
+    "User defined signal": 10,
+}
 # Ranks that notice another one's silence name it; so does the reference trainer.
 _BLAMED = re.compile(r"\brank (\d+) (?:hangs|died|has given no sign of life)")
-_CLASH = re.compile(r"EADDRINUSE|address already in use|port \d+ of \S+ is taken|"
-                    r"Two runs took one port", re.IGNORECASE)  # fmt: skip
+_CLASH = re.compile(
+    r"EADDRINUSE|address already in use|port \d+ of \S+ is taken|"
+    r"Two runs took one port",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)

@@ -24,20 +24,53 @@ SETUP_FAILED = "sweep: a line of environment.setup failed"
 
 # Variables that training needs inside, whatever the image sets: sweep's and the launchers'.
 _OWN_PREFIXES = ("SWEEP_", "NCCL_", "GLOO_", "TORCH", "PET_")
-_OWN = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "MASTER_ADDR",
-        "MASTER_PORT", "TMPDIR")  # fmt: skip
+_OWN = (
+    "PYTHONPATH",
+    "PYTHONHASHSEED",
+    "PYTHONUNBUFFERED",
+    "OMP_NUM_THREADS",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TMPDIR",
+)
 # Those of the place where a process runs; srun sets them anew for each rank.
 PLACE_PREFIX = "SLURM_"
-PLACE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-         "GPU_DEVICE_ORDINAL", "CUDA_DEVICE_ORDER", "SLURMD_NODENAME")  # fmt: skip
+PLACE = (
+    "CUDA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "CUDA_DEVICE_ORDER",
+    "SLURMD_NODENAME",
+)
 # What srun tells each rank, beyond what the batch job has already.
-OF_RANKS = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS",
-            "SLURM_NNODES", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS",
-            "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST", "SLURM_GTIDS",
-            "SLURM_CPUS_PER_TASK", "CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME")  # fmt: skip
+OF_RANKS = (
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_NNODES",
+    "SLURM_STEP_ID",
+    "SLURM_STEPID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_NUM_NODES",
+    "SLURM_STEP_NODELIST",
+    "SLURM_GTIDS",
+    "SLURM_CPUS_PER_TASK",
+    "CUDA_VISIBLE_DEVICES",
+    "SLURMD_NODENAME",
+)
 # Of the host's software: inside they name what is not there.
-_OF_HOST = ("PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_SHLVL",
-            "LD_PRELOAD", "LD_LIBRARY_PATH")  # fmt: skip
+_OF_HOST = (
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+    "CONDA_SHLVL",
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+)
 
 
 def folders_of(
@@ -113,18 +146,20 @@ def clean(study: Study, env: Mapping[str, str], folders: Sequence[str]) -> dict[
     if "PYTHONPATH" in found and "PYTHONPATH" not in asked:
         entries = [path for path in found["PYTHONPATH"].split(os.pathsep) if path]
         found["PYTHONPATH"] = os.pathsep.join(
-            path for path in entries
+            path
+            for path in entries
             if any(path == folder or _is_below(path, folder) for folder in folders)
-        )  # fmt: skip
+        )
     return found
 
 
 def own_names(study: Study, env: Mapping[str, str]) -> list[str]:
     """Return the variables that must reach training whatever the image sets, in order."""
     return sorted(
-        name for name in env
+        name
+        for name in env
         if name in _OWN or name.startswith(_OWN_PREFIXES) or name in study.environment.env
-    )  # fmt: skip
+    )
 
 
 def place_names(env: Mapping[str, str]) -> list[str]:
@@ -160,8 +195,13 @@ def around(
         return list(argv)
     lines, first = [], []
     if setup:
-        lines += ["set -e", f"trap 'echo \"{SETUP_FAILED}\" >&2' EXIT", *setup, "trap - EXIT",
-                  "set +e"]  # fmt: skip
+        lines += [
+            "set -e",
+            f"trap 'echo \"{SETUP_FAILED}\" >&2' EXIT",
+            *setup,
+            "trap - EXIT",
+            "set +e",
+        ]
     if workdir is not None:
         lines.append('cd -- "$1" && shift || exit')
         first = [workdir]
@@ -170,9 +210,13 @@ def around(
 
 
 def check_options(
-    runtime: str, options: Sequence[str], owned: Mapping[str, str], letters: str = "",
-    *, abbreviates: bool = False,
-) -> None:  # fmt: skip
+    runtime: str,
+    options: Sequence[str],
+    owned: Mapping[str, str],
+    letters: str = "",
+    *,
+    abbreviates: bool = False,
+) -> None:
     """Refuse options of the study file that sweep sets itself.
 
     Args:
@@ -192,8 +236,11 @@ def check_options(
             )
         name = option.partition("=")[0]
         if name.startswith("--"):
-            near = [long for long in owned if long == name
-                    or (abbreviates and len(name) > 3 and long.startswith(name))]  # fmt: skip
+            near = [
+                long
+                for long in owned
+                if long == name or (abbreviates and len(name) > 3 and long.startswith(name))
+            ]
             if near:
                 raise InputError(f"environment.options: {name} is sweep's own.", owned[near[0]])
         elif name.startswith("-") and (letter := name[1:2]) and letter in letters:

@@ -37,21 +37,40 @@ PYXIS = "pyxis"  # the runtime that is a part of srun
 # Programs and modules that start ranks themselves.
 STARTERS = {"torchrun", "srun", "mpirun", "mpiexec", "accelerate", "deepspeed", "horovodrun"}
 STARTING_MODULES = {
-    "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
-}  # fmt: skip
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+}
 # What a launcher says to its processes. Inherited from around sweep, it would be another run's.
 OF_LAUNCHERS = (
-    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
-    "ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
-)  # fmt: skip
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_NAME",
+    "ROLE_WORLD_SIZE",
+    "NODE_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
 _ELASTIC = ("TORCHELASTIC_", "PET_")
 # Options of srun by environment, as the batch job has them: some newer ones refuse to go with what
 # the command line says (SLURM_TRES_PER_TASK with --cpus-per-task).
 _OF_BATCH = (
-    "SLURM_TRES_PER_TASK", "SLURM_CPUS_PER_TASK", "SLURM_NTASKS", "SLURM_NPROCS",
-    "SLURM_NTASKS_PER_NODE", "SLURM_NNODES", "SLURM_DISTRIBUTION", "SLURM_CPU_BIND",
-    "SLURM_EXPORT_ENV", "SLURM_UNBUFFEREDIO",
-)  # fmt: skip
+    "SLURM_TRES_PER_TASK",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_DISTRIBUTION",
+    "SLURM_CPU_BIND",
+    "SLURM_EXPORT_ENV",
+    "SLURM_UNBUFFEREDIO",
+)
 # torchrun's own options by environment; srun says which node a process is on.
 _ON_EACH_NODE = (
     "import os, runpy; os.environ['PET_NODE_RANK'] = os.environ['SLURM_NODEID']; "
@@ -118,9 +137,7 @@ def labels(study: Study) -> str:
     return rank_labels.BOTH if uses_srun(study) else rank_labels.TORCHRUN
 
 
-def inside(
-    study: Study, argv: list[str], meeting: Rendezvous | None, trial_dir: Path
-) -> list[str]:
+def inside(study: Study, argv: list[str], meeting: Rendezvous | None, trial_dir: Path) -> list[str]:
     """Return the command as one node's environment runs it: torchrun around it, or nothing."""
     if choose(study) != TORCHRUN:
         return argv
@@ -130,15 +147,23 @@ def inside(
     start = ["-m", "torch.distributed.run"] if nodes == 1 else ["-c", _ON_EACH_NODE]
     host, port = (meeting.host, meeting.port) if meeting else ("127.0.0.1", 0)
     return [
-        python, *start, f"--nnodes={nodes}", f"--nproc-per-node={study.ranks_per_node}",
+        python,
+        *start,
+        f"--nnodes={nodes}",
+        f"--nproc-per-node={study.ranks_per_node}",
         *(["--node-rank=0"] if nodes == 1 else []),
-        "--rdzv-backend=static", f"--master-addr={host}", f"--master-port={port}",
-        f"--rdzv-conf=timeout={study.ddp.timeout_s or TIMEOUT_S}", "--max-restarts=0",
+        "--rdzv-backend=static",
+        f"--master-addr={host}",
+        f"--master-port={port}",
+        f"--rdzv-conf=timeout={study.ddp.timeout_s or TIMEOUT_S}",
+        "--max-restarts=0",
         # Both streams of all ranks here, each line with its rank.
-        "--tee=3", f"--log-dir={trial_dir / RANKS_FOLDER}",
+        "--tee=3",
+        f"--log-dir={trial_dir / RANKS_FOLDER}",
         # The command itself is what each rank runs, whatever program it is.
-        "--no-python", *argv,
-    ]  # fmt: skip
+        "--no-python",
+        *argv,
+    ]
 
 
 def outside(study: Study, argv: list[str], options: Sequence[str] = ()) -> list[str]:
@@ -157,10 +182,20 @@ def outside(study: Study, argv: list[str], options: Sequence[str] = ()) -> list[
     cpus = max(1, _cpus_per_node(study) // each)
     label = [] if chosen == PYTHON else ["--label"]
     return [
-        "srun", f"--nodes={nodes}", f"--ntasks={nodes * each}", f"--ntasks-per-node={each}",
-        f"--cpus-per-task={cpus}", "--cpu-bind=cores", "--distribution=block:block",
-        "--kill-on-bad-exit=1", "--mpi=none", "--export=ALL", *label, *options, *argv,
-    ]  # fmt: skip
+        "srun",
+        f"--nodes={nodes}",
+        f"--ntasks={nodes * each}",
+        f"--ntasks-per-node={each}",
+        f"--cpus-per-task={cpus}",
+        "--cpu-bind=cores",
+        "--distribution=block:block",
+        "--kill-on-bad-exit=1",
+        "--mpi=none",
+        "--export=ALL",
+        *label,
+        *options,
+        *argv,
+    ]
 
 
 def _cpus_per_node(study: Study) -> int:
@@ -180,9 +215,10 @@ def without_launchers(study: Study, environ: Mapping[str, str]) -> dict[str, str
     the batch job's own shape would add to its command line."""
     drop = (*OF_LAUNCHERS, *_OF_BATCH) if uses_srun(study) else OF_LAUNCHERS
     return {
-        name: value for name, value in environ.items()
+        name: value
+        for name, value in environ.items()
         if name not in drop and not name.startswith(_ELASTIC)
-    }  # fmt: skip
+    }
 
 
 def variables(study: Study, meeting: Rendezvous | None) -> dict[str, str]:
@@ -208,13 +244,15 @@ def network(ddp: Ddp) -> dict[str, str]:
         found["NCCL_IB_DISABLE"] = "0" if ddp.ib == "on" else "1"
     if ddp.debug != "off":
         found |= {
-            "NCCL_DEBUG": "INFO", "TORCH_CPP_LOG_LEVEL": "INFO",
+            "NCCL_DEBUG": "INFO",
+            "TORCH_CPP_LOG_LEVEL": "INFO",
             "TORCH_DISTRIBUTED_DEBUG": ddp.debug.upper(),
-        }  # fmt: skip
+        }
     if ddp.timeout_s is not None:
         # The first is the reference trainer's; any training may read it.
         found |= {
-            "SWEEP_DDP_TIMEOUT_S": str(ddp.timeout_s), "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+            "SWEEP_DDP_TIMEOUT_S": str(ddp.timeout_s),
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
             "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": str(ddp.timeout_s),
-        }  # fmt: skip
+        }
     return found

@@ -15,12 +15,14 @@ from sweep.study import Study
 
 _BINDS = "Use environment.binds: source[:destination[:ro]]."
 OWNED = {
-    "--container-image": "Use environment.image.", "--container-mounts": _BINDS,
-    "--container-workdir": "Use environment.workdir.", "--container-name": "Use environment.name.",
+    "--container-image": "Use environment.image.",
+    "--container-mounts": _BINDS,
+    "--container-workdir": "Use environment.workdir.",
+    "--container-name": "Use environment.name.",
     "--container-env": "Use environment.env.",
     "--container-remap-root": "Use environment.remap_root.",
     "--no-container-remap-root": "Use environment.remap_root.",
-}  # fmt: skip
+}
 
 
 def contain(
@@ -72,13 +74,15 @@ def options(study: Study, env: Mapping[str, str], folders: Sequence[str]) -> lis
         mounts.append(f"{source}:{destination}" + ":ro" * read_only)
     names = sorted({*own_names(study, env), *gpu_variables(study)})
     return [
-        f"--container-image={image(study)}", f"--container-mounts={','.join(mounts)}",
+        f"--container-image={image(study)}",
+        f"--container-mounts={','.join(mounts)}",
         f"--container-workdir={given.workdir or study.workdir}",
         f"--container-env={','.join(names)}",
         "--container-remap-root" if given.remap_root else "--no-container-remap-root",
         # Prepared once a node before: what starts at once from one name breaks it.
-        *([f"--container-name={given.name}:no_exec"] if given.name else []), *given.options,
-    ]  # fmt: skip
+        *([f"--container-name={given.name}:no_exec"] if given.name else []),
+        *given.options,
+    ]
 
 
 def image(study: Study) -> str:

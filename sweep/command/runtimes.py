@@ -20,9 +20,7 @@ Contain = Callable[[Study, Sequence[str], dict[str, str], Sequence[str]], Built]
 def _run_plain(
     study: Study, argv: Sequence[str], env: dict[str, str], folders: Sequence[str]
 ) -> Built:
-    shells.refuse(
-        study, ("image", "binds", "workdir", "options", "setup", "remap_root", "name")
-    )
+    shells.refuse(study, ("image", "binds", "workdir", "options", "setup", "remap_root", "name"))
     return list(argv), env
 
 

@@ -29,8 +29,15 @@ for file in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do
   if [ -r "$file" ]; then . "$file"; fi
 done"""
 # Where environments lie that have a name, below the home folder.
-_HOMES = (".conda", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba",
-          ".local/share/mamba")  # fmt: skip
+_HOMES = (
+    ".conda",
+    "miniconda3",
+    "anaconda3",
+    "miniforge3",
+    "mambaforge",
+    "micromamba",
+    ".local/share/mamba",
+)
 
 
 def load_modules(
@@ -70,10 +77,16 @@ def activate_conda(
             f"environment.image: no conda environment at {prefix} (conda-meta is missing).",
             "Give its folder or its name (`conda env list`), or a lock file for `sweep build`.",
         )
-    env = env | _conda_variables(prefix) | {
-        "CONDA_PREFIX": str(prefix), "CONDA_DEFAULT_ENV": given.image or str(prefix),
-        "CONDA_SHLVL": "1", "PATH": os.pathsep.join([str(prefix / "bin"), env["PATH"]]),
-    }  # fmt: skip
+    env = (
+        env
+        | _conda_variables(prefix)
+        | {
+            "CONDA_PREFIX": str(prefix),
+            "CONDA_DEFAULT_ENV": given.image or str(prefix),
+            "CONDA_SHLVL": "1",
+            "PATH": os.pathsep.join([str(prefix / "bin"), env["PATH"]]),
+        }
+    )
     for name in ("PYTHONHOME", "VIRTUAL_ENV"):
         env.pop(name, None)
     has_scripts = any((prefix / "etc/conda/activate.d").glob("*.sh"))
@@ -137,9 +150,11 @@ def refuse(study: Study, names: Sequence[str]) -> None:
     given = study.environment
     for name in names:
         if getattr(given, name):
-            hint = "" if given.runtime != "none" else (
-                "Name the runtime that it is for, or leave it out."
-            )  # fmt: skip
+            hint = (
+                ""
+                if given.runtime != "none"
+                else ("Name the runtime that it is for, or leave it out.")
+            )
             raise InputError(
                 f"environment.{name}: has no meaning with runtime {given.runtime}.", hint
             )

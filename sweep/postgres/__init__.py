@@ -27,16 +27,7 @@ _HOMES = {
     "using": "server",
 }
 
-__all__ = [
-    "Server",
-    "clients",
-    "find_binaries",
-    "running",
-    "start",
-    "status",
-    "stop",
-    "using",
-]
+__all__ = ["Server", "clients", "find_binaries", "running", "start", "status", "stop", "using"]
 
 
 def __getattr__(name: str) -> Any:

@@ -164,10 +164,15 @@ def _lost_s(record: TrialRecord, source: Source) -> float:
     lost = 0.0
     curve = source.series.get(record.number)
     for attempt in record.attempts[:-1]:
-        kept = [] if curve is None else [
-            when for number, when in zip(curve.attempts, curve.logged, strict=True)
-            if number == attempt.number
-        ]  # fmt: skip
+        kept = (
+            []
+            if curve is None
+            else [
+                when
+                for number, when in zip(curve.attempts, curve.logged, strict=True)
+                if number == attempt.number
+            ]
+        )
         whole_s = length_s(attempt)
         # The reports' clock is the node's, the attempt's the database's: never more than all of it.
         after_s = end_of(attempt).timestamp() - max(kept) if kept else whole_s
@@ -178,9 +183,10 @@ def _lost_s(record: TrialRecord, source: Source) -> float:
 def _saved_s(source: Source) -> float | None:
     """Return the seconds that pruning saved: each pruned trial at its own pace to the usual end."""
     full = [
-        len(source.series[record.number].steps) for record in source.records
+        len(source.series[record.number].steps)
+        for record in source.records
         if record.state == words.COMPLETE and record.number in source.series
-    ]  # fmt: skip
+    ]
     if not full:
         return None
     usual = median(full)
@@ -221,10 +227,13 @@ def failures(source: Source) -> list[Failure]:
 def finished(source: Source) -> list[TrialRecord]:
     """Return complete and pruned trials with a finite first value, in the order they ended."""
     done = [
-        record for record in source.records
-        if record.state in (words.COMPLETE, words.PRUNED) and record.ended is not None
-        and record.values and math.isfinite(record.values[0])
-    ]  # fmt: skip
+        record
+        for record in source.records
+        if record.state in (words.COMPLETE, words.PRUNED)
+        and record.ended is not None
+        and record.values
+        and math.isfinite(record.values[0])
+    ]
     return sorted(done, key=lambda record: (record.ended, record.number))
 
 
@@ -266,7 +275,12 @@ def levels(source: Source, most: int | None = LEVELS) -> list[Level]:
         now = record.ended.timestamp()
         used_s = sum(min(end, now) - start for start, end in spans if start < now)
         found.append(
-            Level(record.values[0], record.number, place, (now - begin.timestamp()) / 3600,
-                  used_s / 3600)
-        )  # fmt: skip
+            Level(
+                record.values[0],
+                record.number,
+                place,
+                (now - begin.timestamp()) / 3600,
+                used_s / 3600,
+            )
+        )
     return found

@@ -18,8 +18,13 @@ Spec = dict[str, Any]
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 BLUE, VERMILLION, GREEN, ORANGE, PURPLE, GREY = (
-    "#3B8FD0", "#E0662F", "#1FA37A", "#D99A1C", "#B06CC4", "#8A8F98",
-)  # fmt: skip
+    "#3B8FD0",
+    "#E0662F",
+    "#1FA37A",
+    "#D99A1C",
+    "#B06CC4",
+    "#8A8F98",
+)
 TOP_COLOURS = (VERMILLION, GREEN, ORANGE, PURPLE, BLUE)
 STATE_COLOURS = {words.COMPLETE: BLUE, words.PRUNED: GREY, words.FAILED: ORANGE}
 HEIGHT = 300
@@ -48,9 +53,13 @@ class Chart:
 def base(*layers: Spec, height: int = HEIGHT, **more: Any) -> Spec:
     """Return a chart of these layers."""
     return {
-        "$schema": SCHEMA, "width": "container", "height": height,
-        "autosize": {"type": "fit-x", "contains": "padding"}, "layer": list(layers), **more,
-    }  # fmt: skip
+        "$schema": SCHEMA,
+        "width": "container",
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "layer": list(layers),
+        **more,
+    }
 
 
 def better_text(objective: Objective) -> str:
@@ -65,8 +74,7 @@ def value_axis(objective: Objective, scale: Scale | None, field: str = "value") 
         shown = {} if scale.log else shown
         shown |= {"domain": [scale.low, scale.high], "clamp": True, "nice": False}
         shown["type"] = "log" if scale.log else "linear"
-    return {"field": field, "type": "quantitative", "title": better_text(objective),
-            "scale": shown}  # fmt: skip
+    return {"field": field, "type": "quantitative", "title": better_text(objective), "scale": shown}
 
 
 def tip(*fields: tuple[str, str]) -> list[Spec]:
@@ -77,23 +85,31 @@ def tip(*fields: tuple[str, str]) -> list[Spec]:
 def states(present: Sequence[str]) -> Spec:
     """Return the encoding of a trial's state by colour."""
     return {
-        "field": "state", "type": "nominal", "title": None,
+        "field": "state",
+        "type": "nominal",
+        "title": None,
         "scale": {"domain": list(present), "range": [STATE_COLOURS[s] for s in present]},
-    }  # fmt: skip
+    }
 
 
 def shapes(present: Sequence[str]) -> Spec:
     marks = {words.COMPLETE: "circle", words.PRUNED: "cross"}
     return {
-        "field": "state", "type": "nominal", "title": None,
+        "field": "state",
+        "type": "nominal",
+        "title": None,
         "scale": {"domain": list(present), "range": [marks[s] for s in present]},
-    }  # fmt: skip
+    }
 
 
 def history(
-    results: View, best: View, objective: Objective, scale: Scale | None, across: str,
+    results: View,
+    best: View,
+    objective: Objective,
+    scale: Scale | None,
+    across: str,
     unit: str = "",
-) -> Spec:  # fmt: skip
+) -> Spec:
     """Return each result and the best so far.
 
     Args:
@@ -101,43 +117,79 @@ def history(
         unit: Of the time.
     """
     title = "results, in the order they ended" if across == "place" else f"{unit} since the start"
-    x = {"field": across, "type": "quantitative", "title": title,
-         "scale": {"zero": across == "time", "nice": False}}  # fmt: skip
+    x = {
+        "field": across,
+        "type": "quantitative",
+        "title": title,
+        "scale": {"zero": across == "time", "nice": False},
+    }
     if across == "place":
         x["axis"] = {"tickMinStep": 1, "format": "d"}
     y = value_axis(objective, scale)
-    present = [s for s in (words.COMPLETE, words.PRUNED) if any(
-        cell["state"] == s for cell in results.cells)]  # fmt: skip
+    present = [
+        s
+        for s in (words.COMPLETE, words.PRUNED)
+        if any(cell["state"] == s for cell in results.cells)
+    ]
     many = len(results.cells) > MANY
     points = {
         "data": {"values": results.cells},
-        "mark": {"type": "point", "filled": True, "size": 12 if many else 38,
-                 "opacity": 0.45 if many else 0.75},
+        "mark": {
+            "type": "point",
+            "filled": True,
+            "size": 12 if many else 38,
+            "opacity": 0.45 if many else 0.75,
+        },
         "encoding": {
-            "x": x, "y": y, "color": states(present), "shape": shapes(present),
+            "x": x,
+            "y": y,
+            "color": states(present),
+            "shape": shapes(present),
             "tooltip": tip(("trial", "trial"), ("value", objective.metric), ("state", "state")),
         },
-    }  # fmt: skip
+    }
     line = {
         "data": {"values": best.cells},
-        "mark": {"type": "line", "interpolate": "step-after", "color": VERMILLION,
-                 "strokeWidth": 2},
+        "mark": {
+            "type": "line",
+            "interpolate": "step-after",
+            "color": VERMILLION,
+            "strokeWidth": 2,
+        },
         "encoding": {"x": x, "y": y},
-    }  # fmt: skip
+    }
     ends = best.cells[-2:-1]
     star = {
-        "data": {"values": [{**cell, "text": f"trial {cell['trial']}: {cell['value']:.6g}"}
-                            for cell in ends]},
+        "data": {
+            "values": [
+                {**cell, "text": f"trial {cell['trial']}: {cell['value']:.6g}"} for cell in ends
+            ]
+        },
         "encoding": {"x": x, "y": y},
         "layer": [
-            {"mark": {"type": "point", "filled": True, "shape": "diamond", "size": 110,
-                      "color": VERMILLION, "opacity": 1}},
-            {"mark": {"type": "text", "color": VERMILLION, "fontWeight": "bold",
-                      "baseline": "bottom", "dy": -8,
-                      "align": _align(ends, best.cells, across)},
-             "encoding": {"text": {"field": "text"}}},
+            {
+                "mark": {
+                    "type": "point",
+                    "filled": True,
+                    "shape": "diamond",
+                    "size": 110,
+                    "color": VERMILLION,
+                    "opacity": 1,
+                }
+            },
+            {
+                "mark": {
+                    "type": "text",
+                    "color": VERMILLION,
+                    "fontWeight": "bold",
+                    "baseline": "bottom",
+                    "dy": -8,
+                    "align": _align(ends, best.cells, across),
+                },
+                "encoding": {"text": {"field": "text"}},
+            },
         ],
-    }  # fmt: skip
+    }
     return base(points, line, star)
 
 
@@ -153,55 +205,93 @@ def curves(view: View, objective: Objective, scale: Scale | None) -> Spec:
     groups = list(dict.fromkeys(cell["group"] for cell in view.cells))
     faint = [group for group in groups if group in words.STATES]
     top = [group for group in groups if group not in words.STATES]
-    x = {"field": "step", "type": "quantitative", "title": "step",
-         "scale": {"zero": False, "nice": False}, "axis": {"tickMinStep": 1}}  # fmt: skip
+    x = {
+        "field": "step",
+        "type": "quantitative",
+        "title": "step",
+        "scale": {"zero": False, "nice": False},
+        "axis": {"tickMinStep": 1},
+    }
     y = value_axis(objective, scale)
     hover = tip(("trial", "trial"), ("step", "step"), ("value", objective.metric))
     layers = []
     if faint:
-        layers.append({
-            "data": {"values": [cell for cell in view.cells if cell["group"] in faint]},
-            "mark": {"type": "line", "strokeWidth": 1},
-            "encoding": {
-                "x": x, "y": y, "detail": {"field": "trial"}, "tooltip": hover,
-                "color": {"condition": {"test": f"datum.group === '{words.COMPLETE}'",
-                                        "value": BLUE}, "value": GREY},
-                "opacity": {"condition": {"test": f"datum.group === '{words.COMPLETE}'",
-                                          "value": 0.28}, "value": 0.22},
-            },
-        })  # fmt: skip
+        layers.append(
+            {
+                "data": {"values": [cell for cell in view.cells if cell["group"] in faint]},
+                "mark": {"type": "line", "strokeWidth": 1},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "detail": {"field": "trial"},
+                    "tooltip": hover,
+                    "color": {
+                        "condition": {"test": f"datum.group === '{words.COMPLETE}'", "value": BLUE},
+                        "value": GREY,
+                    },
+                    "opacity": {
+                        "condition": {"test": f"datum.group === '{words.COMPLETE}'", "value": 0.28},
+                        "value": 0.22,
+                    },
+                },
+            }
+        )
     if not top:
         return base(*layers)
-    layers.append({
-        "data": {"values": [cell for cell in view.cells if cell["group"] in top]},
-        "mark": {"type": "line", "strokeWidth": 2.2, "point": True},
-        "encoding": {
-            "x": x, "y": y, "tooltip": hover, "detail": {"field": "trial"},
-            "color": {"field": "group", "type": "nominal", "title": None,
-                      "scale": {"domain": top[:5], "range": list(TOP_COLOURS[: len(top)])},
-                      # On a narrow page a second column would be cut off.
-                      "legend": {"columns": {"expr": "width < 420 ? 1 : 2"}, "labelLimit": 260}},
-        },
-    })  # fmt: skip
+    layers.append(
+        {
+            "data": {"values": [cell for cell in view.cells if cell["group"] in top]},
+            "mark": {"type": "line", "strokeWidth": 2.2, "point": True},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "tooltip": hover,
+                "detail": {"field": "trial"},
+                "color": {
+                    "field": "group",
+                    "type": "nominal",
+                    "title": None,
+                    "scale": {"domain": top[:5], "range": list(TOP_COLOURS[: len(top)])},
+                    # On a narrow page a second column would be cut off.
+                    "legend": {"columns": {"expr": "width < 420 ? 1 : 2"}, "labelLimit": 260},
+                },
+            },
+        }
+    )
     return base(*layers)
 
 
 def bars(shares: Mapping[str, float]) -> Spec:
     """Return parameter importances."""
-    cells = [{"name": name, "share": share, "text": f"{share:.0%}"}
-             for name, share in shares.items()]  # fmt: skip
-    y = {"field": "name", "type": "nominal", "sort": None, "title": None,
-         "axis": {"labelLimit": 160}}  # fmt: skip
-    x = {"field": "share", "type": "quantitative", "title": "importance",
-         "axis": {"format": "%"}, "scale": {"domain": [0, min(1.0, 1.12 * max(shares.values()))],
-                                            "nice": False}}  # fmt: skip
+    cells = [
+        {"name": name, "share": share, "text": f"{share:.0%}"} for name, share in shares.items()
+    ]
+    y = {
+        "field": "name",
+        "type": "nominal",
+        "sort": None,
+        "title": None,
+        "axis": {"labelLimit": 160},
+    }
+    x = {
+        "field": "share",
+        "type": "quantitative",
+        "title": "importance",
+        "axis": {"format": "%"},
+        "scale": {"domain": [0, min(1.0, 1.12 * max(shares.values()))], "nice": False},
+    }
     return base(
-        {"mark": {"type": "bar", "color": BLUE},
-         "encoding": {"x": x, "y": y, "tooltip": tip(("name", "parameter"), ("text", "share"))}},
-        {"mark": {"type": "text", "align": "left", "dx": 4},
-         "encoding": {"x": x, "y": y, "text": {"field": "text"}}},
-        height=40 + 26 * len(cells), data={"values": cells},
-    )  # fmt: skip
+        {
+            "mark": {"type": "bar", "color": BLUE},
+            "encoding": {"x": x, "y": y, "tooltip": tip(("name", "parameter"), ("text", "share"))},
+        },
+        {
+            "mark": {"type": "text", "align": "left", "dx": 4},
+            "encoding": {"x": x, "y": y, "text": {"field": "text"}},
+        },
+        height=40 + 26 * len(cells),
+        data={"values": cells},
+    )
 
 
 def pareto(view: View, across: Objective, up: Objective, scales: Sequence[Scale | None]) -> Spec:
@@ -212,19 +302,41 @@ def pareto(view: View, across: Objective, up: Objective, scales: Sequence[Scale 
     hover = tip(("trial", "trial"), ("x", across.metric), ("y", up.metric))
     corner = "step-after" if across.direction == "minimize" else "step-before"
     others = [c for c in view.cells if not c["front"]]
-    behind: list[Spec] = [
-        {"data": {"values": others},
-         "mark": {"type": "point", "filled": True, "color": GREY, "opacity": 0.55, "size": 30},
-         "encoding": {"x": x, "y": y, "tooltip": hover}},
-    ] if others else []  # fmt: skip
+    behind: list[Spec] = (
+        [
+            {
+                "data": {"values": others},
+                "mark": {
+                    "type": "point",
+                    "filled": True,
+                    "color": GREY,
+                    "opacity": 0.55,
+                    "size": 30,
+                },
+                "encoding": {"x": x, "y": y, "tooltip": hover},
+            }
+        ]
+        if others
+        else []
+    )
     return base(
         *behind,
-        {"data": {"values": first},
-         "mark": {"type": "line", "color": VERMILLION, "interpolate": corner, "opacity": 0.6},
-         "encoding": {"x": x, "y": y}},
-        {"data": {"values": first},
-         "mark": {"type": "point", "filled": True, "shape": "diamond", "color": VERMILLION,
-                  "size": 90, "opacity": 1},
-         "encoding": {"x": x, "y": y, "tooltip": hover}},
+        {
+            "data": {"values": first},
+            "mark": {"type": "line", "color": VERMILLION, "interpolate": corner, "opacity": 0.6},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "data": {"values": first},
+            "mark": {
+                "type": "point",
+                "filled": True,
+                "shape": "diamond",
+                "color": VERMILLION,
+                "size": 90,
+                "opacity": 1,
+            },
+            "encoding": {"x": x, "y": y, "tooltip": hover},
+        },
         height=360,
-    )  # fmt: skip
+    )

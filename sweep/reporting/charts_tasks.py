@@ -11,9 +11,13 @@ from sweep.reporting.lanes import FAILED, INTERRUPTED, KINDS, PRUNED, RUNS, TRAI
 from sweep.reporting.views import View
 
 COLOURS = {
-    TRAINED: BLUE, PRUNED: "#9CC9EC", INTERRUPTED: ORANGE, FAILED: VERMILLION, RUNS: PURPLE,
+    TRAINED: BLUE,
+    PRUNED: "#9CC9EC",
+    INTERRUPTED: ORANGE,
+    FAILED: VERMILLION,
+    RUNS: PURPLE,
     WAITED: GREY,
-}  # fmt: skip
+}
 
 
 def _format(view: View) -> str:
@@ -30,23 +34,46 @@ def timeline(view: View) -> Spec:
     lanes = max(1, view.shown)
     step = max(5, min(24, 900 // lanes))
     present = [kind for kind in KINDS if any(cell["kind"] == kind for cell in view.cells)]
-    y = {"field": "lane", "type": "nominal", "title": None, "sort": "ascending",
-         "axis": {"labels": lanes <= 40, "ticks": False, "labelLimit": 120}}  # fmt: skip
-    x = {"field": "start", "type": "temporal", "title": "UTC", "scale": {"type": "utc"},
-         "axis": {"labelOverlap": True, "format": _format(view)}}  # fmt: skip
-    colour = {"field": "kind", "type": "nominal", "title": None,
-              "scale": {"domain": present, "range": [COLOURS[kind] for kind in present]},
-              "legend": {"columns": 3}}  # fmt: skip
-    hover = tip(("kind", "it"), ("trial", "trial"), ("attempt", "attempt"), ("node", "node"),
-                ("minutes", "minutes"))  # fmt: skip
+    y = {
+        "field": "lane",
+        "type": "nominal",
+        "title": None,
+        "sort": "ascending",
+        "axis": {"labels": lanes <= 40, "ticks": False, "labelLimit": 120},
+    }
+    x = {
+        "field": "start",
+        "type": "temporal",
+        "title": "UTC",
+        "scale": {"type": "utc"},
+        "axis": {"labelOverlap": True, "format": _format(view)},
+    }
+    colour = {
+        "field": "kind",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": present, "range": [COLOURS[kind] for kind in present]},
+        "legend": {"columns": 3},
+    }
+    hover = tip(
+        ("kind", "it"),
+        ("trial", "trial"),
+        ("attempt", "attempt"),
+        ("node", "node"),
+        ("minutes", "minutes"),
+    )
     encoding = {"x": x, "x2": {"field": "end"}, "y": y, "color": colour, "tooltip": hover}
     waits = [cell for cell in view.cells if cell["kind"] == WAITED]
     works = [cell for cell in view.cells if cell["kind"] != WAITED]
     layers = [
-        {"data": {"values": cells}, "mark": {"type": "bar", "height": {"band": band}},
-         "encoding": encoding}
-        for cells, band in ((waits, 0.25), (works, 0.86)) if cells
-    ]  # fmt: skip
+        {
+            "data": {"values": cells},
+            "mark": {"type": "bar", "height": {"band": band}},
+            "encoding": encoding,
+        }
+        for cells, band in ((waits, 0.25), (works, 0.86))
+        if cells
+    ]
     return base(*layers, height=max(60, step * lanes + 10))
 
 
@@ -58,16 +85,36 @@ def failures(found: Sequence[Failure]) -> Spec:
     ]
     outcomes = list(dict.fromkeys(f.outcome for f in found))
     return base(
-        {"mark": "bar",
-         "encoding": {
-             "y": {"field": "outcome", "type": "nominal", "title": None, "sort": outcomes,
-                   "axis": {"labelLimit": 140}},
-             "x": {"field": "count", "type": "quantitative", "title": "attempts",
-                   "axis": {"tickMinStep": 1, "format": "d"}, "aggregate": "sum"},
-             "color": {"field": "node", "type": "nominal", "title": "node",
-                       "scale": {"scheme": "tableau10"}, "legend": {"columns": 3}},
-             "tooltip": [*tip(("outcome", "outcome"), ("node", "node")),
-                         {"field": "count", "aggregate": "sum", "title": "attempts"}],
-         }},
-        height=24 + 26 * len(outcomes), data={"values": cells},
-    )  # fmt: skip
+        {
+            "mark": "bar",
+            "encoding": {
+                "y": {
+                    "field": "outcome",
+                    "type": "nominal",
+                    "title": None,
+                    "sort": outcomes,
+                    "axis": {"labelLimit": 140},
+                },
+                "x": {
+                    "field": "count",
+                    "type": "quantitative",
+                    "title": "attempts",
+                    "axis": {"tickMinStep": 1, "format": "d"},
+                    "aggregate": "sum",
+                },
+                "color": {
+                    "field": "node",
+                    "type": "nominal",
+                    "title": "node",
+                    "scale": {"scheme": "tableau10"},
+                    "legend": {"columns": 3},
+                },
+                "tooltip": [
+                    *tip(("outcome", "outcome"), ("node", "node")),
+                    {"field": "count", "aggregate": "sum", "title": "attempts"},
+                ],
+            },
+        },
+        height=24 + 26 * len(outcomes),
+        data={"values": cells},
+    )

@@ -112,41 +112,71 @@ def _tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
     best = source.best
     study = source.study
     others = ", ".join(
-        f"{counts[state]} {state}" for state in words.STATES
+        f"{counts[state]} {state}"
+        for state in words.STATES
         if counts[state] and state != words.COMPLETE
-    )  # fmt: skip
+    )
     tiles = []
     if best is not None and not study.is_multi_objective:
-        tiles.append(Tile(f"best {study.objective.metric}", f"{best.values[0]:.6g}",
-                          f"trial {best.number}"))  # fmt: skip
+        tiles.append(
+            Tile(f"best {study.objective.metric}", f"{best.values[0]:.6g}", f"trial {best.number}")
+        )
     elif best is not None:
         size = sum(place == 1 for place in source.places.values())
         tiles.append(Tile("on the Pareto front", str(size), "trials that none is better than"))
-    tiles.append(Tile("trials complete", f"{counts[words.COMPLETE]:,} of {len(source.records):,}",
-                      others or "no others"))  # fmt: skip
+    tiles.append(
+        Tile(
+            "trials complete",
+            f"{counts[words.COMPLETE]:,} of {len(source.records):,}",
+            others or "no others",
+        )
+    )
     begin = accounts.first_claim(source)
     ended = [accounts.end_of(a) for _, a in accounts.attempts(source)]
     if begin is not None:
-        tiles.append(Tile("from first to last", duration((max(ended) - begin).total_seconds()
-                          / 3600), f"{begin:%Y-%m-%d %H:%M} to {max(ended):%Y-%m-%d %H:%M} UTC"))
+        tiles.append(
+            Tile(
+                "from first to last",
+                duration((max(ended) - begin).total_seconds() / 3600),
+                f"{begin:%Y-%m-%d %H:%M} to {max(ended):%Y-%m-%d %H:%M} UTC",
+            )
+        )
     no_gpu = "" if spent.gpus else "no GPUs were asked for: hours of training"
     if spent.gpus is None:
         no_gpu = "shares of GPUs: hours of training"
-    tiles.append(Tile("in training", _both(spent, spent.training),
-                      no_gpu or f"{duration(spent.training)} of training"))  # fmt: skip
+    tiles.append(
+        Tile(
+            "in training",
+            _both(spent, spent.training),
+            no_gpu or f"{duration(spent.training)} of training",
+        )
+    )
     share = spent.lost / spent.training if spent.training else 0.0
-    tiles.append(Tile("lost to crashes", _both(spent, spent.lost),
-                      f"{share:.1%} of training: failed trials, and what was done again"))
-    tiles.append(Tile("saved by pruning", ("about " if spent.saved else "")
-                      + _both(spent, spent.saved),
-                      "what pruned trials had left to the usual number of steps"))  # fmt: skip
+    tiles.append(
+        Tile(
+            "lost to crashes",
+            _both(spent, spent.lost),
+            f"{share:.1%} of training: failed trials, and what was done again",
+        )
+    )
+    tiles.append(
+        Tile(
+            "saved by pruning",
+            ("about " if spent.saved else "") + _both(spent, spent.saved),
+            "what pruned trials had left to the usual number of steps",
+        )
+    )
     stops = accounts.interruptions(source)
-    tiles.append(Tile(
-        "interrupted and resumed", "none interrupted" if stops.share is None
-        else f"{stops.resumed} of {stops.total}",
-        "" if stops.share is None else f"{stops.share:.0%} from a checkpoint; "
-        f"{stops.restarted} from the start, {stops.over} not again",
-    ))  # fmt: skip
+    tiles.append(
+        Tile(
+            "interrupted and resumed",
+            "none interrupted" if stops.share is None else f"{stops.resumed} of {stops.total}",
+            ""
+            if stops.share is None
+            else f"{stops.share:.0%} from a checkpoint; "
+            f"{stops.restarted} from the start, {stops.over} not again",
+        )
+    )
     tiles.append(_energy(source))
     return tiles
 
@@ -154,8 +184,9 @@ def _tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
 def _energy(source: Source) -> Tile:
     used = accounts.energy(source)
     if not used.joules:
-        return Tile("energy", "not reported",
-                    "neither NVML nor Slurm's accounting has measured it here")  # fmt: skip
+        return Tile(
+            "energy", "not reported", "neither NVML nor Slurm's accounting has measured it here"
+        )
     how = {"nvml": "GPUs alone, by NVML", "slurm": "Slurm's accounting of the tasks"}
     note = " and ".join(how[by] for by in sorted(used.by) if by in how)
     if used.measured < used.attempts:
@@ -181,18 +212,24 @@ def _facts(source: Source) -> list[tuple[str, str]]:
     for name, value in study.fixed.items():
         facts.append((f"{name} (fixed)", views.text_of(value)))
     facts += [
-        ("sampler", study.sampler.type), ("pruner", study.pruner.type), ("seed", str(study.seed)),
-        ("at once", f"{study.parallel} trials"), ("executor", study.executor),
-    ]  # fmt: skip
+        ("sampler", study.sampler.type),
+        ("pruner", study.pruner.type),
+        ("seed", str(study.seed)),
+        ("at once", f"{study.parallel} trials"),
+        ("executor", study.executor),
+    ]
     resources = study.resources
-    asked = [f"{resources.nodes} node{'s' if resources.nodes > 1 else ''}",
-             f"{resources.gpus or 'no'} GPU{'' if resources.gpus == 1 else 's'}"]  # fmt: skip
+    asked = [
+        f"{resources.nodes} node{'s' if resources.nodes > 1 else ''}",
+        f"{resources.gpus or 'no'} GPU{'' if resources.gpus == 1 else 's'}",
+    ]
     if resources.cpus:
         asked.append(f"{resources.cpus} CPU{'s' if resources.cpus > 1 else ''}")
     facts.append(("one trial has", ", ".join(asked)))
     if study.environment.runtime != "none":
-        facts.append(("environment",
-                      f"{study.environment.runtime} {study.environment.image or ''}".strip()))
+        facts.append(
+            ("environment", f"{study.environment.runtime} {study.environment.image or ''}".strip())
+        )
     code = source.provenance.get("code", {})
     if code.get("commit"):
         dirty = " with uncommitted changes" if code.get("dirty") else ""
@@ -222,17 +259,14 @@ def _part(view: View, what: str) -> str:
 
 def _charts(source: Source) -> list[Chart]:
     found: list[Chart] = []
-    makers: list[Callable[[Source], list[Chart]]] = [
-        _progress, _pareto, _learning, _space, _work,
-    ]  # fmt: skip
+    makers: list[Callable[[Source], list[Chart]]] = [_progress, _pareto, _learning, _space, _work]
     for make in makers:
         found += make(source)
     return found
 
 
 def _scale(source: Source, objective: int = 0) -> views.Scale | None:
-    values = [r.values[objective] for r in accounts.finished(source)
-              if len(r.values) > objective]  # fmt: skip
+    values = [r.values[objective] for r in accounts.finished(source) if len(r.values) > objective]
     return views.scale_of(values, source.study.objectives[objective].direction)
 
 
@@ -243,20 +277,29 @@ def _progress(source: Source) -> list[Chart]:
         return []
     best, scale, metric = views.best_so_far(source), _scale(source), study.objective.metric
     edge = "Results beyond the axis stand at its edge."
-    pruned = " A pruned trial has no rank, whatever it reported." if source.counts[
-        words.PRUNED] else ""  # fmt: skip
+    pruned = (
+        " A pruned trial has no rank, whatever it reported." if source.counts[words.PRUNED] else ""
+    )
     unit = views.clock(source)[0]
-    found = [Chart(
-        "history", "Best so far", charts.history(results, best, study.objective, scale, "place"),
-        edge + pruned, f"Each result of {metric} in the order they ended, and the best so far.",
-    )]  # fmt: skip
+    found = [
+        Chart(
+            "history",
+            "Best so far",
+            charts.history(results, best, study.objective, scale, "place"),
+            edge + pruned,
+            f"Each result of {metric} in the order they ended, and the best so far.",
+        )
+    ]
     if results.cells[0]["time"] is not None:
-        found.append(Chart(
-            "time", "Quality against time",
-            charts.history(results, best, study.objective, scale, "time", unit),
-            f"{unit.capitalize()} since the first attempt began.",
-            f"Each result of {metric} by the time at which it was there.",
-        ))  # fmt: skip
+        found.append(
+            Chart(
+                "time",
+                "Quality against time",
+                charts.history(results, best, study.objective, scale, "time", unit),
+                f"{unit.capitalize()} since the first attempt began.",
+                f"Each result of {metric} by the time at which it was there.",
+            )
+        )
     return found
 
 
@@ -270,10 +313,14 @@ def _pareto(source: Source) -> list[Chart]:
         view = views.front(source, a, b)
         spec = charts.pareto(view, across, up, [_scale(source, a), _scale(source, b)])
         first = sum(cell["front"] for cell in view.cells)
-        found.append(Chart(
-            f"front-{a}-{b}", f"Pareto front: {up.metric} and {across.metric}", spec,
-            f"{first} trials on the front, of all {len(study.objectives)} objectives.",
-        ))  # fmt: skip
+        found.append(
+            Chart(
+                f"front-{a}-{b}",
+                f"Pareto front: {up.metric} and {across.metric}",
+                spec,
+                f"{first} trials on the front, of all {len(study.objectives)} objectives.",
+            )
+        )
     return found
 
 
@@ -285,8 +332,15 @@ def _learning(source: Source) -> list[Chart]:
     scale = views.scale_of([cell["value"] for cell in view.cells], objective.direction)
     caption = f"{objective.metric}; the best in colour, other complete trials faint, pruned and "
     caption += "failed ones grey. " + _part(view, "curves")
-    return [Chart("curves", "Learning curves", charts.curves(view, objective, scale), caption,
-                  f"{objective.metric} over the steps, one line a trial.")]  # fmt: skip
+    return [
+        Chart(
+            "curves",
+            "Learning curves",
+            charts.curves(view, objective, scale),
+            caption,
+            f"{objective.metric} over the steps, one line a trial.",
+        )
+    ]
 
 
 def _space(source: Source) -> list[Chart]:
@@ -295,10 +349,14 @@ def _space(source: Source) -> list[Chart]:
     chosen = views.varied(source, shares)
     found = []
     if shares:
-        found.append(Chart(
-            "importances", "Parameter importances", charts.bars(shares),
-            f"PED-ANOVA (Optuna) of {objective.metric} over the complete trials.",
-        ))  # fmt: skip
+        found.append(
+            Chart(
+                "importances",
+                "Parameter importances",
+                charts.bars(shares),
+                f"PED-ANOVA (Optuna) of {objective.metric} over the complete trials.",
+            )
+        )
     if not chosen or not accounts.finished(source):
         return found
     scale, complete = _scale(source), views.complete_scale(source)
@@ -307,18 +365,25 @@ def _space(source: Source) -> list[Chart]:
     if view.cells:
         left_out = len(chosen) - len(axes)
         caption = f"The {len(axes)} most important parameters. " if left_out else ""
-        found.append(Chart(
-            "parallel", "Parallel coordinates",
-            charts_space.parallel(view, marks, [p.name for p in axes], objective, complete),
-            caption + "Complete trials; the brighter, the better. " + _part(view, "trials"),
-        ))  # fmt: skip
+        found.append(
+            Chart(
+                "parallel",
+                "Parallel coordinates",
+                charts_space.parallel(view, marks, [p.name for p in axes], objective, complete),
+                caption + "Complete trials; the brighter, the better. " + _part(view, "trials"),
+            )
+        )
     for place, parameter in enumerate(chosen[: views.MOST_SLICES]):
         part = views.slice_of(source, parameter)
-        found.append(Chart(
-            f"slice-{place}", f"{objective.metric} over {parameter.name}",
-            charts_space.slice_of(part, parameter, objective, scale), _part(part, "trials"),
-            small=True,
-        ))  # fmt: skip
+        found.append(
+            Chart(
+                f"slice-{place}",
+                f"{objective.metric} over {parameter.name}",
+                charts_space.slice_of(part, parameter, objective, scale),
+                _part(part, "trials"),
+                small=True,
+            )
+        )
     numeric = [p for p in chosen if p.type != "categorical"][:MOST_MAPS]
     for a, b in views.pairs(numeric, MOST_MAPS):  # type: ignore[arg-type]
         found_map = views.contour(source, numeric[a], numeric[b])
@@ -326,8 +391,9 @@ def _space(source: Source) -> list[Chart]:
             grid, dots = found_map
             spec = charts_space.contour(grid, dots, numeric[a], numeric[b], objective, complete)
             title = f"{objective.metric} over {numeric[a].name} and {numeric[b].name}"
-            found.append(Chart(f"contour-{a}-{b}", title, spec,
-                               "Linear between the complete trials (dots)."))
+            found.append(
+                Chart(f"contour-{a}-{b}", title, spec, "Linear between the complete trials (dots).")
+            )
     return found
 
 
@@ -341,8 +407,12 @@ def _work(source: Source) -> list[Chart]:
     found = [Chart("timeline", "What the slots did", charts_tasks.timeline(view), caption)]
     failures = accounts.failures(source)
     if failures:
-        found.append(Chart(
-            "failures", "Attempts that did not end well", charts_tasks.failures(failures),
-            "By reason and node. A trial goes on after an interruption, as its next attempt.",
-        ))  # fmt: skip
+        found.append(
+            Chart(
+                "failures",
+                "Attempts that did not end well",
+                charts_tasks.failures(failures),
+                "By reason and node. A trial goes on after an interruption, as its next attempt.",
+            )
+        )
     return found

@@ -34,14 +34,20 @@ def importances(source: Source) -> dict[str, float]:
             copy = optuna.create_study(directions=[study.objective.direction])  # type: ignore[list-item]
             for record in sorted(done, key=lambda record: record.number):
                 params = {
-                    name: to_optuna(value) for name, value in record.params.items()
-                    if name in distributions and distributions[name]._contains(
-                        distributions[name].to_internal_repr(to_optuna(value)))
-                }  # fmt: skip
-                copy.add_trial(optuna.trial.create_trial(
-                    params=params, distributions={name: distributions[name] for name in params},
-                    value=record.values[0],
-                ))  # fmt: skip
+                    name: to_optuna(value)
+                    for name, value in record.params.items()
+                    if name in distributions
+                    and distributions[name]._contains(
+                        distributions[name].to_internal_repr(to_optuna(value))
+                    )
+                }
+                copy.add_trial(
+                    optuna.trial.create_trial(
+                        params=params,
+                        distributions={name: distributions[name] for name in params},
+                        value=record.values[0],
+                    )
+                )
             found = get_param_importances(copy, evaluator=PedAnovaImportanceEvaluator())
     except (ValueError, RuntimeError):
         return {}

@@ -13,8 +13,13 @@ from sweep.reporting.views import MOST_LANES, View
 from sweep.trial import Attempt, TrialRecord
 
 TRAINED, PRUNED, INTERRUPTED, FAILED, RUNS, WAITED = (
-    "trained", "pruned", "interrupted", "failed", "running", "waited",
-)  # fmt: skip
+    "trained",
+    "pruned",
+    "interrupted",
+    "failed",
+    "running",
+    "waited",
+)
 KINDS = (TRAINED, PRUNED, INTERRUPTED, FAILED, RUNS, WAITED)
 SHORTEST_WAIT_S = 0.5  # a gap below is the time between two pulls
 
@@ -37,9 +42,7 @@ def timeline(source: Source) -> View:
     node that has been free for the shortest time. Rows: lane, start and end (UTC, ISO), kind,
     trial, attempt, node, minutes.
     """
-    ordered = sorted(
-        accounts.attempts(source), key=lambda pair: (pair[1].claimed, pair[0].number)
-    )
+    ordered = sorted(accounts.attempts(source), key=lambda pair: (pair[1].claimed, pair[0].number))
     free: dict[str, list[tuple[datetime, int]]] = {}  # by node: when each lane was freed, lately
     busy: dict[str, list[tuple[datetime, int]]] = {}
     counts: dict[str, int] = {}
@@ -56,10 +59,13 @@ def timeline(source: Source) -> View:
         else:
             lane = counts[host] = counts.get(host, 0) + 1
         heapq.heappush(running, (end, lane))
-        cells.append({
-            **_bar(host, lane, start, end, kind_of(record, attempt)),
-            "trial": record.number, "attempt": attempt.number,
-        })  # fmt: skip
+        cells.append(
+            {
+                **_bar(host, lane, start, end, kind_of(record, attempt)),
+                "trial": record.number,
+                "attempt": attempt.number,
+            }
+        )
     names = sorted({(cell["node"], cell["number"]) for cell in cells})
     kept = set(names[:MOST_LANES])
     drawn = [cell for cell in cells if (cell["node"], cell["number"]) in kept]
@@ -70,8 +76,10 @@ def timeline(source: Source) -> View:
 
 def _bar(host: str, lane: int, start: datetime, end: datetime, kind: str) -> dict[str, Any]:
     return {
-        "node": host, "number": lane, "kind": kind,
+        "node": host,
+        "number": lane,
+        "kind": kind,
         "start": start.isoformat(timespec="milliseconds"),
         "end": end.isoformat(timespec="milliseconds"),
         "minutes": round((end - start).total_seconds() / 60, 3),
-    }  # fmt: skip
+    }

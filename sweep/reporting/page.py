@@ -76,9 +76,13 @@ def render(contents: Contents, vega: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "hours": duration, "gpu_hours": gpu_text, "choice": text_of, "number": _number,
-        "brief": _brief, "keyed": _keyed,
-    }  # fmt: skip
+        "hours": duration,
+        "gpu_hours": gpu_text,
+        "choice": text_of,
+        "number": _number,
+        "brief": _brief,
+        "keyed": _keyed,
+    }
     return environment.get_template(TEMPLATE).render(
         contents=contents,
         study=contents.source.study,
@@ -118,8 +122,7 @@ def _brief(value: Any) -> str:
 
 def _keyed(charts: Sequence[Chart], *begins: str) -> list[Chart]:
     """Return the charts whose names begin so, in that order."""
-    return [chart for begin in begins for chart in charts
-            if chart.key.partition("-")[0] == begin]  # fmt: skip
+    return [chart for begin in begins for chart in charts if chart.key.partition("-")[0] == begin]
 
 
 def write(contents: Contents, path: Path, cache: Path) -> None:

@@ -42,8 +42,7 @@ def draw(charts: list[Chart], folder: Path, formats: tuple[str, ...] = FORMATS) 
 def _sized(chart: Chart) -> dict[str, Any]:
     title = {"text": chart.title, "anchor": "start", "fontSize": 15, "offset": 12}
     width = SMALL_WIDTH if chart.small else WIDTH
-    return {**chart.spec, "width": width, "title": title, "background": "white",
-            "config": LIGHT}  # fmt: skip
+    return {**chart.spec, "width": width, "title": title, "background": "white", "config": LIGHT}
 
 
 def _draw(library: Any, spec: str, format: str) -> str | bytes:

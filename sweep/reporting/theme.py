@@ -13,17 +13,27 @@ def _theme(text: str, grid: str) -> dict[str, Any]:
         "font": FONT,
         "view": {"stroke": None},
         "axis": {
-            "labelColor": text, "titleColor": text, "gridColor": grid, "domainColor": grid,
-            "tickColor": grid, "titleFontWeight": "normal", "labelFontSize": 11,
-            "titleFontSize": 12, "titlePadding": 8,
+            "labelColor": text,
+            "titleColor": text,
+            "gridColor": grid,
+            "domainColor": grid,
+            "tickColor": grid,
+            "titleFontWeight": "normal",
+            "labelFontSize": 11,
+            "titleFontSize": 12,
+            "titlePadding": 8,
         },
         "legend": {
-            "orient": "bottom", "labelColor": text, "titleColor": text, "labelFontSize": 12,
-            "titleFontWeight": "normal", "symbolStrokeWidth": 2,
+            "orient": "bottom",
+            "labelColor": text,
+            "titleColor": text,
+            "labelFontSize": 12,
+            "titleFontWeight": "normal",
+            "symbolStrokeWidth": 2,
         },
         "title": {"color": text},
         "text": {"color": text, "fontSize": 12},
-    }  # fmt: skip
+    }
 
 
 LIGHT = _theme("#333a44", "#e3e6ea")

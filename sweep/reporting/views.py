@@ -99,10 +99,15 @@ def results(source: Source) -> View:
     """
     time = _timer(source)
     cells = [
-        {"place": place, "value": short(record.values[0]), "state": record.state,
-         "trial": record.number, "time": time(record)}
+        {
+            "place": place,
+            "value": short(record.values[0]),
+            "state": record.state,
+            "trial": record.number,
+            "time": time(record),
+        }
         for place, record in enumerate(accounts.finished(source), 1)
-    ]  # fmt: skip
+    ]
     return View(cells, len(cells), len(cells))
 
 
@@ -112,10 +117,14 @@ def best_so_far(source: Source) -> View:
     done = accounts.finished(source)
     steps = accounts.improvements(done, source.study.objective.direction)
     cells = [
-        {"place": place, "value": short(record.values[0]), "trial": record.number,
-         "time": time(record)}
+        {
+            "place": place,
+            "value": short(record.values[0]),
+            "trial": record.number,
+            "time": time(record),
+        }
         for place, record in steps
-    ]  # fmt: skip
+    ]
     if cells:
         cells.append({**cells[-1], "place": len(done), "time": time(done[-1])})
     return View(cells, len(steps), len(steps))
@@ -153,9 +162,9 @@ def curves(source: Source) -> View:
     for record in (*drawn, *top):
         group = _label(source, record) if record in top else record.state
         for step, value in evenly_with_last(_finite(source, record), MOST_STEPS):
-            cells.append({
-                "trial": record.number, "step": step, "value": short(value), "group": group,
-            })  # fmt: skip
+            cells.append(
+                {"trial": record.number, "step": step, "value": short(value), "group": group}
+            )
     return View(cells, len(top) + len(drawn), len(having))
 
 
@@ -224,8 +233,14 @@ def parallel(source: Source, parameters: Sequence[Parameter]) -> tuple[View, Cel
         for record in drawn:
             has = parameter.name in record.params
             y = place(record.params[parameter.name]) if has else NOWHERE
-            cells.append({"trial": record.number, "axis": axis, "y": short(y),
-                          "value": short(record.values[0])})  # fmt: skip
+            cells.append(
+                {
+                    "trial": record.number,
+                    "axis": axis,
+                    "y": short(y),
+                    "value": short(record.values[0]),
+                }
+            )
             lacking = lacking or not has
         if lacking:
             marks.append({"axis": axis, "y": NOWHERE, "text": "none"})
@@ -234,8 +249,9 @@ def parallel(source: Source, parameters: Sequence[Parameter]) -> tuple[View, Cel
     marks += [{"axis": last, "y": y, "text": f"{end:.4g}"} for y, end in enumerate(ends)]
     for record in drawn:
         y = min(1.0, max(0.0, place_value(record.values[0])))
-        cells.append({"trial": record.number, "axis": last, "y": short(y),
-                      "value": short(record.values[0])})  # fmt: skip
+        cells.append(
+            {"trial": record.number, "axis": last, "y": short(y), "value": short(record.values[0])}
+        )
     return View(cells, len(drawn), len(done)), marks
 
 
@@ -243,9 +259,7 @@ def _axis(parameter: Parameter, values: Sequence[Any]) -> tuple[Any, list[tuple[
     """Return what places a value between 0 and 1 on a parameter's axis, and its marks."""
     if parameter.type == "categorical":
         texts = [text_of(choice) for choice in parameter.choices]
-        places = {
-            text: (place + 0.5) / len(texts) for place, text in enumerate(texts)
-        }
+        places = {text: (place + 0.5) / len(texts) for place, text in enumerate(texts)}
         marks = [(y, text) for text, y in places.items()]
         return lambda value: places.get(text_of(value), NOWHERE), marks
     low, high = float(parameter.low or 0.0), float(parameter.high or 1.0)
@@ -271,10 +285,14 @@ def slice_of(source: Source, parameter: Parameter, objective: int = 0) -> View:
     # The best must be seen, whatever is left out.
     best = [r for r in valued(source)[:TOP] if name in r.params and r not in drawn]
     cells = [
-        {"trial": r.number, "x": axis_value(parameter, r.params[name]),
-         "y": short(r.values[objective]), "state": r.state}
+        {
+            "trial": r.number,
+            "x": axis_value(parameter, r.params[name]),
+            "y": short(r.values[objective]),
+            "state": r.state,
+        }
         for r in (*drawn, *best)
-    ]  # fmt: skip
+    ]
     return View(cells, len(cells), len(found))
 
 
@@ -301,9 +319,7 @@ def contour(source: Source, across: Parameter, up: Parameter) -> tuple[View, Vie
     found = evenly(found, MOST_POINTS)
     if len(found) < 10:
         return None
-    points = numpy.array([
-        [_transform(p, r.params[p.name]) for p in (across, up)] for r in found
-    ])  # fmt: skip
+    points = numpy.array([[_transform(p, r.params[p.name]) for p in (across, up)] for r in found])
     values = numpy.array([r.values[0] for r in found])
     lows, highs = points.min(axis=0), points.max(axis=0)
     if not (highs > lows).all():
@@ -317,21 +333,35 @@ def contour(source: Source, across: Parameter, up: Parameter) -> tuple[View, Vie
         return None
     edges = numpy.linspace(0.0, 1.0, GRID + 1)
     ends = numpy.minimum(edges + OVERLAP, 1.0)
-    xs, x_ends = ([_back(across, lows[0] + edge * (highs[0] - lows[0])) for edge in side]
-                  for side in (edges, ends))  # fmt: skip
-    ys, y_ends = ([_back(up, lows[1] + edge * (highs[1] - lows[1])) for edge in side]
-                  for side in (edges, ends))  # fmt: skip
+    xs, x_ends = (
+        [_back(across, lows[0] + edge * (highs[0] - lows[0])) for edge in side]
+        for side in (edges, ends)
+    )
+    ys, y_ends = (
+        [_back(up, lows[1] + edge * (highs[1] - lows[1])) for edge in side]
+        for side in (edges, ends)
+    )
     cells = [
-        {"x0": xs[column], "x1": x_ends[column + 1], "y0": ys[row], "y1": y_ends[row + 1],
-         "value": short(float(grid[row, column]))}
-        for row in range(GRID) for column in range(GRID)
+        {
+            "x0": xs[column],
+            "x1": x_ends[column + 1],
+            "y0": ys[row],
+            "y1": y_ends[row + 1],
+            "value": short(float(grid[row, column])),
+        }
+        for row in range(GRID)
+        for column in range(GRID)
         if math.isfinite(grid[row, column])
-    ]  # fmt: skip
+    ]
     dots = [
-        {"x": axis_value(across, r.params[across.name]), "y": axis_value(up, r.params[up.name]),
-         "value": short(r.values[0]), "trial": r.number}
+        {
+            "x": axis_value(across, r.params[across.name]),
+            "y": axis_value(up, r.params[up.name]),
+            "value": short(r.values[0]),
+            "trial": r.number,
+        }
         for r in evenly(found, MOST_POINTS // 4)
-    ]  # fmt: skip
+    ]
     return View(cells), View(dots, len(dots), len(found))
 
 
@@ -347,10 +377,14 @@ def front(source: Source, across: int, up: int) -> View:
     """Return the results of two of several objectives: x, y, trial, front (True on the first)."""
     found = [r for r in valued(source) if len(r.values) > max(across, up)]
     cells = [
-        {"x": short(r.values[across]), "y": short(r.values[up]), "trial": r.number,
-         "front": source.places[r.number] == 1}
+        {
+            "x": short(r.values[across]),
+            "y": short(r.values[up]),
+            "trial": r.number,
+            "front": source.places[r.number] == 1,
+        }
         for r in found
-    ]  # fmt: skip
+    ]
     return View(cells, len(cells), len(cells))
 
 

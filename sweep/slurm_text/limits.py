@@ -115,8 +115,15 @@ def partitions_argv(name: str | None = None, scontrol: str = "scontrol") -> list
 
 def associations_argv(user: str, sacctmgr: str = "sacctmgr") -> list[str]:
     """Return the command line that prints a user's limits, an account a line."""
-    return [sacctmgr, "-nP", "show", "assoc", "where", f"user={user}",
-            f"format={_ASSOCIATION_FIELDS}"]  # fmt: skip
+    return [
+        sacctmgr,
+        "-nP",
+        "show",
+        "assoc",
+        "where",
+        f"user={user}",
+        f"format={_ASSOCIATION_FIELDS}",
+    ]
 
 
 def default_account_argv(user: str, sacctmgr: str = "sacctmgr") -> list[str]:
@@ -207,12 +214,19 @@ def parse_sinfo(stdout: str) -> list[NodeGroup]:
     """Read what ``sinfo_argv`` printed."""
     return [
         NodeGroup(
-            row[0].rstrip("*"), row[0].endswith("*"), row[1], parse_time(row[2]),
-            _number(row[3]) or 0, row[4].rstrip("*$~#!%@^-"), row[5],
-            "" if row[6] == "(null)" else row[6], _number(row[7]) or 0, _number(row[8]) or 0,
+            row[0].rstrip("*"),
+            row[0].endswith("*"),
+            row[1],
+            parse_time(row[2]),
+            _number(row[3]) or 0,
+            row[4].rstrip("*$~#!%@^-"),
+            row[5],
+            "" if row[6] == "(null)" else row[6],
+            _number(row[7]) or 0,
+            _number(row[8]) or 0,
         )
         for row in _rows(stdout, _SINFO_FORMAT.count("|") + 1)
-    ]  # fmt: skip
+    ]
 
 
 def find_limits(

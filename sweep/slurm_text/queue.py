@@ -128,9 +128,7 @@ def parse_squeue(stdout: str, named: bool = False) -> list[QueuedTask]:
     return tasks
 
 
-def read_squeue(
-    stdout: str, stderr: str, returncode: int, named: bool = False
-) -> list[QueuedTask]:
+def read_squeue(stdout: str, stderr: str, returncode: int, named: bool = False) -> list[QueuedTask]:
     """Return squeue's answer; a job that Slurm does not know is an empty one.
 
     Raises:

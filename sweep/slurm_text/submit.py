@@ -183,8 +183,11 @@ def explain_refusal(words: str) -> str:
     """Return what to do about a refusal, empty where Slurm's own words must do."""
     for pattern, advice in (
         ("MaxSubmit|GrpSubmit", "So many tasks may not be queued at once; fewer per wave fit."),
-        ("access/permission denied", "This machine, or you, may not submit there; see AllocNodes "
-         "and AllowGroups in: scontrol show partition."),
+        (
+            "access/permission denied",
+            "This machine, or you, may not submit there; see AllocNodes "
+            "and AllowGroups in: scontrol show partition.",
+        ),
         ("invalid partition", "Choose slurm.partition from those that sinfo lists."),
         ("account", "Choose slurm.account from: sacctmgr show assoc user=$USER format=account."),
         ("qos", "Choose slurm.qos from: sacctmgr show assoc user=$USER format=account,qos."),

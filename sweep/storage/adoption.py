@@ -27,8 +27,7 @@ def missing_before(ledger: Ledger, token: str) -> dict[int, tuple[int | None, in
         StaleAttempt: The attempt is over.
     """
     live = ledger.db.execute(
-        "SELECT trial_id, number FROM sweep_attempt WHERE token = %s AND outcome IS NULL "
-        "FOR SHARE",
+        "SELECT trial_id, number FROM sweep_attempt WHERE token = %s AND outcome IS NULL FOR SHARE",
         (token,),
     )
     if not live:
@@ -88,6 +87,10 @@ def adopt(ledger: Ledger, token: str, found: Mapping[int, Sequence[Report]]) -> 
         "u.kind::trialintermediatevaluetype FROM "
         "unnest(%s::int[], %s::float8[], %s::text[]) AS u(step, value, kind) "
         "ON CONFLICT (trial_id, step) DO NOTHING",
-        (trial_id, list(objective), [v for v, _ in objective.values()],
-         [k for _, k in objective.values()]),
-    )  # fmt: skip
+        (
+            trial_id,
+            list(objective),
+            [v for v, _ in objective.values()],
+            [k for _, k in objective.values()],
+        ),
+    )

@@ -191,8 +191,10 @@ def cancel_rest(ledger: Ledger, reason: str) -> int:
     cut = cut_by(reason)
     close_trials(db, [int(row[0]) for row in waiting], words.CANCELLED, cut)
     # Locked first and judged after: a claim may have come in between.
-    idle = "(SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id " \
-           "ORDER BY a.number DESC LIMIT 1)"  # fmt: skip
+    idle = (
+        "(SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id "
+        "ORDER BY a.number DESC LIMIT 1)"
+    )
     db.execute(
         "SELECT 1 FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' "
         f"AND {idle} IS NOT NULL ORDER BY t.trial_id FOR UPDATE",
@@ -203,9 +205,7 @@ def cancel_rest(ledger: Ledger, reason: str) -> int:
         f"AND {idle} = ANY(%s)",
         (study_id, [*CLAIMABLE, PAUSED]),
     )
-    close_trials(
-        db, [int(t) for t, outcome in rows if outcome != PAUSED], words.CANCELLED, cut
-    )
+    close_trials(db, [int(t) for t, outcome in rows if outcome != PAUSED], words.CANCELLED, cut)
     prune_trials(ledger, [int(t) for t, outcome in rows if outcome == PAUSED], cut)
     failed = ledger.open_failures()
     for trial_id in failed:

@@ -82,11 +82,7 @@ class Database:
         return f"Database({describe(self._dsn)})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "url": self.url,
-            "timeout_s": self.timeout_s,
-            "application": self.application,
-        }
+        return {"url": self.url, "timeout_s": self.timeout_s, "application": self.application}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Database.__init__(self, state.pop("url"), **state)

@@ -27,9 +27,19 @@ from sweep.storage.endings import Endings
 from sweep.storage.reports import Reports
 
 __all__ = [
-    "CLAIMABLE", "GIVEN_BACK", "HALTED", "PAUSED", "USER_FAILURES", "VIOLATION_SQL", "Ledger",
-    "Place", "Report", "clean", "read_params", "stored_value",
-]  # fmt: skip
+    "CLAIMABLE",
+    "GIVEN_BACK",
+    "HALTED",
+    "PAUSED",
+    "USER_FAILURES",
+    "VIOLATION_SQL",
+    "Ledger",
+    "Place",
+    "Report",
+    "clean",
+    "read_params",
+    "stored_value",
+]
 
 
 class Ledger(Claims, Reports, Endings):

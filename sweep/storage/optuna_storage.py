@@ -100,9 +100,11 @@ class PostgresStorage(StudyStorage):
 
     def __getstate__(self) -> dict[str, Any]:
         return {
-            "database": self.database, "patience_s": self.patience_s, "token": self.token,
+            "database": self.database,
+            "patience_s": self.patience_s,
+            "token": self.token,
             "steps": self.steps,
-        }  # fmt: skip
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -351,10 +353,7 @@ class PostgresStorage(StudyStorage):
         return found[0]
 
     def get_all_trials(
-        self,
-        study_id: int,
-        deepcopy: bool = True,
-        states: Container[TrialState] | None = None,
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
         history = self._history(study_id)
         trials = self._again(lambda database: history.look(database, states))

@@ -100,18 +100,25 @@ class StudyStorage(BaseStorage):
                 "SELECT 1 FROM studies WHERE study_id = %s FOR UPDATE", (study_id,)
             )
             for table in (
-                "trial_user_attributes", "trial_system_attributes", "trial_params",
-                "trial_values", "trial_intermediate_values", "trial_heartbeats",
-            ):  # fmt: skip
+                "trial_user_attributes",
+                "trial_system_attributes",
+                "trial_params",
+                "trial_values",
+                "trial_intermediate_values",
+                "trial_heartbeats",
+            ):
                 database.execute(
                     f"DELETE FROM {table} c USING trials t "
                     "WHERE c.trial_id = t.trial_id AND t.study_id = %s",
                     (study_id,),
                 )
             for table in (
-                "trials", "study_directions", "study_user_attributes", "study_system_attributes",
+                "trials",
+                "study_directions",
+                "study_user_attributes",
+                "study_system_attributes",
                 "studies",
-            ):  # fmt: skip
+            ):
                 database.execute(f"DELETE FROM {table} WHERE study_id = %s", (study_id,))
             return bool(found)
 

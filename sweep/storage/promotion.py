@@ -161,10 +161,12 @@ def _best_of_rung(
         "AND t.state <> 'FAIL' AND s.key = %(rung)s) t "
         "WHERE t.place <= t.members / %(factor)s ORDER BY t.place",
         {
-            "study": study_id, "rung": f"{RUNG}{rung}", "promoted": PROMOTED,
+            "study": study_id,
+            "rung": f"{RUNG}{rung}",
+            "promoted": PROMOTED,
             "factor": factor_of(study),
         },
-    )  # fmt: skip
+    )
     return [(int(trial_id), outcome, int(promoted)) for trial_id, outcome, promoted in rows]
 
 

@@ -161,16 +161,15 @@ def _read_attempts(db: Database, chosen: Mapping[str, Any]) -> dict[int, list[At
     return found
 
 
-def _with_energy(
-    attempts: list[Attempt], used: Mapping[int, energy.Energy]
-) -> list[Attempt]:
+def _with_energy(attempts: list[Attempt], used: Mapping[int, energy.Energy]) -> list[Attempt]:
     if not used:
         return attempts
     return [
         replace(a, energy_j=used[a.number].joules, energy_by=used[a.number].by)
-        if a.number in used else a
+        if a.number in used
+        else a
         for a in attempts
-    ]  # fmt: skip
+    ]
 
 
 def read_violations(
@@ -257,9 +256,7 @@ def _end(text: str) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def _reason(
-    state: str, optuna_state: str, last: Attempt | None, end: Mapping[str, Any]
-) -> str:
+def _reason(state: str, optuna_state: str, last: Attempt | None, end: Mapping[str, Any]) -> str:
     if state == words.COMPLETE:
         return ""
     if optuna_state in ("FAIL", "PRUNED"):

@@ -62,9 +62,7 @@ def insert(db: Database, study_id: int, trial_id: int, kind: str, seed: int) -> 
     return int(rows[0][0])
 
 
-def insert_all(
-    db: Database, study_id: int, plan: Sequence[tuple[int, str, int]]
-) -> list[int]:
+def insert_all(db: Database, study_id: int, plan: Sequence[tuple[int, str, int]]) -> list[int]:
     """Request re-runs of (trial id, kind, seed), inside a transaction; return their numbers.
 
     The study's row is held to its end, so they follow one another.
@@ -78,9 +76,7 @@ def remove(db: Database, study_id: int, k: int) -> None:
 
 def set_job(db: Database, study_id: int, k: int, job: str) -> None:
     """Note under which job a re-run was submitted."""
-    db.execute(
-        "UPDATE sweep_rerun SET job = %s WHERE study_id = %s AND k = %s", (job, study_id, k)
-    )
+    db.execute("UPDATE sweep_rerun SET job = %s WHERE study_id = %s AND k = %s", (job, study_id, k))
 
 
 def claim(db: Database, study_id: int, k: int, token: str, host: str) -> Rerun | None:
@@ -106,9 +102,7 @@ def touch(db: Database, token: str, process_group: int) -> None:
         raise StaleAttempt("The re-run was ended by somebody else.")
 
 
-def end(
-    db: Database, study_id: int, k: int, ended: End, result: Mapping[str, Any]
-) -> None:
+def end(db: Database, study_id: int, k: int, ended: End, result: Mapping[str, Any]) -> None:
     """Write how a re-run ended, once."""
     db.execute(
         "UPDATE sweep_rerun SET outcome = %s, reason = %s, exit_code = %s, result = %s::jsonb, "

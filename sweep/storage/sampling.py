@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.space import Parameter, Space
 from sweep.storage import twins, warm_start
-from sweep.storage.design import (
-    FIXED,
-    fixed_design,
-    random_point,
-    spread_design,
-    stored_point,
-)
+from sweep.storage.design import FIXED, fixed_design, random_point, spread_design, stored_point
 from sweep.storage.samplers import (
     AUTO_PRUNER,
     STARTUP,
@@ -163,9 +157,7 @@ def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> 
 def _choose_fixed(study: Study, number: int) -> dict[str, Any]:
     """Return the design's row of one trial, completed by random values for every parameter."""
     everything = dataclasses.replace(
-        study,
-        space=Space(tuple(dataclasses.replace(p, when={}) for p in study.space)),
-        points=(),
+        study, space=Space(tuple(dataclasses.replace(p, when={}) for p in study.space)), points=()
     )
     rows = fixed_design(dataclasses.replace(study, trials=max(study.trials, number + 1)))
     return {**random_point(everything, number), **(rows or [])[number]}

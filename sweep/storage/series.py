@@ -90,9 +90,13 @@ def read_series(
 
 
 def _series(
-    trial: int, name: str, attempts: list[int], steps: list[int], values: list[float],
+    trial: int,
+    name: str,
+    attempts: list[int],
+    steps: list[int],
+    values: list[float],
     logged: list[float],
-) -> Series:  # fmt: skip
+) -> Series:
     if len(set(steps)) < len(steps):  # reported in no order: the latest attempt's word counts
         kept = {step: place for place, step in enumerate(steps)}.values()
         attempts, steps = [attempts[place] for place in kept], [steps[place] for place in kept]
@@ -143,8 +147,14 @@ def summarised(metrics: Mapping[str, Sequence[tuple[int, float]]]) -> dict[str, 
 def as_rows(found: Sequence[Series]) -> list[dict[str, Any]]:
     """Return one row a reported value: trial, attempt, step, metric, value, logged (ISO, UTC)."""
     return [
-        {"trial": s.trial, "attempt": attempt, "step": step, "metric": s.metric, "value": value,
-         "logged": datetime.fromtimestamp(when, timezone.utc).isoformat()}
+        {
+            "trial": s.trial,
+            "attempt": attempt,
+            "step": step,
+            "metric": s.metric,
+            "value": value,
+            "logged": datetime.fromtimestamp(when, timezone.utc).isoformat(),
+        }
         for s in found
         for attempt, step, value, when in zip(s.attempts, s.steps, s.values, s.logged, strict=True)
-    ]  # fmt: skip
+    ]

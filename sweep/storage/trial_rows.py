@@ -92,9 +92,7 @@ def read_distribution(text: str) -> Any:
     return json_to_distribution(text)
 
 
-def read_trials(
-    database: Database, trial_ids: Sequence[int], *, steps: bool = True
-) -> list[Any]:
+def read_trials(database: Database, trial_ids: Sequence[int], *, steps: bool = True) -> list[Any]:
     """Return FrozenTrials by their ids, in the order of their numbers; unknown ids are left out.
 
     Args:

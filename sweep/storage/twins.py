@@ -23,9 +23,7 @@ _SIGNATURE = """(SELECT string_agg(p.param_name || '=' || p.param_value::text, E
   ORDER BY p.param_name) FROM trial_params p WHERE p.trial_id = t.trial_id)"""
 
 
-def is_taken(
-    db: Database, study_id: int, trial_id: int, params: Mapping[str, float]
-) -> bool:
+def is_taken(db: Database, study_id: int, trial_id: int, params: Mapping[str, float]) -> bool:
     """Tell whether another trial that runs has exactly these (internal) values."""
     rows = db.execute(
         "SELECT 1 FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' AND t.trial_id <> %s "

@@ -74,10 +74,7 @@ class Curves:
 
 
 def judge(
-    pruner: PercentilePruner,
-    steps: Mapping[int, float],
-    curves: Curves,
-    direction: StudyDirection,
+    pruner: PercentilePruner, steps: Mapping[int, float], curves: Curves, direction: StudyDirection
 ) -> bool:
     """Tell whether the pruner would stop a trial at its last step, as its ``prune`` does.
 

@@ -97,10 +97,7 @@ class SamplerView(PostgresStorage):
         self._params: dict[int, dict[str, tuple[float, BaseDistribution]]] = {}
 
     def get_all_trials(
-        self,
-        study_id: int,
-        deepcopy: bool = True,
-        states: Container[TrialState] | None = None,
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
         if study_id not in self._snapshots:
             seen = tuple(state for state in TrialState if state != TrialState.WAITING)

@@ -114,9 +114,10 @@ def frozen(db: Database, study_id: int, study: Study) -> list[FrozenTrial]:
     made = []
     for place, row in enumerate(rows, -len(rows)):
         trial = create_trial(
-            params=row["params"], values=row["values"],
+            params=row["params"],
+            values=row["values"],
             distributions={name: distributions[name] for name in row["params"]},
-        )  # fmt: skip
+        )
         trial.number = trial._trial_id = place
         made.append(trial)
     return made

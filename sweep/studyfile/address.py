@@ -28,9 +28,12 @@ class StorageAddress:
         value = self.section.read(node, path, reader)
         if value is not INVALID and value.url and "embedded" in node.entries:
             return reader.report(
-                node, path, "must have url or embedded, not both",
-                "With a URL, nothing is embedded: remove one of the two.", "",
-            )  # fmt: skip
+                node,
+                path,
+                "must have url or embedded, not both",
+                "With a URL, nothing is embedded: remove one of the two.",
+                "",
+            )
         return value
 
     @staticmethod
@@ -43,21 +46,29 @@ class StorageAddress:
         kind = re.split(r"[+:]", url.lower(), maxsplit=1)[0]
         if url.startswith("$"):
             return reader.report(
-                node, path, "must be a URL, not a variable",
-                "Remove the key: SWEEP_STORAGE is used when the file has no storage.", got,
-            )  # fmt: skip
+                node,
+                path,
+                "must be a URL, not a variable",
+                "Remove the key: SWEEP_STORAGE is used when the file has no storage.",
+                got,
+            )
         if kind == "sqlite" or re.search(r"\.(db|sqlite3?)$", url):
             return reader.report(
-                node, path,
+                node,
+                path,
                 "must be PostgreSQL, because SQLite hands one trial to several workers (16 "
                 "processes claiming 200 trials made 159 double claims)",
-                "Remove the key: an embedded PostgreSQL is started for you.", got,
-            )  # fmt: skip
+                "Remove the key: an embedded PostgreSQL is started for you.",
+                got,
+            )
         if hidden != url:
             return reader.report(
-                node, path, "must not hold a password",
-                "Put the whole URL into SWEEP_STORAGE, or the password into ~/.pgpass.", got,
-            )  # fmt: skip
+                node,
+                path,
+                "must not hold a password",
+                "Put the whole URL into SWEEP_STORAGE, or the password into ~/.pgpass.",
+                got,
+            )
         if kind not in ("postgresql", "postgres") or "://" not in url:
             return reader.report(node, path, "must be a PostgreSQL URL", example, got)
         return url
@@ -83,15 +94,20 @@ STORAGE = StorageAddress(
         "storage",
         (
             Key(
-                "url", Url(), "A PostgreSQL URL without a password.", None,
+                "url",
+                Url(),
+                "A PostgreSQL URL without a password.",
+                None,
                 "postgresql://user@host:5432/database",
             ),
             Key(
-                "embedded", Word(("job", "here")),
+                "embedded",
+                Word(("job", "here")),
                 "Where the embedded server runs on a cluster: in a job of its own, or here.",
-                "job", "here",
+                "job",
+                "here",
             ),
         ),
         Storage,
     )
-)  # fmt: skip
+)

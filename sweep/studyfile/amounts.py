@@ -12,9 +12,21 @@ from sweep.studyfile.tree import Node
 
 DURATION_ADVICE = 'Write 90s, 30min or 1h30m, or Slurm\'s way in quotes, "00:30:00".'
 _UNIT_SECONDS = {
-    "s": 1, "sec": 1, "second": 1, "seconds": 1, "m": 60, "min": 60, "minute": 60, "minutes": 60,
-    "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400,
-}  # fmt: skip
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "seconds": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "minutes": 60,
+    "h": 3600,
+    "hour": 3600,
+    "hours": 3600,
+    "d": 86400,
+    "day": 86400,
+    "days": 86400,
+}
 _UNIT = "|".join(sorted(_UNIT_SECONDS, key=len, reverse=True))
 _UNITS = rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT})\s*)+"
 _CLOCK = r"\d+-\d{1,2}(?::\d{2}){0,2}|\d+:\d{2}(?::\d{2})?"

@@ -12,9 +12,12 @@ from sweep.studyfile.tree import Node
 
 
 def resolve_conditions(
-    parameter: Parameter, found: Mapping[str, Parameter | None], node: Node, path: str,
+    parameter: Parameter,
+    found: Mapping[str, Parameter | None],
+    node: Node,
+    path: str,
     reader: Reader,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the parameter with its conditions checked against its parents, or INVALID."""
     if not parameter.when:
         return parameter
@@ -87,9 +90,10 @@ def order_parents_first(
     left = dict(good)
     while left:
         ready = [
-            name for name, parameter in left.items()
+            name
+            for name, parameter in left.items()
             if all(parent in ordered or parent not in left for parent in parameter.when)
-        ]  # fmt: skip
+        ]
         if not ready:
             _report_cycle(left, node, path, reader)
             return None
@@ -98,9 +102,7 @@ def order_parents_first(
     return list(ordered.values())
 
 
-def _report_cycle(
-    left: Mapping[str, Parameter], node: Node, path: str, reader: Reader
-) -> None:
+def _report_cycle(left: Mapping[str, Parameter], node: Node, path: str, reader: Reader) -> None:
     name = next(iter(left))
     chain: list[str] = []
     while name not in chain:
@@ -111,6 +113,9 @@ def _report_cycle(
     cycle = cycle[:-1]
     cycle = [*cycle[cycle.index(start) :], *cycle[: cycle.index(start)], start]
     reader.report(
-        node.entries[start].entries["when"], join(join(path, start), "when"),
-        "must not depend on itself", "Remove one of the conditions.", " -> ".join(cycle),
-    )  # fmt: skip
+        node.entries[start].entries["when"],
+        join(join(path, start), "when"),
+        "must not depend on itself",
+        "Remove one of the conditions.",
+        " -> ".join(cycle),
+    )

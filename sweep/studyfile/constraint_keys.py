@@ -14,12 +14,24 @@ from sweep.studyfile.tree import Node
 BOUNDS = Section(
     "a constraint",
     (
-        Key("max", Real(), "Largest value of the metric's last report that is allowed.", None, 50,
-            aliases=("below", "upper", "high", "le", "at_most", "less_than")),
-        Key("min", Real(), "Smallest value of the metric's last report that is allowed.", None,
-            0.5, aliases=("above", "lower", "low", "ge", "at_least", "greater_than")),
+        Key(
+            "max",
+            Real(),
+            "Largest value of the metric's last report that is allowed.",
+            None,
+            50,
+            aliases=("below", "upper", "high", "le", "at_most", "less_than"),
+        ),
+        Key(
+            "min",
+            Real(),
+            "Smallest value of the metric's last report that is allowed.",
+            None,
+            0.5,
+            aliases=("above", "lower", "low", "ge", "at_least", "greater_than"),
+        ),
     ),
-)  # fmt: skip
+)
 _SHORT = re.compile(r"\s*(<=|>=)\s*([+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*")
 
 
@@ -30,8 +42,10 @@ class Constraints:
     def read(self, node: Node, path: str, reader: Reader) -> Any:
         if node.kind != "map" or not node.entries:
             return reader.report(node, path, "must be a mapping of metrics to bounds")
-        found = [self._read_one(name, child, join(path, name), reader)
-                 for name, child in node.entries.items()]  # fmt: skip
+        found = [
+            self._read_one(name, child, join(path, name), reader)
+            for name, child in node.entries.items()
+        ]
         return INVALID if INVALID in found else tuple(found)
 
     def _read_one(self, name: str, node: Node, path: str, reader: Reader) -> Any:
@@ -39,9 +53,11 @@ class Constraints:
             short = _SHORT.fullmatch(node.value)
             if short is None:
                 return reader.report(
-                    node, path, "must be <= or >= and a number, or min and max",
+                    node,
+                    path,
+                    "must be <= or >= and a number, or min and max",
                     f'For example {name}: "<= 50".',
-                )  # fmt: skip
+                )
             bound = {"<=": "max", ">=": "min"}[short[1]]
             return Constraint(name, **{bound: float(short[2])})
         values = BOUNDS.read(node, path, reader)
@@ -53,9 +69,11 @@ class Constraints:
         low, high = values.get("min"), values.get("max")
         if low is not None and high is not None and low > high:
             return reader.report(
-                node.entries["min"], f"{path}.min", f"must not be above max, {high:g}",
+                node.entries["min"],
+                f"{path}.min",
+                f"must not be above max, {high:g}",
                 "Swap the two.",
-            )  # fmt: skip
+            )
         return Constraint(name, **values)
 
     def schema(self) -> dict[str, Any]:

@@ -40,9 +40,12 @@ def _check_names(root: Node, reader: Reader) -> None:
         if name in _names(root, "space"):
             node = root.entries["fixed"].entries[name]
             reader.report(
-                node, f"fixed.{name}", "is a parameter of the space as well",
-                "Remove one of the two.", "",
-            )  # fmt: skip
+                node,
+                f"fixed.{name}",
+                "is a parameter of the space as well",
+                "Remove one of the two.",
+                "",
+            )
 
 
 def _check_command(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
@@ -55,9 +58,13 @@ def _check_command(values: Mapping[str, Any], root: Node, reader: Reader) -> Non
 
 
 def _check_words(
-    command: Sequence[str], path: str, reserved: Sequence[str], node: Node, root: Node,
+    command: Sequence[str],
+    path: str,
+    reserved: Sequence[str],
+    node: Node,
+    root: Node,
     reader: Reader,
-) -> None:  # fmt: skip
+) -> None:
     parameters = _names(root, "space")
     known = [*reserved, *parameters, *_names(root, "fixed")]
     for word in command:
@@ -65,9 +72,12 @@ def _check_words(
             pieces = parse(word)
         except ValueError:
             reader.report(
-                node, path, "has a brace without its partner", "Write {{ and }} for braces.",
+                node,
+                path,
+                "has a brace without its partner",
+                "Write {{ and }} for braces.",
                 f'"{word}"',
-            )  # fmt: skip
+            )
             continue
         for piece in pieces:
             if not isinstance(piece, Placeholder):
@@ -79,14 +89,20 @@ def _check_words(
                 reader.report(node, path, f"unknown placeholder {{{name}}}", advice, "")
             elif name in reserved and name in known[len(reserved) :]:
                 reader.report(
-                    node, path, f"{{{name}}} is a placeholder and a parameter as well",
-                    "Rename the parameter.", "",
-                )  # fmt: skip
+                    node,
+                    path,
+                    f"{{{name}}} is a placeholder and a parameter as well",
+                    "Rename the parameter.",
+                    "",
+                )
             elif name in SPREAD and len(pieces) > 1:
                 reader.report(
-                    node, path, f"{{{name}}} must be an argument of its own, for it becomes "
-                    "several", "Put spaces around it.", f'"{word}"',
-                )  # fmt: skip
+                    node,
+                    path,
+                    f"{{{name}}} must be an argument of its own, for it becomes several",
+                    "Put spaces around it.",
+                    f'"{word}"',
+                )
 
 
 def _check_objectives(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
@@ -100,9 +116,11 @@ def _check_objectives(values: Mapping[str, Any], root: Node, reader: Reader) -> 
         path = f"objective[{i}]" if node.items else "objective"
         if objective.metric in seen:
             reader.report(
-                one.entries["metric"], f"{path}.metric", "is optimised twice",
+                one.entries["metric"],
+                f"{path}.metric",
+                "is optimised twice",
                 "Remove one of the two.",
-            )  # fmt: skip
+            )
         seen.add(objective.metric)
         if objective.pattern is not None:
             _check_pattern(objective.pattern, one, path, reader)
@@ -111,14 +129,20 @@ def _check_objectives(values: Mapping[str, Any], root: Node, reader: Reader) -> 
     pruner, sampler = values["pruner"], values["sampler"]
     if pruner is not INVALID and pruner.type != "none":
         reader.report(
-            root.entries["pruner"], "pruner", "cannot be used with several objectives",
-            "Remove it, or keep one objective.", pruner.type,
-        )  # fmt: skip
+            root.entries["pruner"],
+            "pruner",
+            "cannot be used with several objectives",
+            "Remove it, or keep one objective.",
+            pruner.type,
+        )
     if sampler is not INVALID and sampler.type == "cmaes":
         reader.report(
-            root.entries["sampler"], "sampler", "cannot be used with several objectives",
-            "Use nsgaii or tpe.", sampler.type,
-        )  # fmt: skip
+            root.entries["sampler"],
+            "sampler",
+            "cannot be used with several objectives",
+            "Use nsgaii or tpe.",
+            sampler.type,
+        )
 
 
 def _check_pattern(pattern: str, objective: Node, path: str, reader: Reader) -> None:
@@ -128,15 +152,19 @@ def _check_pattern(pattern: str, objective: Node, path: str, reader: Reader) -> 
         groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
         reader.report(
-            source, where, f"must be a regular expression, and is none: {error}",
+            source,
+            where,
+            f"must be a regular expression, and is none: {error}",
             r"Put \ before a character that stands for itself.",
-        )  # fmt: skip
+        )
         return
     if not groups:
         reader.report(
-            source, where, "must have a group around the number",
+            source,
+            where,
+            "must have a group around the number",
             'For example "val_acc=([0-9.eE+-]+)".',
-        )  # fmt: skip
+        )
 
 
 def _check_points(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
@@ -164,9 +192,12 @@ def _check_points(values: Mapping[str, Any], root: Node, reader: Reader) -> None
     trials = values["trials"]
     if isinstance(trials, int) and len(points) > trials:
         reader.report(
-            root.entries["points"], "points", f"must not be more than trials, {trials}",
-            "Raise trials, or remove points.", str(len(points)),
-        )  # fmt: skip
+            root.entries["points"],
+            "points",
+            f"must not be more than trials, {trials}",
+            "Raise trials, or remove points.",
+            str(len(points)),
+        )
 
 
 def _check_trials(values: dict[str, Any], root: Node, reader: Reader) -> None:
@@ -183,27 +214,35 @@ def _check_trials(values: dict[str, Any], root: Node, reader: Reader) -> None:
     for name in endless:
         node = root.entries["space"].entries[name]
         reader.report(
-            node, f"space.{name}", "must have a step, because a grid needs separate values",
-            "Add step, or use choices.", "",
-        )  # fmt: skip
+            node,
+            f"space.{name}",
+            "must have a step, because a grid needs separate values",
+            "Add step, or use choices.",
+            "",
+        )
     size = space.grid_size(limit=GRID_LIMIT)
     if endless or size is None or values["trials"] is INVALID:
         return
     if size > GRID_LIMIT:
         rule = f"must not make a grid of more than {GRID_LIMIT} points"
         reader.report(
-            root.entries["space"], "space", rule, "Use fewer values, or sampler random or qmc.",
+            root.entries["space"],
+            "space",
+            rule,
+            "Use fewer values, or sampler random or qmc.",
             str(size),
-        )  # fmt: skip
+        )
         return
     size += len(values["points"] or ())  # the user's own points come before the grid's
     if values["trials"] is None:
         values["trials"] = size
     elif values["trials"] > size:
         reader.report(
-            root.entries["trials"], "trials", f"must not be above the size of the grid, {size}",
+            root.entries["trials"],
+            "trials",
+            f"must not be above the size of the grid, {size}",
             f"Write trials: {size}, or remove the key.",
-        )  # fmt: skip
+        )
 
 
 def _check_pruner(pruner: Any, root: Node, reader: Reader) -> None:
@@ -219,15 +258,19 @@ def _check_pruner(pruner: Any, root: Node, reader: Reader) -> None:
             reader.report(node, path, "needs lower or upper", "Write one of them.")
         if lower is not None and upper is not None and lower >= upper:
             reader.report(
-                node.entries["lower"], f"{path}.lower",
-                f"must be below upper, {node.entries['upper'].text}", "Swap the two.",
-            )  # fmt: skip
+                node.entries["lower"],
+                f"{path}.lower",
+                f"must be below upper, {node.entries['upper'].text}",
+                "Swap the two.",
+            )
         least, most = options.get("min_resource", 1), options.get("max_resource")
         if isinstance(most, int) and isinstance(least, int) and least > most:
             reader.report(
-                node.entries["max_resource"], f"{path}.max_resource",
-                f"must not be below min_resource, {least}", "Raise it.",
-            )  # fmt: skip
+                node.entries["max_resource"],
+                f"{path}.max_resource",
+                f"must not be below min_resource, {least}",
+                "Raise it.",
+            )
         node = node.entries.get("pruner")
         path, options = join(path, "pruner"), options.get("pruner") or {}
 
@@ -241,9 +284,11 @@ def _check_resources(values: Mapping[str, Any], root: Node, reader: Reader) -> N
     if shares and (resources.gpus or len(shares) > 1):
         other = "gpus" if resources.gpus else "shard"
         reader.report(
-            entries[shares[-1]], f"resources.{shares[-1]}", f"cannot go with {other}",
+            entries[shares[-1]],
+            f"resources.{shares[-1]}",
+            f"cannot go with {other}",
             "A trial has whole GPUs or a share of one: keep one of the keys.",
-        )  # fmt: skip
+        )
     limit_s, grace_s = resources.time_limit_s, values["grace_s"]
     if limit_s is not None and grace_s is not INVALID and grace_s >= limit_s:
         key, path = ("grace", "grace") if "grace" in root.entries else ("time", "resources.time")
@@ -278,22 +323,27 @@ def _check_ranks(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
     ranks = ddp.ranks_per_node
     if ranks is not None and resources.gpu_count not in (0, ranks):
         reader.report(
-            root.entries["ddp"].entries["ranks_per_node"], "ddp.ranks_per_node",
+            root.entries["ddp"].entries["ranks_per_node"],
+            "ddp.ranks_per_node",
             f"must be the number of GPUs of a node, {resources.gpu_count}: each process has one",
             "Remove it.",
-        )  # fmt: skip
+        )
     several = ranks or resources.gpu_count or 1
     starts = values["launcher"] not in (INVALID, "python")
     if starts and resources.cpus is not None and several > 1 and resources.cpus < several:
         reader.report(
-            root.entries["resources"].entries["cpus"], "resources.cpus",
-            f"must not be below the number of processes of a node, {several}", "Raise it.",
-        )  # fmt: skip
+            root.entries["resources"].entries["cpus"],
+            "resources.cpus",
+            f"must not be below the number of processes of a node, {several}",
+            "Raise it.",
+        )
     if values["launcher"] == "srun" and slurm is not INVALID and slurm.slots > 1:
         reader.report(
-            root.entries["launcher"], "launcher", "must not be srun where a task has several slots",
+            root.entries["launcher"],
+            "launcher",
+            "must not be srun where a task has several slots",
             "Use torchrun, or auto: each slot is a step of srun's already.",
-        )  # fmt: skip
+        )
 
 
 def _check_environment(environment: Any, root: Node, reader: Reader) -> None:
@@ -303,20 +353,25 @@ def _check_environment(environment: Any, root: Node, reader: Reader) -> None:
     runtime = environment.runtime
     inside = ("binds", "workdir", "options", "remap_root", "name", "unpack")
     useless = {
-        "none": ("image", "setup", "build", *inside), "venv": ("setup", *inside), "conda": inside,
+        "none": ("image", "setup", "build", *inside),
+        "venv": ("setup", *inside),
+        "conda": inside,
         "modules": ("image", "build", *inside),
         **dict.fromkeys(("apptainer", "singularity"), ("remap_root", "name")),
         **dict.fromkeys(("enroot", "pyxis"), ("unpack",)),
-    }  # fmt: skip
+    }
     for name in useless.get(runtime, ()):
         if name in node.entries:
             advice = "Remove it."
             if "runtime" not in node.entries:
                 advice = "Write the runtime that it is for, such as runtime: apptainer."
             reader.report(
-                node.entries[name], f"environment.{name}", f"has no meaning with runtime {runtime}",
-                advice, "",
-            )  # fmt: skip
+                node.entries[name],
+                f"environment.{name}",
+                f"has no meaning with runtime {runtime}",
+                advice,
+                "",
+            )
     if runtime not in ("none", "venv", "modules") and environment.image is None:
         what = "Name or folder of the environment." if runtime == "conda" else "Path of the image."
         reader.report(node, "environment.image", f"is missing for runtime {runtime}", what, "")

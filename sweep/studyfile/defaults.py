@@ -22,9 +22,22 @@ from sweep.studyfile.tree import Node, YamlError, decode, parse
 # What a study is about (its command, space, objective, search) is its own; where and how it runs
 # may be a site's or a user's habit.
 MAY_BE_DEFAULTS = (
-    "max_parallel", "trial_time", "stall_time", "grace", "tasks", "trials_per_task", "keep",
-    "retry", "resources", "executor", "launcher", "ddp", "slurm", "environment", "storage",
-)  # fmt: skip
+    "max_parallel",
+    "trial_time",
+    "stall_time",
+    "grace",
+    "tasks",
+    "trials_per_task",
+    "keep",
+    "retry",
+    "resources",
+    "executor",
+    "launcher",
+    "ddp",
+    "slurm",
+    "environment",
+    "storage",
+)
 DEFAULTS = Section(
     "a file of defaults",
     tuple(key for key in STUDY.keys if key.name in MAY_BE_DEFAULTS),
@@ -81,14 +94,25 @@ def _read(home: settings.Home) -> tuple[Node | None, list[Problem]]:
     if root is None:
         return None, problems
     if root.kind != "map":
-        problem = Problem(file, root.line, "", "must be a mapping of keys to values",
-                          root.shown(), "For example slurm: {account: proj1}.")  # fmt: skip
+        problem = Problem(
+            file,
+            root.line,
+            "",
+            "must be a mapping of keys to values",
+            root.shown(),
+            "For example slurm: {account: proj1}.",
+        )
         return None, [*problems, problem]
     reader = Reader()
     for name in [name for name in root.entries if name in STUDY.names()]:
         if name not in MAY_BE_DEFAULTS:
-            reader.report(root.entries.pop(name), name, "is a study's own and no default",
-                          "Write it into the study file.", "")  # fmt: skip
+            reader.report(
+                root.entries.pop(name),
+                name,
+                "is a study's own and no default",
+                "Write it into the study file.",
+                "",
+            )
     DEFAULTS.read_values(root, "", reader)
     return root, [*problems, *reader.problems]
 
@@ -117,9 +141,10 @@ def _merge(lower: Node, upper: Node, path: str) -> Node:
         below = {name: node for name, node in below.items() if name in _OF_ANY_RUNTIME}
     entries = {
         name: _merge(below[name], node, f"{path}.{name}" if path else name)
-        if name in below else node
+        if name in below
+        else node
         for name, node in upper.entries.items()
-    }  # fmt: skip
+    }
     kept = {name: node for name, node in below.items() if name not in entries}
     return dataclasses.replace(upper, entries={**kept, **entries})
 

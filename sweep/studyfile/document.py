@@ -111,8 +111,11 @@ def _sections() -> Iterator[tuple[str, str, tuple[Key, ...]]]:
     for kind, section in space_keys.PARAMETERS.items():
         yield f"space: a parameter of type {kind}", "", section.keys
     yield "constraints: the bounds of a metric", "", constraint_keys.BOUNDS.keys
-    for variant, title in ((search_keys.SAMPLER, "sampler"), (search_keys.PRUNER, "pruner"),
-                           (search_keys.TERMINATOR, "terminator")):  # fmt: skip
+    for variant, title in (
+        (search_keys.SAMPLER, "sampler"),
+        (search_keys.PRUNER, "pruner"),
+        (search_keys.TERMINATOR, "terminator"),
+    ):
         for name, keys in variant.options.items():
             if keys:
                 yield f"{title}: {name}", f"`{title}: {{type: {name}, …}}`", keys

@@ -57,9 +57,12 @@ class Command:
         if re.match(r"[A-Za-z_]\w*=", words[0]):
             name = words[0].partition("=")[0]
             return reader.report(
-                node, path, "must start with a program, not with a variable",
-                f"Put {name} under environment.env.", words[0],
-            )  # fmt: skip
+                node,
+                path,
+                "must start with a program, not with a variable",
+                f"Put {name} under environment.env.",
+                words[0],
+            )
         # Non-POSIX splitting keeps the quotes, so that '$x' and "a;" are told from $x and a;.
         raw = shlex.split(text, posix=False)
         for word in raw if len(raw) == len(words) else words:
@@ -80,8 +83,9 @@ class Command:
 
     def schema(self) -> dict[str, Any]:
         item = {"type": ["string", "number", "boolean"]}
-        return either([{"type": "string", "minLength": 1},
-                       {"type": "array", "items": item, "minItems": 1}])  # fmt: skip
+        return either(
+            [{"type": "string", "minLength": 1}, {"type": "array", "items": item, "minItems": 1}]
+        )
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,11 @@ class Commands:
     def read(self, node: Node, path: str, reader: Reader) -> Any:
         if node.kind != "map":
             return reader.report(
-                node, path, "must be a mapping of names to commands",
+                node,
+                path,
+                "must be a mapping of names to commands",
                 "For example commands: {evaluate: python evaluate.py {checkpoint}}.",
-            )  # fmt: skip
+            )
         values: dict[str, Any] = {}
         for name, child in node.entries.items():
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", name):
@@ -141,9 +147,12 @@ class PortRange:
         if len(values) == 2 and whole and 1024 <= values[0] <= values[1] <= 65535:
             return values
         return reader.report(
-            node, path, "must be two ports from 1024 to 65535, the lower one first",
-            "For example [20000, 29999].", None if node.kind == "scalar" else str(list(values)),
-        )  # fmt: skip
+            node,
+            path,
+            "must be two ports from 1024 to 65535, the lower one first",
+            "For example [20000, 29999].",
+            None if node.kind == "scalar" else str(list(values)),
+        )
 
     def schema(self) -> dict[str, Any]:
         port = {"type": "integer", "minimum": 1024, "maximum": 65535}
@@ -161,9 +170,7 @@ class OneOrMore:
             value = self.rule.read(node, path, reader)
             return value if value is INVALID else (value,)
         if node.kind == "list" and node.items:
-            values = [
-                self.rule.read(n, f"{path}[{i}]", reader) for i, n in enumerate(node.items)
-            ]
+            values = [self.rule.read(n, f"{path}[{i}]", reader) for i, n in enumerate(node.items)]
             return INVALID if INVALID in values else tuple(values)
         advice = "For example objective: {metric: val_accuracy, direction: maximize}."
         return reader.report(node, path, "must be a mapping or a list of mappings", advice)
@@ -195,9 +202,12 @@ class Variables:
             return None
         if set(name.upper().split("_")) & _SECRET:
             return reader.report(
-                child, path, "looks like a secret, which a study file must not hold",
-                f"Write {name}: without a value to pass the launching shell's.", "",
-            )  # fmt: skip
+                child,
+                path,
+                "looks like a secret, which a study file must not hold",
+                f"Write {name}: without a value to pass the launching shell's.",
+                "",
+            )
         if isinstance(child.value, int) and not isinstance(child.value, bool):
             return child.text
         if not isinstance(child.value, str):

@@ -40,9 +40,13 @@ def _put(node: Node, parts: list[str], path: str, value: Node) -> Problem | None
     if node.kind == "list":
         if not parts[0].isdecimal() or int(parts[0]) >= len(node.items):
             return Problem(
-                value.file, 0, path, f"is a list of {len(node.items)}", parts[0],
+                value.file,
+                0,
+                path,
+                f"is a list of {len(node.items)}",
+                parts[0],
                 "Write the number of an item, from 0.",
-            )  # fmt: skip
+            )
         position = int(parts[0])
         if len(parts) == 1:
             node.items[position] = value
@@ -50,9 +54,13 @@ def _put(node: Node, parts: list[str], path: str, value: Node) -> Problem | None
         return _put(node.items[position], parts[1:], f"{here}{position}", value)
     if node.kind != "map":
         return Problem(
-            value.file, 0, path, "is not a mapping, so that nothing can be set in it",
-            node.shown(), f"Set the whole: --set '{path}={{…}}'.",
-        )  # fmt: skip
+            value.file,
+            0,
+            path,
+            "is not a mapping, so that nothing can be set in it",
+            node.shown(),
+            f"Set the whole: --set '{path}={{…}}'.",
+        )
     for count in range(len(parts), 0, -1):
         name = ".".join(parts[:count])
         if name in node.entries and count < len(parts):

@@ -36,17 +36,23 @@ def read_points(
         return ()
     columns = {
         parameter.name: next(
-            (prefix + parameter.name for prefix in _PREFIXES
-             if rows and prefix + parameter.name in rows[0]), None,
+            (
+                prefix + parameter.name
+                for prefix in _PREFIXES
+                if rows and prefix + parameter.name in rows[0]
+            ),
+            None,
         )
         for parameter in space
-    }  # fmt: skip
+    }
     if not any(columns.values()):
         reader.report(
-            node, "points", "has no column that is a parameter of the space",
+            node,
+            "points",
+            "has no column that is a parameter of the space",
             f"Columns are named {', '.join(space.names())}, or params.{next(iter(space)).name}.",
             text,
-        )  # fmt: skip
+        )
         return ()
     found: list[dict[str, Any]] = []
     for line, row in enumerate(rows, 2):
@@ -59,8 +65,13 @@ def read_points(
             value = _read_cell(cell, parameter)
             if not parameter.contains(value):
                 where = f"{path.name}, line {line}: {parameter.name}"
-                reader.report(node, "points", f"{where} must be a value that it can take",
-                              "Correct it, or leave the cell empty.", cell)  # fmt: skip
+                reader.report(
+                    node,
+                    "points",
+                    f"{where} must be a value that it can take",
+                    "Correct it, or leave the cell empty.",
+                    cell,
+                )
                 continue
             point[parameter.name] = value
         if point:

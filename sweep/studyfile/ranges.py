@@ -8,11 +8,21 @@ from typing import Any
 from sweep.studyfile.tree import Node
 
 _PLAIN = {
-    "uniform": "float", "double": "float", "real": "float", "number": "float",
-    "integer": "int", "int_uniform": "int", "discrete": "int", "discrete_uniform": "float",
-    "choice": "categorical", "enum": "categorical", "category": "categorical",
-    "str": "categorical", "string": "categorical", "choices": "categorical",
-}  # fmt: skip
+    "uniform": "float",
+    "double": "float",
+    "real": "float",
+    "number": "float",
+    "integer": "int",
+    "int_uniform": "int",
+    "discrete": "int",
+    "discrete_uniform": "float",
+    "choice": "categorical",
+    "enum": "categorical",
+    "category": "categorical",
+    "str": "categorical",
+    "string": "categorical",
+    "choices": "categorical",
+}
 _LOG = ("loguniform", "log_uniform", "reverse_log_uniform", "inv_log_uniform", "log")
 _LOG_VALUES = ("log_uniform_values", "inv_log_uniform_values")
 _STEPPED = ("quniform", "q_uniform", "quantized_uniform", "qrandint")

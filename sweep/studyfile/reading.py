@@ -81,9 +81,17 @@ def _parse(
             raise StudyFileError([problem])
     if root.kind != "map":
         raise StudyFileError(
-            [Problem(file, root.line, "", "must be a mapping of keys to values", root.shown(),
-                     "For example name: digits.")]
-        )  # fmt: skip
+            [
+                Problem(
+                    file,
+                    root.line,
+                    "",
+                    "must be a mapping of keys to values",
+                    root.shown(),
+                    "For example name: digits.",
+                )
+            ]
+        )
     root = lay_beneath(layers, root)
     for override in overrides:
         problems += apply_override(root, override)
@@ -103,13 +111,16 @@ def _check(root: Node, problems: list[Problem], file: str) -> Study:
     problems += [p for p in reader.problems if (p.file, p.line, p.path) not in seen]
     if problems:
         raise StudyFileError(_sort(problems, file))
-    return Study(**values | {"workdir": str(Path(values["workdir"]).expanduser().absolute()),
-                             "source": str(Path(file).absolute())})  # fmt: skip
+    return Study(
+        **values
+        | {
+            "workdir": str(Path(values["workdir"]).expanduser().absolute()),
+            "source": str(Path(file).absolute()),
+        }
+    )
 
 
 def _sort(problems: Iterable[Problem], file: str) -> list[Problem]:
     """Return each problem once, those of the file by line, then those of overrides."""
     once = dict.fromkeys(problems)
     return sorted(once, key=lambda problem: (problem.file != file, problem.line))
-
-

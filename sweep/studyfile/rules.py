@@ -26,7 +26,6 @@ class _Invalid:
 INVALID: Any = _Invalid()  # what a rule returns after it reported a problem
 
 
-
 class Reader:
     """Collects the problems of one study file.
 
@@ -96,9 +95,12 @@ class Text:
             return reader.report(node, path, "must be text on one line", self.advice)
         if len(node.value) > self.max_length:
             return reader.report(
-                node, path, f"must not be longer than {self.max_length} characters", self.advice,
+                node,
+                path,
+                f"must not be longer than {self.max_length} characters",
+                self.advice,
                 str(len(node.value)),
-            )  # fmt: skip
+            )
         if not re.fullmatch(self.pattern, node.value, re.DOTALL):
             return reader.report(node, path, self.rule, self.advice)
         return node.value

@@ -28,9 +28,12 @@ def _check_ends(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
         for name in _ONE_OBJECTIVE:
             if name in root.entries:
                 reader.report(
-                    root.entries[name], name, "cannot be used with several objectives",
-                    "None of them is the best: remove the key, or keep one objective.", "",
-                )  # fmt: skip
+                    root.entries[name],
+                    name,
+                    "cannot be used with several objectives",
+                    "None of them is the best: remove the key, or keep one objective.",
+                    "",
+                )
     if "gpu_hours" in root.entries and resources is not INVALID and not resources.gpus_used:
         rule = "needs resources.gpus: trials without GPUs use none"
         if resources.gpus_used is None:
@@ -44,10 +47,13 @@ def _check_promotion(values: Mapping[str, Any], root: Node, reader: Reader) -> N
         return
     if any(objective.pattern for objective in objectives):
         reader.report(
-            root.entries["pruner"], "pruner", "promotion needs a training that reports by itself",
+            root.entries["pruner"],
+            "pruner",
+            "promotion needs a training that reports by itself",
             "A paused trial saves a checkpoint and leaves when it is told to: use "
-            "sweep.report.Reporter, or asha.", "",
-        )  # fmt: skip
+            "sweep.report.Reporter, or asha.",
+            "",
+        )
 
 
 def read_points_file(values: dict[str, Any], root: Node, folder: Path, reader: Reader) -> None:
@@ -67,16 +73,21 @@ def _check_design(values: Mapping[str, Any], root: Node, reader: Reader) -> None
     again = values["duplicates"] in ("resample", "reuse")
     if isinstance(space, Space) and not len(space) and again:
         reader.report(
-            root.entries["duplicates"], "duplicates", "must be keep where space is {}",
+            root.entries["duplicates"],
+            "duplicates",
+            "must be keep where space is {}",
             "There all trials have the same configuration.",
-        )  # fmt: skip
+        )
     if values["warm_start"] in (None, INVALID) or sampler is INVALID:
         return
     node = root.entries["warm_start"]
     if sampler.type not in _LEARNING:
         reader.report(
-            node, "warm_start", f"has no meaning with sampler {sampler.type}, which learns nothing",
-            "Use tpe, or give the earlier study's best as points.", "",
-        )  # fmt: skip
+            node,
+            "warm_start",
+            f"has no meaning with sampler {sampler.type}, which learns nothing",
+            "Use tpe, or give the earlier study's best as points.",
+            "",
+        )
     if values["warm_start"] == values["name"]:
         reader.report(node, "warm_start", "must be another study", "Name an earlier one.")

@@ -74,9 +74,8 @@ class Section:
         for name, child in node.entries.items():
             if name not in self.names():
                 reader.report(
-                    child, join(path, name), f"is not a key of {self.what}",
-                    self.suggest(name), "",
-                )  # fmt: skip
+                    child, join(path, name), f"is not a key of {self.what}", self.suggest(name), ""
+                )
         return {k.attribute or k.name: self._read_key(k, node, path, reader) for k in self.keys}
 
     def _read_key(self, key: Key, node: Node, path: str, reader: Reader) -> Any:
@@ -120,8 +119,10 @@ class Section:
                 schema["default"] = key.default
             properties[key.name] = schema
         result: dict[str, Any] = {
-            "type": "object", "additionalProperties": False, "properties": properties,
-        }  # fmt: skip
+            "type": "object",
+            "additionalProperties": False,
+            "properties": properties,
+        }
         required = [key.name for key in self.keys if key.default is REQUIRED]
         return result | ({"required": required} if required else {})
 

@@ -79,23 +79,51 @@ class Conditions:
 
 def _range_keys(number: Any, example: tuple[Any, Any, Any]) -> tuple[Key, ...]:
     return (
-        Key("low", number, "Smallest value, inclusive.", REQUIRED, example[0],
-            aliases=("min", "lower", "minimum", "start", "from")),
-        Key("high", number, "Largest value, inclusive.", REQUIRED, example[1],
-            aliases=("max", "upper", "maximum", "end", "stop", "to")),
-        Key("step", number, "Distance between neighbouring values; it must divide the range.",
-            None, example[2], aliases=("q", "quantum", "quantisation", "stride")),
-        Key("log", Flag(), "Whether the logarithm is uniform: for values over decades.",
-            False, True, aliases=("logarithmic", "log_scale", "log_uniform")),
-    )  # fmt: skip
+        Key(
+            "low",
+            number,
+            "Smallest value, inclusive.",
+            REQUIRED,
+            example[0],
+            aliases=("min", "lower", "minimum", "start", "from"),
+        ),
+        Key(
+            "high",
+            number,
+            "Largest value, inclusive.",
+            REQUIRED,
+            example[1],
+            aliases=("max", "upper", "maximum", "end", "stop", "to"),
+        ),
+        Key(
+            "step",
+            number,
+            "Distance between neighbouring values; it must divide the range.",
+            None,
+            example[2],
+            aliases=("q", "quantum", "quantisation", "stride"),
+        ),
+        Key(
+            "log",
+            Flag(),
+            "Whether the logarithm is uniform: for values over decades.",
+            False,
+            True,
+            aliases=("logarithmic", "log_scale", "log_uniform"),
+        ),
+    )
 
 
 def _parameter(kind: str, keys: tuple[Key, ...]) -> Section:
     kind_key = Key("type", Word((kind,)), "float, int or categorical.", REQUIRED, kind)
     when = Key(
-        "when", Conditions(), "The parameter exists only where others have these values.",
-        None, {"optimizer": "sgd"}, aliases=("if", "condition", "conditions", "depends_on"),
-    )  # fmt: skip
+        "when",
+        Conditions(),
+        "The parameter exists only where others have these values.",
+        None,
+        {"optimizer": "sgd"},
+        aliases=("if", "condition", "conditions", "depends_on"),
+    )
     return Section(f"a parameter of type {kind}", (kind_key, *keys, when))
 
 
@@ -105,11 +133,17 @@ PARAMETERS: dict[str, Section] = {
     "categorical": _parameter(
         "categorical",
         (
-            Key("choices", Choices(), "The values, of any kind.", REQUIRED, [32, 64, 128],
-                aliases=("values", "options", "choice", "categories")),
+            Key(
+                "choices",
+                Choices(),
+                "The values, of any kind.",
+                REQUIRED,
+                [32, 64, 128],
+                aliases=("values", "options", "choice", "categories"),
+            ),
         ),
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -119,9 +153,11 @@ class SpaceRule:
     def read(self, node: Node, path: str, reader: Reader) -> Any:
         if node.kind != "map":
             return reader.report(
-                node, path, "must be a mapping of parameters",
+                node,
+                path,
+                "must be a mapping of parameters",
                 "For example lr: {type: float, low: 0.0001, high: 0.1, log: true}.",
-            )  # fmt: skip
+            )
         found: dict[str, Parameter | None] = {
             name: _read_parameter(name, child, join(path, name), reader)
             for name, child in node.entries.items()
@@ -146,10 +182,12 @@ def check_name(name: str, node: Node, path: str, reader: Reader) -> bool:
     if _NAME.fullmatch(name):
         return True
     reader.report(
-        node, path,
+        node,
+        path,
         "must be named by 1 to 200 letters, digits and any of _ . / : @ + -, not starting with '-'",
-        "Rename it.", f'"{name[:60]}"',
-    )  # fmt: skip
+        "Rename it.",
+        f'"{name[:60]}"',
+    )
     return False
 
 
@@ -232,17 +270,19 @@ def _check_step(low: float, high: float, step: float, report: Any) -> None:
         return
     if steps == 0:
         report(
-            "step", f"must not be above high - low, {shown_number(round(high - low, 12))}",
+            "step",
+            f"must not be above high - low, {shown_number(round(high - low, 12))}",
             "Use a smaller step.",
-        )  # fmt: skip
+        )
         return
     nearest = round(low + steps * step, 12)
     if isinstance(low, int) and isinstance(step, int):
         nearest = low + steps * step
     report(
-        "step", f"must divide the range from {shown_number(low)} to {shown_number(high)}",
+        "step",
+        f"must divide the range from {shown_number(low)} to {shown_number(high)}",
         f"Write high: {shown_number(nearest)}, or another step.",
-    )  # fmt: skip
+    )
 
 
 def is_plain(node: Node, path: str, reader: Reader) -> bool:
@@ -291,5 +331,9 @@ class Configurations:
         return tuple(node.plain()) if all(good) else INVALID
 
     def schema(self) -> dict[str, Any]:
-        return {"anyOf": [{"type": "array", "items": {"type": "object"}},
-                          {"type": "string", "pattern": r"\.csv$"}]}  # fmt: skip
+        return {
+            "anyOf": [
+                {"type": "array", "items": {"type": "object"}},
+                {"type": "string", "pattern": r"\.csv$"},
+            ]
+        }

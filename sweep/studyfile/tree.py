@@ -87,20 +87,28 @@ def decode(data: bytes, file: str) -> str:
     if len(data) > SIZE_LIMIT:
         raise YamlError(
             Problem(
-                file, 0, "", f"must not be larger than {SIZE_LIMIT:,} bytes", f"{len(data):,}",
+                file,
+                0,
+                "",
+                f"must not be larger than {SIZE_LIMIT:,} bytes",
+                f"{len(data):,}",
                 "Is this the right file?",
             )
-        )  # fmt: skip
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise YamlError(
             Problem(
-                file, line, "", "must be UTF-8 text", f"the byte 0x{data[error.start]:02x}",
+                file,
+                line,
+                "",
+                "must be UTF-8 text",
+                f"the byte 0x{data[error.start]:02x}",
                 "Save the file as UTF-8.",
             )
-        ) from None  # fmt: skip
+        ) from None
 
 
 def parse(text: str, file: str, first_line: int = 1) -> tuple[Node | None, list[Problem]]:
@@ -153,9 +161,13 @@ def _bad_character(file: str, line: int, path: str, character: str) -> Problem:
 
 def _nesting(file: str, line: int) -> Problem:
     return Problem(
-        file, line, "", f"must not be nested deeper than {DEPTH_LIMIT} levels", "",
+        file,
+        line,
+        "",
+        f"must not be nested deeper than {DEPTH_LIMIT} levels",
+        "",
         "A study file needs five.",
-    )  # fmt: skip
+    )
 
 
 def _compose(text: str, file: str, first_line: int) -> Any:
@@ -201,11 +213,14 @@ class _Builder:
         if self.nodes > NODE_LIMIT:
             raise YamlError(
                 Problem(
-                    self.file, self._number(line), path,
-                    f"must not hold more than {NODE_LIMIT:,} values", "",
+                    self.file,
+                    self._number(line),
+                    path,
+                    f"must not hold more than {NODE_LIMIT:,} values",
+                    "",
                     "Aliases (*name) count each time they are used.",
                 )
-            )  # fmt: skip
+            )
         number = self._number(line)
         if node.id == "mapping":
             self._check_tag(node, ("map",), number, path)
@@ -241,9 +256,12 @@ class _Builder:
             below = f"{path}.{name}" if path else name
             if name in lines:
                 self._report(
-                    line, below, f"is given twice, first in line {lines[name]}", "",
+                    line,
+                    below,
+                    f"is given twice, first in line {lines[name]}",
+                    "",
                     "Remove one of the two.",
-                )  # fmt: skip
+                )
                 continue
             lines[name] = line
             if name == "<<" and key.style is None:
@@ -257,9 +275,12 @@ class _Builder:
         sources = value.value if value.id == "sequence" else [value]
         if any(source.id != "mapping" for source in sources):
             self._report(
-                line, f"{path}.<<" if path else "<<", "must be a mapping or a list of mappings", "",
+                line,
+                f"{path}.<<" if path else "<<",
+                "must be a mapping or a list of mappings",
+                "",
                 "Write <<: *name.",
-            )  # fmt: skip
+            )
             return {}
         entries: dict[str, Node] = {}
         for source in sources:  # the earlier wins, as YAML's merge key says
@@ -298,9 +319,12 @@ class _Builder:
         if tag.removeprefix(_TAG) not in valid:
             shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
             self._report(
-                line, path, "must be plain data, without a tag that makes an object", shown,
+                line,
+                path,
+                "must be plain data, without a tag that makes an object",
+                shown,
                 "Remove the tag.",
-            )  # fmt: skip
+            )
 
     def _report(self, line: int, path: str, rule: str, got: str, advice: str) -> None:
         self.problems.append(Problem(self.file, line, path, rule, got, advice))

@@ -41,9 +41,13 @@ class Attempt:
         )
         files = [folder.config(self.trial), self._folder.log]
         self.described = Described(
-            study.name, self.trial, self.number, _params(study, folder, self.trial),
-            _system(folder, self.number, str(message["host"])), files,
-        )  # fmt: skip
+            study.name,
+            self.trial,
+            self.number,
+            _params(study, folder, self.trial),
+            _system(folder, self.number, str(message["host"])),
+            files,
+        )
         self.state: str | None = None  # once it has ended
         self._begun = False
         self._due: list[Report] = []
@@ -126,9 +130,11 @@ def feed(
 
 
 def _take(
-    study: Study, folder: StudyFolder, live: dict[tuple[int, int], Attempt],
+    study: Study,
+    folder: StudyFolder,
+    live: dict[tuple[int, int], Attempt],
     message: Mapping[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     key = (int(message["trial"]), int(message["attempt"]))
     if message["event"] == "begin":
         live[key] = Attempt(study, folder, message)

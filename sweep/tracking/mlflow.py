@@ -56,10 +56,16 @@ class MlflowTracker:
         tags |= {"sweep.study": described.study, "sweep.trial": str(described.trial)}
         if key not in self._runs:
             # Another try may have made it, of which we did not hear the answer.
-            mine = [run for run in self._find_runs(described.trial)
-                    if run.data.tags.get("sweep.attempt") == str(described.attempt)]  # fmt: skip
-            made = mine[0] if mine else self._client.create_run(
-                self._experiment, tags=tags, run_name=name)
+            mine = [
+                run
+                for run in self._find_runs(described.trial)
+                if run.data.tags.get("sweep.attempt") == str(described.attempt)
+            ]
+            made = (
+                mine[0]
+                if mine
+                else self._client.create_run(self._experiment, tags=tags, run_name=name)
+            )
             self._runs[key] = made.info.run_id
         run = self._runs[key]
         params = [param(name, _value(value)) for name, value in described.params.items()]
@@ -76,8 +82,9 @@ class MlflowTracker:
         metric = self._kinds[0]
         metrics = [
             metric(name, value, int(1000 * report.time_s), report.step)
-            for report in reports for name, value in report.metrics.items()
-        ]  # fmt: skip
+            for report in reports
+            for name, value in report.metrics.items()
+        ]
         for start in range(0, len(metrics), BATCH):
             self._client.log_batch(run, metrics=metrics[start : start + BATCH])
 
@@ -107,9 +114,9 @@ class MlflowTracker:
             return str(found.experiment_id)
 
     def _find_runs(self, number: int) -> list[Any]:
-        return list(self._client.search_runs(
-            [self._experiment], f"tags.`sweep.trial` = '{number}'"
-        ))  # fmt: skip
+        return list(
+            self._client.search_runs([self._experiment], f"tags.`sweep.trial` = '{number}'")
+        )
 
     def _before(self, described: Described, first: int) -> list[Report]:
         """Return what counts of the earlier attempts: up to the first step of any later one."""

@@ -39,8 +39,15 @@ class Outbox:
             first_step: Where steps counted from the output go on.
             host: The node that it runs on.
         """
-        self._say({"event": "begin", "trial": trial, "attempt": attempt,
-                   "first_step": first_step, "host": host})  # fmt: skip
+        self._say(
+            {
+                "event": "begin",
+                "trial": trial,
+                "attempt": attempt,
+                "first_step": first_step,
+                "host": host,
+            }
+        )
 
     def end(self, trial: int, attempt: int, state: str) -> None:
         """Say that an attempt has ended, and what that made of its trial."""
@@ -81,9 +88,13 @@ class Outbox:
         with (folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "sweep.tracking.feeder", str(self._folder.root), name],
-                stdin=subprocess.PIPE, stdout=log, stderr=log, env=environ, bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environ,
+                bufsize=0,
                 start_new_session=True,  # signals to the task are not meant for it
-            )  # fmt: skip
+            )
         assert process.stdin is not None
         os.set_blocking(process.stdin.fileno(), False)
         self._processes[name] = process

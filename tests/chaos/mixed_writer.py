@@ -29,8 +29,8 @@ def objective(trial: optuna.Trial) -> float:
 
 def main(kind: str, url: str, name: str, trials: int) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage: Any = PostgresStorage(url) if kind == "ours" else optuna.storages.RDBStorage(
-        normalise(url)
+    storage: Any = (
+        PostgresStorage(url) if kind == "ours" else optuna.storages.RDBStorage(normalise(url))
     )
     study = optuna.load_study(
         study_name=name, storage=storage, sampler=optuna.samplers.TPESampler(seed=os.getpid())

@@ -30,7 +30,7 @@ SEED = 20260301
 ROUNDS = 3
 LONG_ROUNDS = 20
 
-TRAIN = '''
+TRAIN = """
 import json, os, sys, time
 
 steps, pause_s, lr = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
@@ -66,7 +66,7 @@ for step in range(start, steps):
     if os.path.exists(os.environ["SWEEP_CONTROL"]):
         print("told", open(os.environ["SWEEP_CONTROL"]).read(), flush=True)
         break
-'''
+"""
 
 
 def expected_losses(lr: float, steps: int) -> list[tuple[int, float]]:
@@ -200,8 +200,9 @@ class Scene:
         return [p.pid for p in self._find() if f"{self.name}-train.py" in p.command]
 
     def runners(self) -> list[int]:
-        return [p.pid for p in self._find()
-                if "sweep.local_runner" in p.command and p.name != TASK_NAME]  # fmt: skip
+        return [
+            p.pid for p in self._find() if "sweep.local_runner" in p.command and p.name != TASK_NAME
+        ]
 
     # What must hold
 
@@ -252,7 +253,8 @@ class Scene:
             )
             assert set(stored) == logged, (record.number, attempt.number)
             earlier = [
-                a.number for a in record.attempts[: attempt.number - 1]
+                a.number
+                for a in record.attempts[: attempt.number - 1]
                 if len(read_journal(self.attempt(record.number, a.number).metrics)) >= 4
             ]  # two lines of two metrics: the first step's checkpoint was complete
             if earlier:

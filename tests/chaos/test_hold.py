@@ -27,9 +27,13 @@ def test_a_typo_costs_three_trials(
     held = scene.status()
     assert held["counts"]["failed"] <= 3
     assert held["counts"] == {
-        "waiting": trials - held["counts"]["failed"], "running": 0, "complete": 0, "pruned": 0,
-        "failed": held["counts"]["failed"], "cancelled": 0,
-    }  # fmt: skip
+        "waiting": trials - held["counts"]["failed"],
+        "running": 0,
+        "complete": 0,
+        "pruned": 0,
+        "failed": held["counts"]["failed"],
+        "cancelled": 0,
+    }
     assert "ModuleNotFoundError: No module named 'nope'" in held["reason"]
     log = Path(held["failures"][0]["log"]).read_text()
     assert log.endswith("ModuleNotFoundError: No module named 'nope'\n")

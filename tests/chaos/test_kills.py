@@ -35,8 +35,9 @@ def test_kill(
     """A worker, a training or the runner is killed at a random time of its study."""
 
     def act(round_: int) -> None:
-        scene = Scene(tmp_path, runs, sweep, fresh_url, f"study{round_}", trials=3, steps=5,
-                      more=RETRY)  # fmt: skip
+        scene = Scene(
+            tmp_path, runs, sweep, fresh_url, f"study{round_}", trials=3, steps=5, more=RETRY
+        )
         scene.write().launch()
         find = {"worker": scene.workers, "training": scene.trainings, "runner": scene.runners}
         time.sleep(choose_time(kind, round_, 3.0))

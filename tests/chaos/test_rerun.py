@@ -10,9 +10,7 @@ from typing import Any
 from tests.chaos.scene import Scene
 
 
-def test_without_any_checkpoint(
-    tmp_path: Path, runs: Path, sweep: Any, fresh_url: str
-) -> None:
+def test_without_any_checkpoint(tmp_path: Path, runs: Path, sweep: Any, fresh_url: str) -> None:
     """All checkpoints removed: reproduced, as many steps; the study still has its N trials."""
     scene = Scene(tmp_path, runs, sweep, fresh_url, trials=3, steps=4, pause_s=0.01)
     scene.write().launch()

@@ -143,9 +143,12 @@ def test_what_a_stale_training_went_on_reporting_is_not_lost(
     assert second.first_step is not None and second.first_step >= stored + 2
     expected = [(s, (100.0 if s < second.first_step else 200.0) + s) for s in range(20)]
     assert scene.records()[0].metrics["loss"] == expected
-    assert ledger.db.execute(
-        "SELECT step, intermediate_value FROM trial_intermediate_values ORDER BY step"
-    ) == expected
+    assert (
+        ledger.db.execute(
+            "SELECT step, intermediate_value FROM trial_intermediate_values ORDER BY step"
+        )
+        == expected
+    )
     own = ledger.db.execute("SELECT MAX(step) FROM sweep_metric WHERE attempt = 1")
     assert own == [(second.first_step - 1,)]  # nothing beyond, though it trained on
     assert (first.outcome, second.outcome) == ("lost", "finished")

@@ -120,9 +120,7 @@ def work_through(url: str, ledger: Ledger, harm: Callable[[float], None]) -> Non
     deadline = time.monotonic() + 240.0
     while any(thread.is_alive() for thread in threads):
         assert time.monotonic() < deadline
-        done = ledger.db.retry(
-            lambda _: ledger.count_states().get("COMPLETE", 0), patience_s=60.0
-        )
+        done = ledger.db.retry(lambda _: ledger.count_states().get("COMPLETE", 0), patience_s=60.0)
         harm(done / TRIALS)
         time.sleep(0.02)
     for thread in threads:

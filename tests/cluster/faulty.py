@@ -20,7 +20,7 @@ from tests.cluster.processes import wait_for
 from tests.cluster.user import User
 
 # Standard library only. Each step is a report and a checkpoint; it resumes after the last one.
-TRAINING = '''
+TRAINING = """
 import json, os, signal, sys, time
 from sweep.report import Reporter
 
@@ -46,7 +46,7 @@ for step in range(done + 1, steps + 1):
         os.rename(path + ".tmp", path)
     if "deaf" not in sys.argv and reporter.should_stop():
         break
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,13 @@ class Faulty:
         user.write("train.py", TRAINING)
 
     def launch(
-        self, steps: int = 8, pause_s: float = 1.0, every: int = 1, options: str = "",
-        command: list[str] | None = None, env: Mapping[str, str] | None = None,
+        self,
+        steps: int = 8,
+        pause_s: float = 1.0,
+        every: int = 1,
+        options: str = "",
+        command: list[str] | None = None,
+        env: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         """Launch a study whose trials train so many steps, each so long."""

@@ -28,16 +28,21 @@ def test_a_target_ends_the_array(user: User, fresh_url: str) -> None:
     env = {"SWEEP_STORAGE": fresh_url}
     script = user.write("goal.py", LONG)
     path = user.study(
-        "goal", [str(user.bin / "python"), str(script), "{x}"], trials=12, max_parallel=3,
-        objective={"metric": "score", "direction": "maximize"}, target=0.9,
+        "goal",
+        [str(user.bin / "python"), str(script), "{x}"],
+        trials=12,
+        max_parallel=3,
+        objective={"metric": "score", "direction": "maximize"},
+        target=0.9,
         points=[{"x": 0.1}, {"x": 0.2}, {"x": 0.95}, *({"x": 0.3} for _ in range(9))],
-    )  # fmt: skip
+    )
     user.sweep("launch", path, env=env)
     user.wait_empty(300)
     status = json.loads(user.sweep("status", "goal", "--json", env=env).stdout)
     assert (status["state"], status["reason"]) == (
-        "finished", "it ended early: its target 0.9 is reached: trial 2 has score 0.95",
-    )  # fmt: skip
+        "finished",
+        "it ended early: its target 0.9 is reached: trial 2 has score 0.95",
+    )
     assert (status["counts"]["complete"], status["counts"]["cancelled"]) == (1, 11)
     for number in (0, 1):
         kept = user.runs / f"goal/trials/{number:05}/attempts/1/checkpoints/last"

@@ -49,9 +49,7 @@ def url(fresh_url: str) -> dict[str, str]:
     return {"SWEEP_STORAGE": fresh_url}
 
 
-def check(
-    user: User, path: Path, env: Mapping[str, str], code: int
-) -> dict[str, dict[str, str]]:
+def check(user: User, path: Path, env: Mapping[str, str], code: int) -> dict[str, dict[str, str]]:
     """Run the check; return its lines by name."""
     done = user.sweep("check", path, "--on-node", "--json", env=env, code=code)
     found = json.loads(done.stdout)
@@ -62,10 +60,13 @@ def check(
 def test_a_good_study_is_ok(user: User, url: dict[str, str]) -> None:
     """Two ranks on two nodes: every line is ok, or says why it was not asked; nothing is left."""
     path = user.study(
-        "good", ["python", "train.py", "{x}"], objective=FROM_OUTPUT, max_parallel=5,
+        "good",
+        ["python", "train.py", "{x}"],
+        objective=FROM_OUTPUT,
+        max_parallel=5,
         resources={"time": "00:20:00", "nodes": 2, "cpus": 1, "memory": "1G"},
         slurm={"setup": ["export GOOD=1", "if true; then", "  :", "fi"]},
-    )  # fmt: skip
+    )
     lines = check(user, path, url, 0)
     states = {name: line["state"] for name, line in lines.items()}
     not_asked = {name for name, state in states.items() if state == "not asked"}
@@ -87,10 +88,13 @@ def test_a_good_study_in_an_image_is_ok(user: User, url: dict[str, str]) -> None
     binds = [f"{place}:{place}:ro" for place in sorted(places)]
     image = make_image(user)
     path = user.study(
-        "boxed", [str(python), "train.py", "{x}"], objective=FROM_OUTPUT, max_parallel=5,
+        "boxed",
+        [str(python), "train.py", "{x}"],
+        objective=FROM_OUTPUT,
+        max_parallel=5,
         resources={"time": "00:20:00", "nodes": 2, "cpus": 1, "memory": "1G"},
         environment={"runtime": "apptainer", "image": str(image), "binds": binds},
-    )  # fmt: skip
+    )
     lines = check(user, path, url, 0)
     states = {name: line["state"] for name, line in lines.items()}
     not_asked = {name for name, state in states.items() if state == "not asked"}
@@ -199,26 +203,35 @@ def faults(user: User) -> dict[str, Fault]:
     two = {"ddp": {"ranks_per_node": 2}, "resources": {"cpus": 2, "memory": "500M"}}
     return {
         "image missing": Fault(
-            "image", "missing.sif does not exist",
+            "image",
+            "missing.sif does not exist",
             {"environment": {"runtime": "apptainer", "image": "missing.sif"}},
         ),
         "wrong digest": Fault(
-            "image", "the study was launched with 000000000000…", {"environment": apptainer},
+            "image",
+            "the study was launched with 000000000000…",
+            {"environment": apptainer},
             old_digest,
         ),
         "bind without rights": Fault(
-            "binds", "you may not read",
-            {"environment": {"runtime": "apptainer", "image": "missing.sif",
-                             "binds": [f"{binary(user)}:/data:ro"]}},
+            "binds",
+            "you may not read",
+            {
+                "environment": {
+                    "runtime": "apptainer",
+                    "image": "missing.sif",
+                    "binds": [f"{binary(user)}:/data:ro"],
+                }
+            },
         ),
         "no torch": Fault("torch", "a trial has 2 processes", two),
         "database unreachable": Fault("database", "refused", plant=no_database),
         "K over the connections": Fault(
-            "connections", "103 needed for 100 trials at once",
-            {"max_parallel": 100, "trials": 200},
+            "connections", "103 needed for 100 trials at once", {"max_parallel": 100, "trials": 200}
         ),
         "ports taken": Fault(
-            "ports", "none from 23451 to 23452 is free",
+            "ports",
+            "none from 23451 to 23452 is free",
             {"ddp": {"ranks_per_node": 2, "port_range": [23451, 23452]}, "resources": {"cpus": 2}},
             taken_ports,
         ),
@@ -227,37 +240,45 @@ def faults(user: User) -> dict[str, Fault]:
             "sbatch", "the node may not submit", plant=nodes_may_not_submit
         ),
         "unknown module": Fault(
-            "setup", "'module load nothing/9.9' fails",
+            "setup",
+            "'module load nothing/9.9' fails",
             {"slurm": {"setup": ["module load nothing/9.9"]}},
         ),
         "wrong interface": Fault(
-            "interface", "has no interface nope0",
+            "interface",
+            "has no interface nope0",
             {"ddp": {"ranks_per_node": 2, "interface": "nope0"}, "resources": {"cpus": 2}},
         ),
         "clock skew": Fault(
-            "clock", "differs by 36",
-            {"slurm": {"setup": [f"export PYTHONPATH={user.folder}/ahead:$PYTHONPATH"]}}, ahead,
+            "clock",
+            "differs by 36",
+            {"slurm": {"setup": [f"export PYTHONPATH={user.folder}/ahead:$PYTHONPATH"]}},
+            ahead,
         ),
         "interpreter missing": Fault(
             "interpreter", "does not start on node n", plant=interpreter_goes
         ),
         "program missing": Fault("command", "no program named trian", {"command": ["trian"]}),
         "no GPU": Fault(
-            "gpus", "nvidia-smi does not work",
+            "gpus",
+            "nvidia-smi does not work",
             {"resources": {"gpus": 2, "cpus": 2, "memory": "500M"}},
         ),
-        "workdir missing": Fault(
-            "workdir", "is no folder", {"workdir": "/nowhere/at/all"}
-        ),
+        "workdir missing": Fault("workdir", "is no folder", {"workdir": "/nowhere/at/all"}),
         "never starts": Fault(
-            "job", "did not start within 2 s", {"slurm": {"partition": "gpu", "extra": ["--hold"]}},
+            "job", "did not start within 2 s", {"slurm": {"partition": "gpu", "extra": ["--hold"]}}
         ),
-    }  # fmt: skip
+    }
 
 
 def merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    return {**one, **{key: merge(one[key], value) if isinstance(one.get(key), Mapping) else value
-                      for key, value in other.items()}}  # fmt: skip
+    return {
+        **one,
+        **{
+            key: merge(one[key], value) if isinstance(one.get(key), Mapping) else value
+            for key, value in other.items()
+        },
+    }
 
 
 def plant(user: User, chosen: list[Fault], url: Mapping[str, str]) -> None:
@@ -282,14 +303,22 @@ def plant(user: User, chosen: list[Fault], url: Mapping[str, str]) -> None:
 
 # What does not hide each other shares a job.
 GROUPS = [
-    ["image missing", "bind without rights", "database unreachable", "ports taken",
-     "submit not allowed", "unknown module", "wrong interface", "no GPU"],
+    [
+        "image missing",
+        "bind without rights",
+        "database unreachable",
+        "ports taken",
+        "submit not allowed",
+        "unknown module",
+        "wrong interface",
+        "no GPU",
+    ],
     ["no torch", "K over the connections", "disk full", "clock skew"],
     ["program missing", "workdir missing"],
     ["wrong digest"],
     ["interpreter missing"],
     ["never starts"],
-]  # fmt: skip
+]
 NAMES = sorted(name for group in GROUPS for name in group)
 
 

@@ -66,18 +66,22 @@ def shell_study(user: User, name: str, steps: int, **more: Any) -> Path:
     """Return a study whose image has no Python; a first attempt goes on until it is ended, the
     next one to its last step, or one step further than the first."""
     image = make_image(user, "sh", "mv", "sleep")
-    last = 'while [ $step -lt STEPS ]'
+    last = "while [ $step -lt STEPS ]"
     assert last in SHELL_TRAINING
     text = SHELL_TRAINING.replace(
-        last, f'last=$((step > {steps} ? step : {steps}))\n'
-        'while [ -z "$SWEEP_RESUME" ] || [ $step -le $last ]'
-    )  # fmt: skip
+        last,
+        f"last=$((step > {steps} ? step : {steps}))\n"
+        'while [ -z "$SWEEP_RESUME" ] || [ $step -le $last ]',
+    )
     user.write("train.sh", text)
     given = {"runtime": "apptainer", "image": str(image)} | more.pop("environment", {})
     return user.study(
-        name, ["sh", "train.sh"], objective=SCORE, environment=given,
+        name,
+        ["sh", "train.sh"],
+        objective=SCORE,
+        environment=given,
         **{"trials": 1, "max_parallel": 1, **more},
-    )  # fmt: skip
+    )
 
 
 def wait_steps(user: User, name: str, count: int, attempt: int = 1) -> None:
@@ -94,11 +98,22 @@ def test_images_on_nodes(user: User, url: dict[str, str]) -> None:
     user.write("toy.def", f"Bootstrap: localimage\nFrom: {sif}\n")
     user.write("train.py", PYTHON_TRAINING)
     path = user.study(
-        "images", ["/usr/bin/python3", "train.py"], objective=SCORE, trials=4, max_parallel=4,
-        launcher="srun", ddp={"ranks_per_node": 2}, resources={"cpus": 2, "memory": "200M"},
-        environment={"runtime": "apptainer", "image": "toy.def", "build": "job",
-                     "binds": ["/usr"], "options": ["--cleanenv"]},
-    )  # fmt: skip
+        "images",
+        ["/usr/bin/python3", "train.py"],
+        objective=SCORE,
+        trials=4,
+        max_parallel=4,
+        launcher="srun",
+        ddp={"ranks_per_node": 2},
+        resources={"cpus": 2, "memory": "200M"},
+        environment={
+            "runtime": "apptainer",
+            "image": "toy.def",
+            "build": "job",
+            "binds": ["/usr"],
+            "options": ["--cleanenv"],
+        },
+    )
     done = user.sweep("launch", path, "--wait", env=url)
     assert "in a job of Slurm's" in done.stderr
     assert user.status("images")["counts"]["complete"] == 4
@@ -111,9 +126,12 @@ def test_images_on_nodes(user: User, url: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("executor", "kind"),
-    [("slurm", "sandbox"), ("local", "sandbox"),
-     pytest.param("local", "sif", marks=pytest.mark.long)],
-)  # fmt: skip
+    [
+        ("slurm", "sandbox"),
+        ("local", "sandbox"),
+        pytest.param("local", "sif", marks=pytest.mark.long),
+    ],
+)
 def test_a_user_trains_in_an_image(
     executor: str, kind: str, user: User, url: dict[str, str]
 ) -> None:
@@ -127,9 +145,14 @@ def test_a_user_trains_in_an_image(
         apptainer.make_tree(image, programs)
     user.write("train.sh", SHELL_TRAINING.replace("STEPS", "3"))
     path = user.study(
-        "boxed", ["sh", "train.sh"], objective=SCORE, trials=3, max_parallel=2, executor=executor,
+        "boxed",
+        ["sh", "train.sh"],
+        objective=SCORE,
+        trials=3,
+        max_parallel=2,
+        executor=executor,
         environment={"runtime": "apptainer", "image": str(image)},
-    )  # fmt: skip
+    )
     done = user.sweep("launch", path, "--wait", env=url)
     assert user.status("boxed")["counts"]["complete"] == 3, done.stdout + done.stderr
     for trial in range(3):
@@ -154,8 +177,10 @@ def test_a_sif_survives_an_interruption(how: str, user: User, url: dict[str, str
     if how == "preempted":
         user.cluster.run(
             ["sbatch", "-p", "high", "-N4", "--exclusive", "--wrap", "sleep 1"],
-            user=user.cluster.user, check=True, cwd=user.folder,
-        )  # fmt: skip
+            user=user.cluster.user,
+            check=True,
+            cwd=user.folder,
+        )
     status = user.wait_state("torn", "finished", timeout_s=420)
     assert status["counts"]["complete"] == 1, user.explain()
     first, second, *_ = attempts_of(user, "torn")
@@ -211,13 +236,25 @@ def test_a_study_in_pyxis(launcher: str, user: User, pyxis: dict[str, str]) -> N
     user.write("train.py", SHOW)
     ranks = 2 if launcher == "srun" else 1
     path = user.study(
-        "pyx", ["/usr/bin/python3", "train.py"], objective=SCORE, trials=4, max_parallel=4,
-        launcher=launcher, slurm={"extra": ["--nodelist=n1"]},
-        environment={"runtime": "pyxis", "image": "docker://toy:1", "name": f"r{os.getpid()}",
-                     "env": {"ODD": HOSTILE, "OF_IMAGE": "ours"}},
-        **({"ddp": {"ranks_per_node": 2}, "resources": {"cpus": 2, "memory": "200M"}}
-           if ranks == 2 else {}),
-    )  # fmt: skip
+        "pyx",
+        ["/usr/bin/python3", "train.py"],
+        objective=SCORE,
+        trials=4,
+        max_parallel=4,
+        launcher=launcher,
+        slurm={"extra": ["--nodelist=n1"]},
+        environment={
+            "runtime": "pyxis",
+            "image": "docker://toy:1",
+            "name": f"r{os.getpid()}",
+            "env": {"ODD": HOSTILE, "OF_IMAGE": "ours"},
+        },
+        **(
+            {"ddp": {"ranks_per_node": 2}, "resources": {"cpus": 2, "memory": "200M"}}
+            if ranks == 2
+            else {}
+        ),
+    )
     done = user.sweep("launch", path, "--wait", env=pyxis)
     assert user.status("pyx")["counts"]["complete"] == 4, done.stderr
     (installed,) = (user.runs / "pyx/inside").glob("[0-9a-f]*.json")
@@ -234,11 +271,17 @@ def test_an_srun_without_pyxis(user: User, url: dict[str, str]) -> None:
     """The study is held, and the reason names what the cluster lacks."""
     image = user.write("image.sqsh", '{"env": {}}')
     path = user.study(
-        "lacks", ["/usr/bin/true"], objective=SCORE, trials=4, max_parallel=2,
+        "lacks",
+        ["/usr/bin/true"],
+        objective=SCORE,
+        trials=4,
+        max_parallel=2,
         environment={"runtime": "pyxis", "image": str(image)},
-    )  # fmt: skip
+    )
     user.sweep("launch", path, env=url)
     status = user.wait_state("lacks", "held")
-    assert "has no Pyxis" in json.dumps(status) or "has no Pyxis" in user.logs("lacks") or any(
-        "has no Pyxis" in str(trial) for trial in user.trials("lacks")
-    )  # fmt: skip
+    assert (
+        "has no Pyxis" in json.dumps(status)
+        or "has no Pyxis" in user.logs("lacks")
+        or any("has no Pyxis" in str(trial) for trial in user.trials("lacks"))
+    )

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.long]
 
 # Standard library only, so that 20 of them run at once on a small machine: logistic regression on
 # points that the seed draws, from the configuration's file, with a checkpoint an epoch.
-LEARNING = '''
+LEARNING = """
 import json, math, os, random, sys
 from sweep.report import Reporter
 
@@ -46,7 +46,7 @@ for epoch in range(start + 1, 4):
         json.dump([epoch, weights], stream)
     os.rename(path + ".tmp", path)
     reporter.log(step=epoch, value=-loss)
-'''
+"""
 LR = {"lr": {"type": "float", "low": 1e-3, "high": 0.3, "log": True}}
 
 
@@ -87,11 +87,15 @@ def test_mnist_on_the_cluster(user: User) -> None:
     command = [str(user.bin / "python"), "-m", "trainer.train", "--data", "mnist"]
     command += ["--config", "{config}"]
     path = user.study(
-        "mnist", command, space=LR, trials=6, max_parallel=2,
+        "mnist",
+        command,
+        space=LR,
+        trials=6,
+        max_parallel=2,
         fixed={"epochs": 1, "train_fraction": 0.1, "batch_size": 64},
         objective={"metric": "val_accuracy", "direction": "maximize"},
         resources={"time": "00:30:00", "cpus": 1, "memory": "1G"},
-    )  # fmt: skip
+    )
     data = {"SWEEP_DATA": os.environ["SWEEP_DATA"], "OMP_NUM_THREADS": "1"}
     run_to_its_end(user, path, "mnist", 6, 2, data)
     best = json.loads(user.sweep("collect", "--top", "1", "--format", "json").stdout)[0]
@@ -106,11 +110,18 @@ def test_200_mnist_trials_20_at_once(user: User) -> None:
         skip_or_fail("mnist", look_for_mnist().what)
     spec = YAML(typ="safe").load(ROOT / "studies" / "mnist.yaml")
     spec |= {
-        "trials": 200, "max_parallel": 20, "executor": "slurm",
-        "fixed": {"model": "mlp", "layers": 1, "epochs": 1, "augment": "none",
-                  "train_fraction": 0.05},
+        "trials": 200,
+        "max_parallel": 20,
+        "executor": "slurm",
+        "fixed": {
+            "model": "mlp",
+            "layers": 1,
+            "epochs": 1,
+            "augment": "none",
+            "train_fraction": 0.05,
+        },
         "resources": {"time": "00:30:00", "gpus": 0, "cpus": 1, "memory": "1G"},
-    }  # fmt: skip
+    }
     path = user.write("mnist.yaml", json.dumps(spec))
     data = {"SWEEP_DATA": os.environ["SWEEP_DATA"], "OMP_NUM_THREADS": "1"}
     run_to_its_end(user, path, "mnist", 200, 20, data, timeout_s=3600)

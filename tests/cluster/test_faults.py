@@ -31,8 +31,9 @@ def test_each_task_meets_another_fault(faulty: Faulty) -> None:
     """
     # A node holds two of them.
     resources = {"time": "20min", "cpus": 4, "memory": "200M"}
-    faulty.launch(steps=15, options="hasten", trials=8, max_parallel=8, grace="10s",
-                  resources=resources)  # fmt: skip
+    faulty.launch(
+        steps=15, options="hasten", trials=8, max_parallel=8, grace="10s", resources=resources
+    )
     live = sorted(faulty.wait_steps(3, trials=8), key=lambda attempt: attempt.host)
     killed, orphaned, requeued, cancelled, untouched, _, *downed = live
     assert killed.group is not None
@@ -56,8 +57,11 @@ def test_each_task_meets_another_fault(faulty: Faulty) -> None:
     assert [ended(attempt) for attempt in downed] == [("node failed", "its node failed")] * 2
     assert faulty.reasons() == {cancelled.trial: "its task was cancelled by hand (scancel)"}
     assert [len(faulty.of(a.trial)) for a in (killed, requeued, cancelled, untouched)] == [
-        2, 2, 1, 1,
-    ]  # fmt: skip
+        2,
+        2,
+        1,
+        1,
+    ]
     for attempt in (killed, orphaned, requeued, *downed):
         faulty.check_resumed(attempt.trial)
     assert faulty.count_files() <= 6 * 8 + 50
@@ -129,14 +133,16 @@ MEMORY = {
     "killed": ("bytearray(600_000_000)", "out of memory"),
     "step": (
         "import os; os.system('srun -n1 --overlap python3 -c \"bytearray(600_000_000)\"'); "
-        "raise SystemExit(1)", "out of memory",
+        "raise SystemExit(1)",
+        "out of memory",
     ),
     "survived": (
         "import subprocess, sys; subprocess.run([sys.executable, '-c', "
         "'bytearray(600_000_000)']); "
-        "from sweep.report import Reporter; Reporter().log(step=1, value=1.0)", "finished",
+        "from sweep.report import Reporter; Reporter().log(step=1, value=1.0)",
+        "finished",
     ),
-}  # fmt: skip
+}
 
 
 def test_out_of_memory(slurm_cgroup: Cluster, fresh_url: str) -> None:
@@ -145,8 +151,12 @@ def test_out_of_memory(slurm_cgroup: Cluster, fresh_url: str) -> None:
         found = {form: stack.enter_context(studying(slurm_cgroup, fresh_url)) for form in MEMORY}
         for form, study in found.items():
             command = [str(study.user.bin / "python"), "-c", MEMORY[form][0]]
-            study.launch(command=command, trials=1, retry={"max_attempts": 2},
-                         resources={"time": "2min", "cpus": 1, "memory": "200M"})  # fmt: skip
+            study.launch(
+                command=command,
+                trials=1,
+                retry={"max_attempts": 2},
+                resources={"time": "2min", "cpus": 1, "memory": "200M"},
+            )
         for form, study in found.items():
             study.wait_end(120)
             outcome = MEMORY[form][1]
@@ -189,12 +199,12 @@ def test_disk_is_full(faulty: Faulty) -> None:
 
 
 # A training that cannot work on one of the nodes, as where an image is missing.
-SICK = '''
+SICK = """
 import os, sys
 if os.environ["SLURMD_NODENAME"] == "n2":
     sys.exit("FATAL: could not open image")
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-'''
+"""
 
 
 def sick_command(faulty: Faulty, pause_s: float = 0.5) -> list[str]:
@@ -211,9 +221,13 @@ def test_sick_nodes(faulty: Faulty) -> None:
     """
     missing = "[ $SLURMD_NODENAME != n3 ] || exec() { builtin exec /nonexistent/python; }"
     faulty.launch(
-        steps=4, command=sick_command(faulty), trials=10, max_parallel=4,
-        slurm={"setup": [missing]}, resources={"time": "5min", "cpus": 5},  # a node holds one task
-    )  # fmt: skip
+        steps=4,
+        command=sick_command(faulty),
+        trials=10,
+        max_parallel=4,
+        slurm={"setup": [missing]},
+        resources={"time": "5min", "cpus": 5},  # a node holds one task
+    )
     faulty.wait_end(150)
     faulty.check_whole(10)
     failed = [a for a in faulty.attempts() if a.host == "n2"]
@@ -221,9 +235,14 @@ def test_sick_nodes(faulty: Faulty) -> None:
     assert {a.outcome for a in failed} == {"given back"}
     assert [a for a in faulty.attempts() if a.host == "n3"] == []
     faulty.path = faulty.user.study(
-        faulty.name, sick_command(faulty, 2.0), trials=11, max_parallel=1, keep=1000,
-        slurm={"setup": [missing]}, resources={"time": "5min", "cpus": 5},
-    )  # fmt: skip
+        faulty.name,
+        sick_command(faulty, 2.0),
+        trials=11,
+        max_parallel=1,
+        keep=1000,
+        slurm={"setup": [missing]},
+        resources={"time": "5min", "cpus": 5},
+    )
     job = faulty.again().partition("submitted ")[2].split()[0]
     notes = faulty.user.status(faulty.name)["notes"]
     assert any("the node n2 is avoided: " in note for note in notes), notes
@@ -243,9 +262,13 @@ def test_sick_node_that_cannot_be_excluded(faulty: Faulty) -> None:
     faulty.user.write("wrapped/scontrol", f'#!/bin/bash\n{refuse}\nexec {real} "$@"\n', 0o755)
     path = f"{folder}:{faulty.user.env()['PATH']}"
     faulty.launch(
-        steps=4, command=sick_command(faulty), trials=12, max_parallel=4,
-        resources={"time": "5min", "cpus": 5}, env={"PATH": path, "SWEEP_SICK_HOLD": "15"},
-    )  # fmt: skip
+        steps=4,
+        command=sick_command(faulty),
+        trials=12,
+        max_parallel=4,
+        resources={"time": "5min", "cpus": 5},
+        env={"PATH": path, "SWEEP_SICK_HOLD": "15"},
+    )
     faulty.wait_end(150)
     faulty.check_whole(12)
     notes = faulty.user.status(faulty.name)["notes"]
@@ -272,7 +295,6 @@ def test_slurmstepd_dies(faulty: Faulty) -> None:
 @pytest.mark.long
 def test_long_trials_under_a_short_limit(faulty: Faulty) -> None:
     """Trials of 300 s under a limit of a minute, with a checkpoint every 10 s: all complete."""
-    faulty.launch(steps=300, trials=2, every=10, grace="15s",
-                  resources={"time": "1min", "cpus": 1})  # fmt: skip
+    faulty.launch(steps=300, trials=2, every=10, grace="15s", resources={"time": "1min", "cpus": 1})
     faulty.wait_end(1200)
     faulty.check_whole(2, interval=10)

@@ -43,10 +43,12 @@ def scenes(
         # The first three have a node each; the others share the last.
         found["twice"].launch(**SLOW, trials=1, grace="10s", resources=A_NODE)
         for mode, partition in (("requeued", "preempt"), ("preempted", "preemptc")):
-            found[mode].launch(**SLOW, trials=1, grace="10s", resources=A_NODE,
-                               slurm={"partition": partition})  # fmt: skip
-        found["deaf"].launch(steps=150, options="hasten deaf", every=5, trials=1, grace="1s",
-                             resources=A_MINUTE)  # fmt: skip
+            found[mode].launch(
+                **SLOW, trials=1, grace="10s", resources=A_NODE, slurm={"partition": partition}
+            )
+        found["deaf"].launch(
+            steps=150, options="hasten deaf", every=5, trials=1, grace="1s", resources=A_MINUTE
+        )
         # Slurm looks every 30 s whether a signal is due, so it comes 12 to 42 s after the start.
         found["grace"].launch(**SLOW, trials=1, grace="48s", resources=A_MINUTE)
         found["stepd"].launch(steps=25, trials=1, grace="10s")

@@ -18,9 +18,7 @@ from tests.cluster.user import User
 
 pytestmark = pytest.mark.slurm
 
-FROM_OUTPUT = {
-    "metric": "value", "direction": "maximize", "from": {"stdout": "value=([0-9.e-]+)"},
-}  # fmt: skip
+FROM_OUTPUT = {"metric": "value", "direction": "maximize", "from": {"stdout": "value=([0-9.e-]+)"}}
 
 
 def train(seconds: float, *more: str) -> list[str]:
@@ -52,9 +50,14 @@ def no_elements(user: User) -> Callable[[], bool]:
 
 
 def run_to_its_end(
-    user: User, path: Path, name: str, trials: int, parallel: int,
-    env: dict[str, str] | None = None, timeout_s: float = 600,
-) -> set[str]:  # fmt: skip
+    user: User,
+    path: Path,
+    name: str,
+    trials: int,
+    parallel: int,
+    env: dict[str, str] | None = None,
+    timeout_s: float = 600,
+) -> set[str]:
     """Launch, leave nothing on the login node, and end with exactly N, never more than K at once.
 
     Returns:
@@ -107,9 +110,12 @@ def test_editing_after_launch_changes_no_trial(user: User, url: dict[str, str]) 
     script = "import sys, time; time.sleep(0.5); print('value=' + sys.argv[1])\n"
     user.write("train.py", script)
     path = user.study(
-        "edited", ["/usr/bin/python3", "train.py", "{x}"], objective=FROM_OUTPUT, trials=4,
+        "edited",
+        ["/usr/bin/python3", "train.py", "{x}"],
+        objective=FROM_OUTPUT,
+        trials=4,
         max_parallel=1,
-    )  # fmt: skip
+    )
     user.sweep("launch", path, env=url)
     user.write("train.py", "print('value=99')\n")
     assert user.queue(), "nothing waited any more when the script was edited"
@@ -135,10 +141,7 @@ def test_two_launches_at_once(user: User, url: dict[str, str]) -> None:
 
 
 # sbatch wrappers: what becomes of the first submission of an array.
-UNCLEAR = {
-    "got in, but the answer was lost": '"$real" "$@" >/dev/null',
-    "did not get in": ":",
-}
+UNCLEAR = {"got in, but the answer was lost": '"$real" "$@" >/dev/null', "did not get in": ":"}
 
 
 def wrap_sbatch(user: User, body: str) -> dict[str, str]:
@@ -150,9 +153,7 @@ def wrap_sbatch(user: User, body: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", UNCLEAR)
-def test_an_unclear_answer_of_sbatch_is_settled(
-    user: User, url: dict[str, str], kind: str
-) -> None:
+def test_an_unclear_answer_of_sbatch_is_settled(user: User, url: dict[str, str], kind: str) -> None:
     """sbatch says "Socket timed out" and leaves with 1: one array, neither two nor none."""
     body = f"""
 if [[ "$*" == *--array=* && "$*" != *--test-only* && ! -e {user.folder}/lost ]]; then
@@ -185,9 +186,7 @@ def array_jobs(user: User, prefix: str) -> set[str]:
 
 
 @pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.long), True])
-def test_the_controller_hangs_during_sbatch(
-    user: User, url: dict[str, str], killed: bool
-) -> None:
+def test_the_controller_hangs_during_sbatch(user: User, url: dict[str, str], killed: bool) -> None:
     """slurmctld stopped under sbatch, and launch killed meanwhile or not: one array in the end."""
     go = user.folder / "go"
     body = f"""
@@ -293,8 +292,13 @@ def test_the_controller_is_down_at_launch(user: User, slurm: Cluster) -> None:
 
 def test_what_can_never_run_says_why(user: User, url: dict[str, str]) -> None:
     """Too many CPUs are accepted by Slurm, and wait: status shows the reason in plain words."""
-    path = user.study("never", train(0), objective=FROM_OUTPUT, launcher="python",
-                      resources={"time": "00:10:00", "cpus": 99, "memory": "100M"})  # fmt: skip
+    path = user.study(
+        "never",
+        train(0),
+        objective=FROM_OUTPUT,
+        launcher="python",
+        resources={"time": "00:10:00", "cpus": 99, "memory": "100M"},
+    )
     user.sweep("launch", path, env=url)
     status: dict[str, object] = {}
 
@@ -312,22 +316,36 @@ def test_what_can_never_run_says_why(user: User, url: dict[str, str]) -> None:
 
 def test_dry_run_shows_all_and_makes_nothing(user: User) -> None:
     """Script, command line, plan and limits; nothing is submitted or made."""
-    path = user.study("plan", train(0), objective=FROM_OUTPUT, trials=30, max_parallel=4,
-                      resources={"time": "01:00:00", "gpus": "a100:2", "memory": "1G"},
-                      launcher="python", slurm={"setup": ["module load cuda"]})  # fmt: skip
+    path = user.study(
+        "plan",
+        train(0),
+        objective=FROM_OUTPUT,
+        trials=30,
+        max_parallel=4,
+        resources={"time": "01:00:00", "gpus": "a100:2", "memory": "1G"},
+        launcher="python",
+        slurm={"setup": ["module load cuda"]},
+    )
     shown = user.sweep("launch", path, "--dry-run").stdout
     for part in (
-        "--array=0-29%4", "#!/bin/bash", "module load cuda", "-m sweep.task", "--gres=gpu:a100:2",
-        "--signal=B:USR1@", "--open-mode=append", "--dependency=afterany:", "60.0 GPU-hours",
-        "tasks in an array: 1001", "nothing was made or submitted",
-    ):  # fmt: skip
+        "--array=0-29%4",
+        "#!/bin/bash",
+        "module load cuda",
+        "-m sweep.task",
+        "--gres=gpu:a100:2",
+        "--signal=B:USR1@",
+        "--open-mode=append",
+        "--dependency=afterany:",
+        "60.0 GPU-hours",
+        "tasks in an array: 1001",
+        "nothing was made or submitted",
+    ):
         assert part in shown, shown
     assert not user.runs.exists() and user.queue() == []
 
 
 @pytest.mark.parametrize(
-    "how",
-    ["scancel", *(pytest.param(how, marks=pytest.mark.long) for how in ("requeue", "kill"))],
+    "how", ["scancel", *(pytest.param(how, marks=pytest.mark.long) for how in ("requeue", "kill"))]
 )
 def test_the_job_of_the_database_dies(user: User, how: str) -> None:
     """Tasks wait for it, it comes back at a new address, and no trial is lost."""
@@ -396,8 +414,17 @@ def test_logs_show_a_trial(user: User, url: dict[str, str]) -> None:
     assert "value=0." in user.sweep("logs", "talks", "1").stdout
 
 
-HOSTILE = ["a space", "it's", 'a"quote', "$(touch owned)", "semi;colon", "pi|pe", "com,ma",
-           "100%A", "größe-数"]  # fmt: skip
+HOSTILE = [
+    "a space",
+    "it's",
+    'a"quote',
+    "$(touch owned)",
+    "semi;colon",
+    "pi|pe",
+    "com,ma",
+    "100%A",
+    "größe-数",
+]
 
 
 def test_hostile_names(user: User, url: dict[str, str]) -> None:
@@ -409,16 +436,21 @@ def test_hostile_names(user: User, url: dict[str, str]) -> None:
     code = f"import sys; print('value=1'); open({seen!r}, 'a').write(sys.argv[1] + chr(10))"
     space = {"word": {"type": "categorical", "choices": [*HOSTILE, "line\nbreak"]}}
     command = ["/usr/bin/python3", "-c", code, "{word}"]
-    path = user.study("hostile", command, objective=FROM_OUTPUT, space=space,
-                      sampler="grid", trials=10, workdir=str(folder))  # fmt: skip
+    path = user.study(
+        "hostile",
+        command,
+        objective=FROM_OUTPUT,
+        space=space,
+        sampler="grid",
+        trials=10,
+        workdir=str(folder),
+    )
     env = url | {"SWEEP_RUNS": str(folder / "line\nbreak" / "runs")}
     user.sweep("launch", path, env=env)
     wait_for(lambda: no_elements(user)(), 120, "the end")
     status = json.loads(user.sweep("status", "hostile", "--json", env=env).stdout)
     assert status["counts"]["complete"] == 10, user.explain()
-    assert sorted(Path(seen).read_text().split("\n")[:-1]) == sorted(
-        [*HOSTILE, "line", "break"]
-    )
+    assert sorted(Path(seen).read_text().split("\n")[:-1]) == sorted([*HOSTILE, "line", "break"])
     assert not list(folder.rglob("owned")) and not (user.folder / "owned").exists()
 
 

@@ -39,16 +39,29 @@ def end(user: User, name: str, trials: int, parallel: int, timeout_s: float = 30
 
 def test_max_submit_jobs_of_a_qos(user: User, url: dict[str, str]) -> None:
     """50 jobs at once: a wave of 48 and its finaliser; each task pulls trial after trial."""
-    path = user.study("small", ["/bin/echo", "value={x}"], objective=FROM_OUTPUT, trials=100,
-                      max_parallel=8, slurm={"qos": "small"})  # fmt: skip
+    path = user.study(
+        "small",
+        ["/bin/echo", "value={x}"],
+        objective=FROM_OUTPUT,
+        trials=100,
+        max_parallel=8,
+        slurm={"qos": "small"},
+    )
     assert "--array=0-47%8" in user.sweep("launch", path, env=url).stdout
     assert len(end(user, "small", 100, 8)) == 1
 
 
 def test_waves_follow_each_other(user: User, url: dict[str, str]) -> None:
     """Where tasks take one trial each, the finaliser submits wave after wave."""
-    path = user.study("waves", train(0), objective=FROM_OUTPUT, trials=9, max_parallel=4,
-                      tasks=4, trials_per_task=1)  # fmt: skip
+    path = user.study(
+        "waves",
+        train(0),
+        objective=FROM_OUTPUT,
+        trials=9,
+        max_parallel=4,
+        tasks=4,
+        trials_per_task=1,
+    )
     assert "--array=0-3%4" in user.sweep("launch", path, env=url).stdout
     end(user, "waves", 9, 4)
     with closing(Database(url["SWEEP_STORAGE"])) as db:  # a short array can be missed by watching
@@ -77,8 +90,14 @@ def test_over_the_limit_all_the_same_shrinks(user: User, url: dict[str, str]) ->
     options = ["--output=/dev/null", "--qos=small", "--array=0-39%1"]
     other = user.cluster.submit("sleep 600", *options)
     env = url | wrap_sbatch(user, f'echo "$@" >> {user.folder}/asked\nexec "$real" "$@"')
-    path = user.study("shrinks", train(0), objective=FROM_OUTPUT, trials=30, max_parallel=4,
-                      slurm={"qos": "small"})  # fmt: skip
+    path = user.study(
+        "shrinks",
+        train(0),
+        objective=FROM_OUTPUT,
+        trials=30,
+        max_parallel=4,
+        slurm={"qos": "small"},
+    )
     done = user.sweep("launch", path, env=env)
     assert "QOSMaxSubmitJobPerUserLimit" in done.stderr
     assert "--array=0-6%4" in done.stdout  # 30, 15, 7
@@ -92,14 +111,23 @@ def test_nodes_that_may_not_submit_are_found_out(user: User, url: dict[str, str]
     """The finaliser fails, status says so, and launch queues the waves as a chain."""
     refuse = "if [ -n \"$SWEEP_JOB\" ]; then echo 'sbatch: error: Access denied' >&2; exit 1; fi\n"
     env = url | wrap_sbatch(user, refuse + 'exec "$real" "$@"')
-    path = user.study("chain", train(0), objective=FROM_OUTPUT, trials=8, max_parallel=2,
-                      tasks=3, trials_per_task=1)  # fmt: skip
+    path = user.study(
+        "chain",
+        train(0),
+        objective=FROM_OUTPUT,
+        trials=8,
+        max_parallel=2,
+        tasks=3,
+        trials_per_task=1,
+    )
     user.sweep("launch", path, env=env)
     wait_for(lambda: no_elements(user)(), 60, "the first wave to end")
     status = user.status("chain")
     assert (status["state"], status["counts"]["complete"]) == ("idle", 3)
-    assert any("the finaliser could not submit the next wave" in note and "Access denied" in note
-               for note in status["notes"])  # fmt: skip
+    assert any(
+        "the finaliser could not submit the next wave" in note and "Access denied" in note
+        for note in status["notes"]
+    )
     user.sweep("launch", path, env=env)
     # 3 and 2 tasks for the 5 trials that are left; with as many as K to spare: 3, 3 and 1.
     assert len(end(user, "chain", 8, 2)) == 3
@@ -110,8 +138,16 @@ def test_nodes_that_may_not_submit_are_found_out(user: User, url: dict[str, str]
 def test_alloc_nodes_of_a_partition(user: User, url: dict[str, str]) -> None:
     """Where the partition says that nodes may not submit, the chain is queued at once."""
     update = ["scontrol", "update", "PartitionName=gpu"]
-    path = user.study("alloc", train(0), objective=FROM_OUTPUT, slurm={"partition": "gpu"},
-                      trials=8, max_parallel=2, tasks=3, trials_per_task=1)  # fmt: skip
+    path = user.study(
+        "alloc",
+        train(0),
+        objective=FROM_OUTPUT,
+        slurm={"partition": "gpu"},
+        trials=8,
+        max_parallel=2,
+        tasks=3,
+        trials_per_task=1,
+    )
     try:
         user.cluster.run([*update, "AllocNodes=elsewhere"], check=True)
         done = user.sweep("launch", path, env=url, code=1)
@@ -130,7 +166,13 @@ def test_alloc_nodes_of_a_partition(user: User, url: dict[str, str]) -> None:
 def test_3000_trials(user: User, url: dict[str, str], limit: str) -> None:
     """3,000 trials of a one-line command with MaxArraySize 1001, and with 50 jobs at once."""
     options = {"qos": "small"} if limit == "max_submit" else {}
-    path = user.study(limit, ["/bin/echo", "value={x}"], objective=FROM_OUTPUT, trials=3000,
-                      max_parallel=16, slurm=options)  # fmt: skip
+    path = user.study(
+        limit,
+        ["/bin/echo", "value={x}"],
+        objective=FROM_OUTPUT,
+        trials=3000,
+        max_parallel=16,
+        slurm=options,
+    )
     user.sweep("launch", path, env=url)
     end(user, limit, 3000, 16, 1500)

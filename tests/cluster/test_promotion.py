@@ -58,11 +58,14 @@ def test_promotion_with_kills(
     env = {"SWEEP_STORAGE": fresh_url}
     script = user.write("promoted.py", TRAINING.replace("range(30)", "range(16)"))
     path = user.study(
-        "promoted", [str(user.bin / "python"), str(script), "{x}", step_s],
-        objective={"metric": "score", "direction": "maximize"}, trials=trials,
-        max_parallel=parallel, retry={"max_attempts": 100},
+        "promoted",
+        [str(user.bin / "python"), str(script), "{x}", step_s],
+        objective={"metric": "score", "direction": "maximize"},
+        trials=trials,
+        max_parallel=parallel,
+        retry={"max_attempts": 100},
         pruner={"type": "promotion", "min_resource": 1, "max_resource": 9},
-    )  # fmt: skip
+    )
     user.sweep("launch", path, env=env)
     chance, done, give_up_at = random.Random(trials), 0, time.monotonic() + 300 + 20 * trials
     while True:

@@ -56,10 +56,14 @@ def study(user: User, name: str, *command: str, **more: Any) -> Path:
     python = str(user.bin / "python")
     start = [python, *(command or ("-m", "trainer.train"))]
     given: dict[str, Any] = {
-        "objective": {"metric": "val_accuracy", "direction": "maximize"}, "space": {},
-        "trials": 1, "fixed": FIXED, "ddp": {"ranks_per_node": 2, "timeout_s": 25},
-        "resources": {"time": "00:20:00", "nodes": 2, "cpus": 2, "memory": "2G"}, **more,
-    }  # fmt: skip
+        "objective": {"metric": "val_accuracy", "direction": "maximize"},
+        "space": {},
+        "trials": 1,
+        "fixed": FIXED,
+        "ddp": {"ranks_per_node": 2, "timeout_s": 25},
+        "resources": {"time": "00:20:00", "nodes": 2, "cpus": 2, "memory": "2G"},
+        **more,
+    }
     return user.study(name, [*start, "--data", "digits", "--config", "{config}"], **given)
 
 
@@ -125,9 +129,7 @@ def test_a_killed_rank_ends_the_trial(user: User, fresh_url: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("timeout_s", [12, None])
-def test_a_hung_rank_ends_the_trial(
-    user: User, fresh_url: str, timeout_s: int | None
-) -> None:
+def test_a_hung_rank_ends_the_trial(user: User, fresh_url: str, timeout_s: int | None) -> None:
     """Over within 60 s of the hang, by default too; its stack is in the failure."""
     user.write("hangs.py", HANGS)
     ddp = {"ranks_per_node": 2} | ({"timeout_s": timeout_s} if timeout_s else {})
@@ -200,14 +202,19 @@ def test_scaling_and_a_further_command_as_jobs(user: User, fresh_url: str) -> No
     user.write("train.py", text)
     python = str(user.bin / "python")
     path = user.study(
-        "jobs", [python, "train.py"], trials=1, space={},
+        "jobs",
+        [python, "train.py"],
+        trials=1,
+        space={},
         commands={"show": [python, "train.py", "{checkpoint}"]},
-    )  # fmt: skip
+    )
     env = {"SWEEP_STORAGE": fresh_url}
     done = user.sweep("scaling", path, "--ranks", "1,2", "--per-node", "1", "--json", env=env)
     rows = json.loads(done.stdout)["rows"]
     assert [(row["ranks"], row["nodes"], row["efficiency"]) for row in rows] == [
-        (1, 1, 1.0), (2, 2, 1.0)], rows  # fmt: skip
+        (1, 1, 1.0),
+        (2, 2, 1.0),
+    ], rows
     user.sweep("launch", path, env=env)
     user.wait_state("jobs", "finished")
     found = json.loads(user.sweep("run", "show", "jobs", "--wait", "--json").stdout)

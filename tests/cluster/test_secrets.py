@@ -85,8 +85,9 @@ def test_canaries_are_found_nowhere(user: User, fresh_url: str) -> None:
     assert found == []
     found = [file for file, data in kept.items() if word.encode() in data or key.encode() in data]
     assert {(file.name, file.stat().st_mode & 0o777) for file in found} == {
-        ("storage.json", 0o600), ("environment.json", 0o600),
-    }  # fmt: skip
+        ("storage.json", 0o600),
+        ("environment.json", 0o600),
+    }
     counts = json.loads(seen.read_text())
     assert counts == {"WANDB_API_KEY": len(key), "SWEEP_STORAGE": 0, "pg": 0, "password": 0}
     connection = psycopg2.connect(fresh_url)

@@ -161,8 +161,15 @@ def test_out_of_memory_in_a_slot(slurm_cgroup: Cluster, fresh_url: str) -> None:
 def test_time_limit_of_a_task_with_slots(faulty: Faulty) -> None:
     """The warning reaches every slot: all save, leave, and go on in the next wave."""
     resources = {"time": "1min", "cpus": 1, "gpus": 1, "memory": "200M"}
-    launch(faulty, steps=75, trials=4, max_parallel=4, resources=resources, grace="20s",
-           slurm={"slots": 4})  # fmt: skip
+    launch(
+        faulty,
+        steps=75,
+        trials=4,
+        max_parallel=4,
+        resources=resources,
+        grace="20s",
+        slurm={"slots": 4},
+    )
     faulty.wait_end(300)
     faulty.check_whole(4)
     first = [faulty.of(trial)[0] for trial in range(4)]

@@ -78,8 +78,14 @@ class User:
     def env(self, changes: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return what is set beside the cluster's environment."""
         path = f"{self.bin}:{self.cluster.env()['PATH']}"
-        return {"PATH": path, "SWEEP_RUNS": str(self.runs), "COLUMNS": "200",
-                "SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": "", **(changes or {})}  # fmt: skip
+        return {
+            "PATH": path,
+            "SWEEP_RUNS": str(self.runs),
+            "COLUMNS": "200",
+            "SWEEP_SITE_CONFIG": "",
+            "SWEEP_USER_CONFIG": "",
+            **(changes or {}),
+        }
 
     def sweep(
         self,
@@ -105,9 +111,7 @@ class User:
     ) -> subprocess.Popen[str]:
         """Start a command of sweep's without waiting for it."""
         argv = [str(self.bin / "sweep"), *map(str, arguments)]
-        return self.cluster.start(
-            argv, user=self.cluster.user, env=self.env(env), cwd=self.folder
-        )
+        return self.cluster.start(argv, user=self.cluster.user, env=self.env(env), cwd=self.folder)
 
     def status(self, name: str) -> dict[str, Any]:
         """Return what ``sweep status --json`` prints."""
@@ -225,9 +229,7 @@ def _install(cluster: Cluster) -> Path:
         return venv / "bin"
     shutil.rmtree(checkout, ignore_errors=True)
     for name in COPIED:
-        shutil.copytree(
-            ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
     if not (venv / "bin/sweep").exists():
         _make_venv(cluster, venv, checkout)
     # The user cannot write there: else each process would compile the modules that it imports.

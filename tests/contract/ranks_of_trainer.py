@@ -10,8 +10,20 @@ from pathlib import Path
 
 # What a rank runs: the command, with a plant in front (code that patches something in one rank).
 _PROGRAM = "import sys\nfrom trainer import train\n{plant}\nsys.exit(train.main(sys.argv[1:]))\n"
-QUICK = ("--data", "digits", "--epochs", "4", "--width", "16", "--train-fraction", "0.3",
-         "--lr", "0.1", "--device", "cpu")
+QUICK = (
+    "--data",
+    "digits",
+    "--epochs",
+    "4",
+    "--width",
+    "16",
+    "--train-fraction",
+    "0.3",
+    "--lr",
+    "0.1",
+    "--device",
+    "cpu",
+)
 
 
 def free_port() -> int:
@@ -21,8 +33,14 @@ def free_port() -> int:
 
 
 def start(
-    world: int, folder: Path, *argv: str, plant: str = "", port: int | None = None,
-    slurm: bool = False, only: tuple[int, ...] | None = None, **environ: str,
+    world: int,
+    folder: Path,
+    *argv: str,
+    plant: str = "",
+    port: int | None = None,
+    slurm: bool = False,
+    only: tuple[int, ...] | None = None,
+    **environ: str,
 ) -> list[subprocess.Popen[str]]:
     """Start the ranks of one run; their journal and checkpoints lie in the folder.
 
@@ -37,26 +55,40 @@ def start(
         environ: More variables, the same for all; ``{rank}`` in a value is the rank.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    names = (("SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS") if slurm
-             else ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-    clean = {name: value for name, value in os.environ.items()
-             if not name.startswith(("SWEEP_", "SLURM_"))}
+    names = (
+        ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS")
+        if slurm
+        else ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+    )
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SWEEP_", "SLURM_"))
+    }
     found = port or free_port()
     processes = []
     for rank in only or range(world):
         place = dict(zip(names, (str(rank), str(rank), str(world)), strict=True))
         more = {name: value.format(rank=rank) for name, value in environ.items()}
-        processes.append(subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(plant=plant), *argv],
-            env={
-                **clean, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(found),
-                "SWEEP_METRICS": str(folder / "metrics.jsonl"),
-                "SWEEP_CONTROL": str(folder / "control.json"),
-                "SWEEP_CHECKPOINT_DIR": str(folder / "checkpoints"),
-                **({"SLURM_STEP_ID": "0"} if slurm else {}), **place, **more,
-            },
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ))
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM.format(plant=plant), *argv],
+                env={
+                    **clean,
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(found),
+                    "SWEEP_METRICS": str(folder / "metrics.jsonl"),
+                    "SWEEP_CONTROL": str(folder / "control.json"),
+                    "SWEEP_CHECKPOINT_DIR": str(folder / "checkpoints"),
+                    **({"SLURM_STEP_ID": "0"} if slurm else {}),
+                    **place,
+                    **more,
+                },
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
     return processes
 
 

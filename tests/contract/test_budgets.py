@@ -180,8 +180,15 @@ for step in range(first + 1, first + 3 if quick else 10**5):
 
 def write(folder: Path, **more: str) -> None:
     points = "[{x: 0.1}, {x: 0.2}, {x: 0.95}, {x: 0.3}, {x: 0.4}, {x: 0.45}]"
-    write_toy(folder, trials=6, parallel=2, command="python train.py {x}", training=LONG,
-              points=points, **more)  # fmt: skip
+    write_toy(
+        folder,
+        trials=6,
+        parallel=2,
+        command="python train.py {x}",
+        training=LONG,
+        points=points,
+        **more,
+    )
 
 
 def test_a_target_ends_a_real_study(tmp_path: Path, sweep: Any, fresh_url: str) -> None:
@@ -190,8 +197,11 @@ def test_a_target_ends_a_real_study(tmp_path: Path, sweep: Any, fresh_url: str) 
     env = {"SWEEP_STORAGE": fresh_url}
     write(tmp_path, target="0.9", code="live")  # see "quick" below
     path = tmp_path / "study.yaml"
-    path.write_text(path.read_text().replace("[{x: 0.1}, {x: 0.2}, ", "[{x: 0.2}, "
-                    ).replace("{x: 0.45}]", "{x: 0.45}, {x: 0.46}]"))  # fmt: skip
+    path.write_text(
+        path.read_text()
+        .replace("[{x: 0.1}, {x: 0.2}, ", "[{x: 0.2}, ")
+        .replace("{x: 0.45}]", "{x: 0.45}, {x: 0.46}]")
+    )
     done = sweep("launch", "study.yaml", "--wait", env=env)
     assert done.code == 0, done
     found = json.loads(sweep("status", "--json", env=env).out)
@@ -200,8 +210,13 @@ def test_a_target_ends_a_real_study(tmp_path: Path, sweep: Any, fresh_url: str) 
         "it ended early: its target 0.9 is reached: trial 1 has score 0.95",
     )
     assert found["counts"] == {
-        "waiting": 0, "running": 0, "complete": 1, "pruned": 0, "failed": 0, "cancelled": 5,
-    }  # fmt: skip
+        "waiting": 0,
+        "running": 0,
+        "complete": 1,
+        "pruned": 0,
+        "failed": 0,
+        "cancelled": 5,
+    }
     assert "it ended early" in sweep("status", env=env).out
     again = sweep("launch", "study.yaml", env=env)
     assert "it has ended early: its target 0.9 is reached" in again.out

@@ -22,14 +22,17 @@ from tests.postgres_fixture import Server
 STUDY: dict[str, Any] = {
     "name": "checked",
     "command": [getattr(sys, "_base_executable", sys.executable), "train.py", "{x}"],
-    "objective": {"metric": "value", "direction": "maximize",
-                  "from": {"stdout": "value=([0-9.e-]+)"}},
+    "objective": {
+        "metric": "value",
+        "direction": "maximize",
+        "from": {"stdout": "value=([0-9.e-]+)"},
+    },
     "space": {"x": {"type": "float", "low": 0.0, "high": 1.0}},
     "sampler": "random",
     "trials": 4,
     "max_parallel": 2,
     "executor": "local",
-}  # fmt: skip
+}
 
 
 def write(folder: Path, **settings: Any) -> Path:
@@ -46,8 +49,19 @@ def test_on_this_machine(sweep: Sweep, tmp_path: Path, runs: Path, fresh_url: st
     ran = sweep("check", path, "--on-node", env={"SWEEP_STORAGE": fresh_url})
     assert ran.code == 0, ran.out + ran.err
     lines = {line[:17].strip(): line for line in ran.out.splitlines()}
-    for name in ("job", "interpreter", "command", "python", "reporter", "folders", "space",
-                 "database", "connections", "clock", "training signal"):  # fmt: skip
+    for name in (
+        "job",
+        "interpreter",
+        "command",
+        "python",
+        "reporter",
+        "folders",
+        "space",
+        "database",
+        "connections",
+        "clock",
+        "training signal",
+    ):
         assert lines[name][17:].split()[0] == "ok", lines[name]
     for name in ("gpus", "sbatch", "task signal", "all-reduce"):
         assert "not asked" in lines[name], lines[name]
@@ -55,17 +69,18 @@ def test_on_this_machine(sweep: Sweep, tmp_path: Path, runs: Path, fresh_url: st
     assert not runs.exists()
 
 
-def test_a_broken_venv_and_a_wrong_interface(
-    sweep: Sweep, tmp_path: Path, fresh_url: str
-) -> None:
+def test_a_broken_venv_and_a_wrong_interface(sweep: Sweep, tmp_path: Path, fresh_url: str) -> None:
     """An environment that does not start, a network that is not there: each on its own line."""
     venv = tmp_path / "venv" / "bin"
     venv.mkdir(parents=True)
     (venv / "python").write_text("#!/bin/sh\necho 'GLIBC_2.99 not found' >&2\nexit 1\n")
     (venv / "python").chmod(0o755)
-    path = write(tmp_path, command="python train.py {x}",
-                 environment={"runtime": "venv", "image": "venv"},
-                 ddp={"ranks_per_node": 2, "interface": "nope0"})  # fmt: skip
+    path = write(
+        tmp_path,
+        command="python train.py {x}",
+        environment={"runtime": "venv", "image": "venv"},
+        ddp={"ranks_per_node": 2, "interface": "nope0"},
+    )
     ran = sweep("check", path, "--on-node", "--json", env={"SWEEP_STORAGE": fresh_url})
     assert ran.code == 1
     found = json.loads(ran.out)
@@ -73,8 +88,12 @@ def test_a_broken_venv_and_a_wrong_interface(
     assert found["ok"] is False
     assert lines["python"]["state"] == "failed" and "GLIBC_2.99" in lines["python"]["text"]
     assert lines["image"]["state"] == "ok"
-    assert lines["torch"] == {"name": "torch", "state": "not asked", "advice": "",
-                              "text": "no Python runs in the environment"}  # fmt: skip
+    assert lines["torch"] == {
+        "name": "torch",
+        "state": "not asked",
+        "advice": "",
+        "text": "no Python runs in the environment",
+    }
     for name in ("interface", "all-reduce"):
         assert lines[name]["state"] == "failed"
         assert "nope0" in lines[name]["text"] and "ddp.interface" in lines[name]["advice"]
@@ -104,23 +123,28 @@ def test_launch_looks_and_can_be_told_not_to(
 def test_as_many_connections_as_workers(settings: dict[str, int], needed: int) -> None:
     """K, or fewer where there are fewer tasks."""
     study = loads(json.dumps(STUDY | {"max_parallel": 4} | settings), "study.yaml")
-    fact = {"max_connections": 50, "reserved": 3, "used": 0, "role_limit": -1,
-            "database_limit": -1}  # fmt: skip
+    fact = {"max_connections": 50, "reserved": 3, "used": 0, "role_limit": -1, "database_limit": -1}
     assert quick.judge_connections(study, fact).text.startswith(f"{needed} needed")
 
 
 def test_the_look_of_launch_is_quick(tmp_path: Path, fresh_url: str) -> None:
     """It takes a small part of a second, the digest of an image included."""
     (tmp_path / "train.sif").write_bytes(b"x" * (40 << 20))
-    settings = {"environment": {"runtime": "apptainer", "image": "train.sif"},
-                "workdir": str(tmp_path)}  # fmt: skip
+    settings = {
+        "environment": {"runtime": "apptainer", "image": "train.sif"},
+        "workdir": str(tmp_path),
+    }
     study = loads(json.dumps(STUDY | settings), str(tmp_path / "study.yaml"))
     began = time.process_time()  # not the clock: other tests run beside
     lines = {line.name: line for line in quick.look(study, Runs(tmp_path / "runs"), fresh_url)}
     assert time.process_time() - began < 1.0
     assert {name: line.state for name, line in lines.items()} == {
-        "image": "ok", "binds": "not asked", "space": "ok", "database": "ok", "connections": "ok",
-    }  # fmt: skip
+        "image": "ok",
+        "binds": "not asked",
+        "space": "ok",
+        "database": "ok",
+        "connections": "ok",
+    }
     assert "sha256" in lines["image"].text
 
 
@@ -144,10 +168,10 @@ def test_the_recorded_digest_is_of_the_same_image(tmp_path: Path) -> None:
         (["if true; then", "false; fi", "true"], [1, 0]),
         (["no_such_program", "true"], [127, 0]),
         (["exit 3", "true"], [3]),
-        (["echo '", "' \"$(id -u)\"; (exit 4)"], [4]),
+        (["echo '", '\' "$(id -u)"; (exit 4)'], [4]),
         (["if unclosed"], [2]),
     ],
-)  # fmt: skip
+)
 def test_setup_lines_run_as_the_batch_script_runs_them(lines: list[str], codes: list[int]) -> None:
     """One after another in one shell; lines that belong together count as one."""
     assert [one["code"] for one in facts.ask_setup(lines)["lines"]] == codes
@@ -157,8 +181,9 @@ def test_binds_are_asked_by_their_sources(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     fact = facts.ask_binds(Environment(binds=(f"{tmp_path}/here:/data:ro", "/nowhere")))
     assert [(one["exists"], one["read_only"]) for one in fact["binds"]] == [
-        (True, True), (False, False),
-    ]  # fmt: skip
+        (True, True),
+        (False, False),
+    ]
 
 
 def test_an_unreachable_database_is_told_by_its_words() -> None:
@@ -173,9 +198,7 @@ echo "NVIDIA A100, 40960 MiB, Exclusive_Process, 550.54"
 """
 
 
-def test_gpus_are_asked_of_nvidia_smi(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_are_asked_of_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lines as it prints them; without it the fact says so, and a study without GPUs asks not.
 
     The GPUs themselves are asked on a machine that has some.
@@ -194,11 +217,15 @@ def test_gpus_are_asked_of_nvidia_smi(
 @pytest.mark.parametrize(
     ("runtime", "image", "is_name"),
     [
-        ("apptainer", "images/train.sif", False), ("apptainer", "docker://a/b:1", True),
-        ("pyxis", "nvcr.io#nvidia/pytorch:24.01-py3", True), ("pyxis", "./a.sqsh", False),
-        ("enroot", "a.sqsh", False), ("conda", "myenv", True), ("conda", "/opt/env", False),
+        ("apptainer", "images/train.sif", False),
+        ("apptainer", "docker://a/b:1", True),
+        ("pyxis", "nvcr.io#nvidia/pytorch:24.01-py3", True),
+        ("pyxis", "./a.sqsh", False),
+        ("enroot", "a.sqsh", False),
+        ("conda", "myenv", True),
+        ("conda", "/opt/env", False),
     ],
-)  # fmt: skip
+)
 def test_a_missing_file_is_no_name_in_a_registry(runtime: str, image: str, is_name: bool) -> None:
     """What looks like a path is one, and is missed where it is not there."""
     settings = {"environment": {"runtime": runtime, "image": image}}

@@ -37,9 +37,7 @@ def sweep(tmp_path: Path, runs: Path, fresh_url: str) -> Sweep:
 
 
 @pytest.fixture(scope="module")
-def finished(
-    tmp_path_factory: pytest.TempPathFactory, postgres_server: Server
-) -> Iterator[Sweep]:
+def finished(tmp_path_factory: pytest.TempPathFactory, postgres_server: Server) -> Iterator[Sweep]:
     """The command line in a folder whose study, of 5 trials, has ended."""
     folder = tmp_path_factory.mktemp("finished")
     postgres_server.sql("CREATE DATABASE finished")
@@ -103,8 +101,13 @@ def test_status_json_has_the_contracts_keys(finished: Sweep) -> None:
     got = json.loads(ran.out)
     assert (got["name"], got["state"]) == ("toy", "finished")
     assert got["counts"] == {
-        "waiting": 0, "running": 0, "complete": 5, "pruned": 0, "failed": 0, "cancelled": 0,
-    }  # fmt: skip
+        "waiting": 0,
+        "running": 0,
+        "complete": 5,
+        "pruned": 0,
+        "failed": 0,
+        "cancelled": 0,
+    }
     assert got["tasks"] == {"pending": 0, "running": 0}
     (best,) = collected(finished, "--top", "1")
     assert got["best"] == {key: best[key] for key in ("trial", "value", "params")}
@@ -143,8 +146,10 @@ def test_csv_reads_back_equal(finished: Sweep, tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     assert finished("collect", "-o", file).code == 0
     with file.open(newline="") as stream:
-        got = [(int(row["trial"]), float(row["value"]), float(row["params.x"]), row["params.kind"])
-               for row in csv.DictReader(stream)]  # fmt: skip
+        got = [
+            (int(row["trial"]), float(row["value"]), float(row["params.x"]), row["params.kind"])
+            for row in csv.DictReader(stream)
+        ]
     assert got == expected_cells(finished)
 
 
@@ -179,8 +184,10 @@ def test_tables_for_people_hold_the_same(finished: Sweep, format_: str, cell: st
 
 
 def expected_cells(finished: Sweep) -> list[tuple[int, float, float, str]]:
-    return [(row["trial"], row["value"], row["params"]["x"], row["params"]["kind"])
-            for row in collected(finished)]  # fmt: skip
+    return [
+        (row["trial"], row["value"], row["params"]["x"], row["params"]["kind"])
+        for row in collected(finished)
+    ]
 
 
 def test_logs_prints_what_training_printed(finished: Sweep) -> None:
@@ -211,7 +218,7 @@ def test_logs_prints_what_training_printed(finished: Sweep) -> None:
         (["launch", "study.yaml", "--set", "trials=0"], "trials: must be a whole number from 1"),
         (["launch", "study.yaml", "--set", "trails=9"], "trails: is not a key"),
     ],
-)  # fmt: skip
+)
 def test_wrong_words_are_answered(finished: Sweep, arguments: list[str], text: str) -> None:
     """What does not exist is named, with exit code 2, and nothing is printed as a result."""
     ran = finished(*arguments)
@@ -258,9 +265,13 @@ def test_reader_that_leaves_is_no_failure(finished: Sweep, command: str) -> None
     python = f"{shlex.quote(sys.executable)} -m sweep"
     script = f"set -o pipefail; {command.replace('sweep', python, 1)}"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=runs.parent, env=sweep_environment(runs, env),
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        ["bash", "-c", script],
+        cwd=runs.parent,
+        env=sweep_environment(runs, env),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -274,10 +285,13 @@ def test_launch_returns_while_a_pipe_is_read(
     path = write_toy(tmp_path, trials=2, command=gated(tmp_path))
     script = f"set -o pipefail; {shlex.quote(sys.executable)} -m sweep launch {path} | head -1"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path,
+        ["bash", "-c", script],
+        cwd=tmp_path,
         env=sweep_environment(runs, {"SWEEP_STORAGE": fresh_url}),
-        capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"study toy: 2 trials, in {runs}/toy\n"
     wait_for(lambda: steps_of(runs, "toy", 0) > 0, "the training, which goes on")
@@ -285,9 +299,7 @@ def test_launch_returns_while_a_pipe_is_read(
     assert wait_until_gone(runs, 60.0) == []
 
 
-def test_interrupted_wait_goes_on(
-    sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
-) -> None:
+def test_interrupted_wait_goes_on(sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str) -> None:
     """Ctrl-C while a command waits or watches: 130, what to do next, and the work goes on."""
     path = write_toy(tmp_path, trials=4, command=gated(tmp_path))
     env = sweep_environment(runs, {"SWEEP_STORAGE": fresh_url})
@@ -313,9 +325,11 @@ def test_interrupted_wait_goes_on(
 
     (tmp_path / "gate").unlink()
     code, text = type_ctrl_c(
-        ["rerun-best", "--wait"], tmp_path, env,
+        ["rerun-best", "--wait"],
+        tmp_path,
+        env,
         lambda _: (runs / "toy/reruns/1/metrics.jsonl").exists(),
-    )  # fmt: skip
+    )
     assert code == 130, text
     assert "You left; it goes on. `sweep rerun-best` reports once it has ended." in text
     (tmp_path / "gate").touch()
@@ -389,10 +403,14 @@ def test_drained_study_lets_its_trials_end(sweep: Sweep, runs: Path, tmp_path: P
     """`stop --drain` starts no further trial; who waits is released; `launch` goes on."""
     path = write_toy(tmp_path, trials=5, command=gated(tmp_path))
     waiting = subprocess.Popen(
-        [sys.executable, "-m", "sweep", "launch", str(path), "--wait"], cwd=tmp_path,
+        [sys.executable, "-m", "sweep", "launch", str(path), "--wait"],
+        cwd=tmp_path,
         env=sweep_environment(runs, sweep.keywords["env"]),  # type: ignore[attr-defined]
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     wait_for(lambda: min(steps_of(runs, "toy", 0), steps_of(runs, "toy", 1)) >= 2, "two trials")
     assert sweep("stop", "--drain").code == 0
     (tmp_path / "gate").touch()
@@ -546,8 +564,9 @@ def test_database_that_will_not_do(
     assert text in ran.err
     assert "s3cret" not in ran.err
     assert sorted(p.name for p in tmp_path.iterdir()) in (
-        ["study.yaml", "train.py"], ["runs", "study.yaml", "train.py"]
-    )  # fmt: skip
+        ["study.yaml", "train.py"],
+        ["runs", "study.yaml", "train.py"],
+    )
     assert not (runs / "toy").exists()
 
 

@@ -28,15 +28,48 @@ TINY = 5e-324
 THIRD = 1 / 3
 QUOTES = HOSTILE_SPACE.get("tag").choices[3]
 PARAMS: list[dict[str, Any]] = [
-    {"lr": 0.1 + 0.2, "layers": 3, "optimizer": "sgd", "momentum": 0.9,
-     "model.hidden": [512, 256], "clip": None, "amp": True, "size": 32, "tag": ""},
-    {"lr": 1e-5, "layers": 9, "optimizer": "adamw", "model.hidden": [], "clip": 0.5,
-     "amp": False, "size": 64, "tag": "null"},
-    {"lr": THIRD, "layers": 1, "optimizer": "adamw", "model.hidden": [1024, 512], "clip": "auto",
-     "amp": True, "size": 64, "tag": QUOTES},
-    {"lr": 2e-5, "layers": 2, "optimizer": "adamw", "model.hidden": [1024, 512], "clip": True,
-     "amp": True, "size": 64, "tag": "1"},
-]  # fmt: skip
+    {
+        "lr": 0.1 + 0.2,
+        "layers": 3,
+        "optimizer": "sgd",
+        "momentum": 0.9,
+        "model.hidden": [512, 256],
+        "clip": None,
+        "amp": True,
+        "size": 32,
+        "tag": "",
+    },
+    {
+        "lr": 1e-5,
+        "layers": 9,
+        "optimizer": "adamw",
+        "model.hidden": [],
+        "clip": 0.5,
+        "amp": False,
+        "size": 64,
+        "tag": "null",
+    },
+    {
+        "lr": THIRD,
+        "layers": 1,
+        "optimizer": "adamw",
+        "model.hidden": [1024, 512],
+        "clip": "auto",
+        "amp": True,
+        "size": 64,
+        "tag": QUOTES,
+    },
+    {
+        "lr": 2e-5,
+        "layers": 2,
+        "optimizer": "adamw",
+        "model.hidden": [1024, 512],
+        "clip": True,
+        "amp": True,
+        "size": 64,
+        "tag": "1",
+    },
+]
 
 
 def read(ledger: Ledger, **options: Any) -> list[Any]:
@@ -46,8 +79,10 @@ def read(ledger: Ledger, **options: Any) -> list[Any]:
 @pytest.fixture
 def hostile(database_url: str) -> Ledger:  # noqa: F811
     """A finished study with hard values: three complete trials and a pruned one."""
-    rows = [Row(values=[value], params=params)
-            for value, params in zip((THIRD, -1e-300, TINY), PARAMS[:3], strict=True)]  # fmt: skip
+    rows = [
+        Row(values=[value], params=params)
+        for value, params in zip((THIRD, -1e-300, TINY), PARAMS[:3], strict=True)
+    ]
     pruned = Row("PRUNED", [0.25], PARAMS[3], end={"state": "pruned", "reason": "pruned"})
     study = make_study(resources=Resources(gpus="a100:2"))
     return fill(database_url, study, [*rows, pruned])
@@ -58,24 +93,39 @@ STATE_CASES: list[tuple[Row, str, str]] = [
     (Row("RUNNING", attempts=(Tried(None),)), "running", ""),
     (Row("RUNNING", attempts=()), "running", ""),  # a notebook's ask()
     (Row("COMPLETE", [0.5]), "complete", ""),
-    (Row("PRUNED", [0.25], end={"state": "pruned", "outcome": "finished", "reason": "pruned"}),
-     "pruned", "pruned"),
-    (Row("FAIL", end={"state": "failed", "outcome": "diverged", "reason": "not finite"}),
-     "failed", "not finite"),
-    (Row("FAIL", attempts=(), end={"state": "cancelled", "outcome": "cancelled", "reason": ""}),
-     "cancelled", "cancelled"),
+    (
+        Row("PRUNED", [0.25], end={"state": "pruned", "outcome": "finished", "reason": "pruned"}),
+        "pruned",
+        "pruned",
+    ),
+    (
+        Row("FAIL", end={"state": "failed", "outcome": "diverged", "reason": "not finite"}),
+        "failed",
+        "not finite",
+    ),
+    (
+        Row("FAIL", attempts=(), end={"state": "cancelled", "outcome": "cancelled", "reason": ""}),
+        "cancelled",
+        "cancelled",
+    ),
     (Row("FAIL", attempts=()), "failed", ""),  # a notebook's tell(state=FAIL)
-    (Row("RUNNING", attempts=(Tried("error", "exit code 1: boom"),)),
-     "failed", "exit code 1: boom"),  # before the study is proven
+    (
+        Row("RUNNING", attempts=(Tried("error", "exit code 1: boom"),)),
+        "failed",
+        "exit code 1: boom",
+    ),  # before the study is proven
     (Row("RUNNING", attempts=(Tried("no metric"),)), "failed", "no metric"),
     (Row("RUNNING", attempts=(Tried("not started"),)), "failed", "not started"),
     (Row("RUNNING", attempts=(Tried("interrupted", "preempted"),)), "waiting", "preempted"),
     (Row("RUNNING", attempts=(Tried("paused"),)), "waiting", "paused"),
-    (Row("RUNNING", attempts=(Tried("given back", "exit code 1: boom"),)),
-     "waiting", "exit code 1: boom"),
+    (
+        Row("RUNNING", attempts=(Tried("given back", "exit code 1: boom"),)),
+        "waiting",
+        "exit code 1: boom",
+    ),
     (Row("RUNNING", attempts=(Tried("lost"), Tried(None))), "running", ""),
     (Row("RUNNING", attempts=(Tried("error"), Tried("timeout", "limit"))), "waiting", "limit"),
-]  # fmt: skip
+]
 
 
 def test_each_state_is_shown_and_counted(database_url):  # noqa: F811
@@ -118,11 +168,18 @@ def test_lineage_cuts_what_a_later_attempt_reports_again(database_url):  # noqa:
     second = [(3, "acc", 0.33), (3, "loss", float("nan")), (4, "acc", 0.44)]
     third = [(4, "acc", 0.4), (7, "loss", float("inf"))]
     rows = [
-        Row(values=[0.5], attempts=(Tried("lost", reports=first), Tried("lost", reports=second),
-                                    Tried("lost"), Tried(reports=third))),
+        Row(
+            values=[0.5],
+            attempts=(
+                Tried("lost", reports=first),
+                Tried("lost", reports=second),
+                Tried("lost"),
+                Tried(reports=third),
+            ),
+        ),
         Row(values=[0.5], attempts=(Tried(reports=first),)),
         Row(values=[0.5]),
-    ]  # fmt: skip
+    ]
     ledger = fill(database_url, make_study(), rows)
     found = read(ledger, metrics=True)
     assert found[0].metrics["acc"] == [(1, 0.1), (2, 0.2), (3, 0.33), (4, 0.4)]
@@ -138,8 +195,9 @@ def test_trials_are_chosen_by_number(hostile):
     """Only the trials asked for are read, and nothing of another study."""
     other = fill(hostile.db.url, make_study(name="other"), [Row(values=[9.0])])
     assert [(r.number, r.values) for r in read(hostile, numbers=[2, 0, 77])] == [
-        (0, (THIRD,)), (2, (TINY,))
-    ]  # fmt: skip
+        (0, (THIRD,)),
+        (2, (TINY,)),
+    ]
     assert [record.values for record in read(other)] == [(9.0,)]
     assert read(hostile, numbers=[]) == []
 
@@ -213,8 +271,11 @@ def test_csv_reads_back_equal(hostile):
 
 def without_gaps(row: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what has no cell: no rank, no reason; but not a parameter that is null."""
-    return {key: value for key, value in row.items()
-            if key.startswith("params.") or value not in (None, "")}  # fmt: skip
+    return {
+        key: value
+        for key, value in row.items()
+        if key.startswith("params.") or value not in (None, "")
+    }
 
 
 def test_csv_reads_back_equal_in_pandas(hostile):
@@ -242,10 +303,14 @@ def test_parquet_reads_back_equal(hostile):
     rows = expected_rows(hostile)
     table = parquet.read_table(io.BytesIO(collect.export(rows, "parquet", hostile.study)))
     wanted = {
-        "rank": "int64", "value": "double", "started": "timestamp[us, tz=UTC]",
-        "params.layers": "int64", "params.amp": "bool", "params.tag": "string",
+        "rank": "int64",
+        "value": "double",
+        "started": "timestamp[us, tz=UTC]",
+        "params.layers": "int64",
+        "params.amp": "bool",
+        "params.tag": "string",
         "params.clip": "string",
-    }  # fmt: skip
+    }
     assert {name: str(table.schema.field(name).type) for name in wanted} == wanted
     found = []
     for line in table.to_pylist():
@@ -268,30 +333,41 @@ def read_markdown(text: str) -> list[list[str]]:
 
 def read_latex(text: str) -> list[list[str]]:
     words = {
-        r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^",
-        r"\textless{}": "<", r"\textgreater{}": ">", r"\textbar{}": "|",
-        r"\textquotedbl{}": '"', r"\newline{}": "\n", "{[}": "[", "{]}": "]",
-    }  # fmt: skip
+        r"\textbackslash{}": "\\",
+        r"\textasciitilde{}": "~",
+        r"\textasciicircum{}": "^",
+        r"\textless{}": "<",
+        r"\textgreater{}": ">",
+        r"\textbar{}": "|",
+        r"\textquotedbl{}": '"',
+        r"\newline{}": "\n",
+        "{[}": "[",
+        "{]}": "]",
+    }
     pattern = "|".join(map(re.escape, words)) + r"|\\[&%$#_{}]"
     return [
-        [re.sub(pattern, lambda m: words.get(m[0], m[0][1:]), cell)
-         for cell in re.split(r"(?<!\\) ?& ?", line.removesuffix(r" \\"))]
-        for line in text.splitlines() if line.endswith(r"\\")
-    ]  # fmt: skip
+        [
+            re.sub(pattern, lambda m: words.get(m[0], m[0][1:]), cell)
+            for cell in re.split(r"(?<!\\) ?& ?", line.removesuffix(r" \\"))
+        ]
+        for line in text.splitlines()
+        if line.endswith(r"\\")
+    ]
 
 
-@pytest.mark.parametrize(
-    ("format", "reader"), [("markdown", read_markdown), ("latex", read_latex)]
-)
+@pytest.mark.parametrize(("format", "reader"), [("markdown", read_markdown), ("latex", read_latex)])
 def test_tables_for_papers_read_back_equal(hostile, format, reader):
     """Markdown and LaTeX keep all digits and every special character."""
     rows = expected_rows(hostile)
     headings, *lines = reader(collect.export(rows, format, hostile.study))
     found = [
-        {name: parsed(name, cell, JSON_TEXT) for name, cell in zip(headings, line, strict=True)
-         if cell or name == "tag"}
+        {
+            name: parsed(name, cell, JSON_TEXT)
+            for name, cell in zip(headings, line, strict=True)
+            if cell or name == "tag"
+        }
         for line in lines
-    ]  # fmt: skip
+    ]
     wanted = []
     for row in rows:
         kept = {k: v for k, v in row.items() if k not in ("params", "started", "ended")}
@@ -357,8 +433,10 @@ def test_an_empty_study_exports_headings(database_url):  # noqa: F811
     study = ledger.study
     assert rows == []
     assert collect.export(rows, "json", study) == "[]\n"
-    lengths = {f: len(collect.export(rows, f, study).splitlines()) for f in
-               ("csv", "table", "markdown", "latex")}  # fmt: skip
+    lengths = {
+        f: len(collect.export(rows, f, study).splitlines())
+        for f in ("csv", "table", "markdown", "latex")
+    }
     assert lengths == {"csv": 1, "table": 1, "markdown": 2, "latex": 7}
     table = parquet.read_table(io.BytesIO(collect.export(rows, "parquet", study)))
     assert (table.num_rows, "params.lr" in table.column_names) == (0, True)
@@ -382,8 +460,13 @@ def test_long_form_reads_back_equal(database_url, tmp_path, monkeypatch):  # noq
         long, wide, some = opened.metrics(), opened.trials(), opened.metrics("null", trials=[0])
         with pytest.raises(InputError, match="No trial has reported ac"):
             opened.metrics("ac")
-    expected = [(0, 1, 0, "acc", 0.1), (0, 1, 1, "acc", THIRD), (0, 2, 2, "acc", TINY),
-                (0, 2, 3, "acc", 0.25), (0, 2, 2, "null", -1e300)]  # fmt: skip
+    expected = [
+        (0, 1, 0, "acc", 0.1),
+        (0, 1, 1, "acc", THIRD),
+        (0, 2, 2, "acc", TINY),
+        (0, 2, 3, "acc", 0.25),
+        (0, 2, 2, "null", -1e300),
+    ]
     named = ["trial", "attempt", "step", "metric", "value"]
     assert list(long[named].itertuples(index=False, name=None)) == expected
     assert list(some[named].itertuples(index=False, name=None)) == expected[-1:]
@@ -393,8 +476,9 @@ def test_long_form_reads_back_equal(database_url, tmp_path, monkeypatch):  # noq
     rows = series.as_rows(series.read_series(ledger.db, ledger.study_id))
     csv_text = collect.export(rows, "csv", study, shape=long_columns)
     lines = list(csv.DictReader(io.StringIO(csv_text)))
-    assert [(int(line["step"]), json.loads(line["metric"]), float(line["value"]))
-            for line in lines] == [(s, m, v) for _, _, s, m, v in expected]  # fmt: skip
+    assert [
+        (int(line["step"]), json.loads(line["metric"]), float(line["value"])) for line in lines
+    ] == [(s, m, v) for _, _, s, m, v in expected]
     parquet = collect.export(rows, "parquet", study, shape=long_columns)
     again = pandas.read_parquet(io.BytesIO(parquet))
     assert list(again[named].itertuples(index=False, name=None)) == expected

@@ -51,30 +51,52 @@ def sweep(tmp_path: Path, runs: Path, fresh_url: str) -> Sweep:
 
 def make_study(folder: Path, argv: list[str], environment: Environment, **more: object) -> Study:
     return Study(
-        "s", tuple(argv), (Objective("score"),), Space(()), environment=environment,
-        workdir=str(folder), executor="local", **more,  # type: ignore[arg-type]
-    )  # fmt: skip
+        "s",
+        tuple(argv),
+        (Objective("score"),),
+        Space(()),
+        environment=environment,
+        workdir=str(folder),
+        executor="local",
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def run(
-    study: Study, folder: Path, params: Mapping[str, object] | None = None,
+    study: Study,
+    folder: Path,
+    params: Mapping[str, object] | None = None,
     env: Mapping[str, str] | None = None,
-) -> tuple[subprocess.CompletedProcess[str], AttemptFolder]:  # fmt: skip
+) -> tuple[subprocess.CompletedProcess[str], AttemptFolder]:
     """Start a study's command as a worker does; its output is in the attempt's log too."""
     attempt = AttemptFolder(folder / "runs/s/trials/00000/attempts/1")
     attempt.checkpoints.mkdir(parents=True, exist_ok=True)
     python_path = training_env.install_reporter(folder / "runs/s/python")
     values = TrialValues(
-        number=0, attempt=1, seed=1, params=params or {}, config=attempt.root / "config.yaml",
-        trial_dir=attempt.root, checkpoint_dir=attempt.checkpoints, resume=None,
-        metrics=attempt.metrics, control=attempt.control, token="t0ken",
-    )  # fmt: skip
+        number=0,
+        attempt=1,
+        seed=1,
+        params=params or {},
+        config=attempt.root / "config.yaml",
+        trial_dir=attempt.root,
+        checkpoint_dir=attempt.checkpoints,
+        resume=None,
+        metrics=attempt.metrics,
+        control=attempt.control,
+        token="t0ken",
+    )
     values.config.write_text(command.write_config(values.params))
     argv, environ = command.build(study, values, {**os.environ, **(env or {})}, python_path)
     done = subprocess.run(
-        argv, cwd=study.workdir, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
+        argv,
+        cwd=study.workdir,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     attempt.log.write_text(done.stdout)
     return done, attempt
 
@@ -94,9 +116,11 @@ def test_a_study_trains_in_an_image(
         f"Bootstrap: localimage\nFrom: {images}/tiny.sif\n%environment\n    export FROM_DEF=yes\n"
     )
     path = write_toy(
-        tmp_path, trials=2, command=f"[{PYTHON}, train.py, '{{params}}']",
+        tmp_path,
+        trials=2,
+        command=f"[{PYTHON}, train.py, '{{params}}']",
         environment=environment_of(kind, images),
-    )  # fmt: skip
+    )
     ran = sweep("launch", path, "--wait")
     assert ran.code == 0, ran.err
     assert json.loads(sweep("status", "--json").out)["counts"]["complete"] == 2
@@ -118,14 +142,14 @@ def test_a_study_trains_in_an_image(
         assert built.exists()
 
 
-def test_an_image_without_python(
-    sweep: Sweep, tmp_path: Path, images: Path, runs: Path
-) -> None:
+def test_an_image_without_python(sweep: Sweep, tmp_path: Path, images: Path, runs: Path) -> None:
     """A shell script reports by appending to the file, from an image that has three programs."""
     path = write_toy(
-        tmp_path, trials=2, command="[sh, train.sh]",
+        tmp_path,
+        trials=2,
+        command="[sh, train.sh]",
         environment=json.dumps({"runtime": "apptainer", "image": str(images / "shell.sif")}),
-    )  # fmt: skip
+    )
     (tmp_path / "train.sh").write_text(SHELL_TRAINING.replace("STEPS", "4"))
     ran = sweep("launch", path, "--wait")
     assert ran.code == 0, ran.err
@@ -141,18 +165,24 @@ sys.stdout.write(json.dumps([sys.argv[1:], {**os.environ}, open(os.environ["SWEE
 
 
 @pytest.mark.parametrize("options", [(), ("--cleanenv",), ("--containall",)])
-def test_values_arrive_unchanged(
-    options: tuple[str, ...], tmp_path: Path, images: Path
-) -> None:
+def test_values_arrive_unchanged(options: tuple[str, ...], tmp_path: Path, images: Path) -> None:
     """Parameters and variables, whatever is in them; also where the environment is cleaned."""
     (tmp_path / "show.py").write_text(PRINT)
     given = Environment(
-        runtime="apptainer", image=str(images / "tiny.sif"), binds=tuple(BINDS), options=options,
+        runtime="apptainer",
+        image=str(images / "tiny.sif"),
+        binds=tuple(BINDS),
+        options=options,
         env={"ODD": HOSTILE, "PASSED": None},
-    )  # fmt: skip
+    )
     study = make_study(tmp_path, [PYTHON, "show.py", "{odd}", "{params}"], given)
-    outer = {"PASSED": HOSTILE, "CUDA_VISIBLE_DEVICES": "3", "SLURM_JOB_ID": "17",
-             "OTHER": "x", "VIRTUAL_ENV": "/gone"}  # fmt: skip
+    outer = {
+        "PASSED": HOSTILE,
+        "CUDA_VISIBLE_DEVICES": "3",
+        "SLURM_JOB_ID": "17",
+        "OTHER": "x",
+        "VIRTUAL_ENV": "/gone",
+    }
     done, _ = run(study, tmp_path, {"odd": HOSTILE}, outer)
     assert done.returncode == 0, done.stdout
     argv, env, config, cwd = json.loads(done.stdout[done.stdout.index("[[") :])
@@ -196,9 +226,13 @@ def test_hostile_paths_are_bound(tmp_path: Path, images: Path) -> None:
     ],
 )
 def test_whose_exit_code_it_is(
-    argv: list[str], more: dict[str, object], outcome: str, reason: str, tmp_path: Path,
+    argv: list[str],
+    more: dict[str, object],
+    outcome: str,
+    reason: str,
+    tmp_path: Path,
     images: Path,
-) -> None:  # fmt: skip
+) -> None:
     """The runtime's own errors, the command's, and signals are told apart."""
     (tmp_path / "broken.sif").write_text("no image")
     given: dict[str, object] = {"binds": (), "image": str(images / "tiny.sif"), **more}
@@ -239,10 +273,16 @@ def test_sixteen_at_once_build_once(who: str, tmp_path: Path, images: Path) -> N
     (tmp_path / "study.json").write_text(study.to_json())
     env = sweep_environment(tmp_path / "runs")
     started = [
-        subprocess.Popen([sys.executable, "-c", BUILD], cwd=tmp_path, env=env, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        subprocess.Popen(
+            [sys.executable, "-c", BUILD],
+            cwd=tmp_path,
+            env=env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         for _ in range(16)
-    ]  # fmt: skip
+    ]
     ended = [(child.communicate(timeout=120)[0], child.returncode) for child in started]
     assert [code for _, code in ended] == [0] * 16, ended
     assert sum("building" in text for text, _ in ended) == 1
@@ -259,9 +299,10 @@ def test_a_build_that_fails_says_why(
         f"Bootstrap: localimage\nFrom: {images}/tiny.sif\n%files\n    /no/such/file /x\n"
     )
     path = write_toy(
-        tmp_path, command=f"[{PYTHON}, train.py, '{{params}}']",
+        tmp_path,
+        command=f"[{PYTHON}, train.py, '{{params}}']",
         environment="{runtime: apptainer, image: toy.def}",
-    )  # fmt: skip
+    )
     ran = sweep("launch", path)
     assert ran.code == 1
     assert "could not be built" in ran.err and "/no/such/file" in ran.err
@@ -274,8 +315,9 @@ def test_a_definition_with_commands(tmp_path: Path, images: Path) -> None:
     (tmp_path / "toy.def").write_text(
         f"Bootstrap: localimage\nFrom: {images}/shell.sif\n%post\n    echo made > /made\n"
     )
-    study = make_study(tmp_path, ["sh", "-c", "read a < /made; echo $a"],
-                       Environment("apptainer", "toy.def"))  # fmt: skip
+    study = make_study(
+        tmp_path, ["sh", "-c", "read a < /made; echo $a"], Environment("apptainer", "toy.def")
+    )
     study, found = build.ensure(study, Runs(tmp_path / "runs"), os.environ)
     assert found is not None and found.built
     assert run(study, tmp_path)[0].stdout.strip().endswith("made")
@@ -307,18 +349,24 @@ def test_a_docker_archive(tmp_path: Path, images: Path) -> None:
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as archive:
         archive.add(images / "shell", arcname=".")
-    config = json.dumps({
-        "architecture": "amd64", "os": "linux",
-        "config": {"Env": ["PATH=/usr/bin:/bin", "OF_IMAGE=yes", "ODD=the image's"]},
-        "rootfs": {"type": "layers",
-                   "diff_ids": [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]},
-    })  # fmt: skip
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Env": ["PATH=/usr/bin:/bin", "OF_IMAGE=yes", "ODD=the image's"]},
+            "rootfs": {
+                "type": "layers",
+                "diff_ids": [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"],
+            },
+        }
+    )
     manifest = [{"Config": "c.json", "RepoTags": ["toy:1"], "Layers": ["layer.tar"]}]
     with tarfile.open(tmp_path / "toy.tar", "w") as archive:
         for name, content in (
-            ("c.json", config.encode()), ("layer.tar", layer.getvalue()),
+            ("c.json", config.encode()),
+            ("layer.tar", layer.getvalue()),
             ("manifest.json", json.dumps(manifest).encode()),
-        ):  # fmt: skip
+        ):
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
@@ -352,9 +400,13 @@ def test_torchrun_inside(sweep: Sweep, tmp_path: Path, images: Path) -> None:
     binds = [*BINDS, str(Path(sys.prefix))]
     environment = {"runtime": "apptainer", "image": str(images / "tiny.sif"), "binds": binds}
     path = write_toy(
-        tmp_path, trials=1, training=RANKS, command=f"[{sys.executable}, train.py]",
-        environment=json.dumps(environment), ddp="{ranks_per_node: 2, interface: lo}",
-    )  # fmt: skip
+        tmp_path,
+        trials=1,
+        training=RANKS,
+        command=f"[{sys.executable}, train.py]",
+        environment=json.dumps(environment),
+        ddp="{ranks_per_node: 2, interface: lo}",
+    )
     ran = sweep("launch", path, "--wait")
     assert ran.code == 0, ran.err
     assert json.loads(sweep("status", "--json").out)["best"]["value"] == 3.0
@@ -379,19 +431,18 @@ def wheel(tmp_path: Path) -> Iterator[Path]:
     yield path
 
 
-def test_a_venv_from_a_lock_file(
-    sweep: Sweep, tmp_path: Path, runs: Path, wheel: Path
-) -> None:
+def test_a_venv_from_a_lock_file(sweep: Sweep, tmp_path: Path, runs: Path, wheel: Path) -> None:
     """Launch makes the environment once; training has its packages, and they are recorded."""
     (tmp_path / "requirements.txt").write_text(f"--no-index\n./{wheel.name}\n")
     training = "import tiny_one, sys\nprint(f'score={tiny_one.VALUE + 1}')\n"
     path = write_toy(
-        tmp_path, trials=1, command="[python, train.py]", training=training,
+        tmp_path,
+        trials=1,
+        command="[python, train.py]",
+        training=training,
         environment="{runtime: venv, image: requirements.txt}",
-    )  # fmt: skip
-    text = path.read_text().replace(
-        "at: last}", "at: last, from: {stdout: 'score=([0-9]+)'}}"
     )
+    text = path.read_text().replace("at: last}", "at: last, from: {stdout: 'score=([0-9]+)'}}")
     path.write_text(text)
     ran = sweep("launch", path, "--wait")
     assert ran.code == 0, ran.err

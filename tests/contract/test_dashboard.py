@@ -54,8 +54,10 @@ def dashboard(url: str, tmp_path: Path) -> Iterator[str]:
     with (tmp_path / "dashboard.log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", SERVE, url, "--port", str(port), "--server", "wsgiref"],
-            cwd=tmp_path, stdout=log, stderr=log,
-        )  # fmt: skip
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+        )
     address = f"http://127.0.0.1:{port}"
     try:
         deadline = time.monotonic() + 60

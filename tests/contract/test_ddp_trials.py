@@ -29,11 +29,16 @@ from trainer import config, loop
 TOLERANCE = 1e-4
 FIXED = {"epochs": 40, "batch_size": 64, "width": 16, "optimizer": "adamw", "lr": 0.01}
 STUDY: dict[str, Any] = {
-    "name": "ranks", "command": "python -m trainer.train --data digits --config {config}",
-    "objective": {"metric": "val_accuracy", "direction": "maximize"}, "space": {}, "trials": 1,
-    "sampler": "random", "executor": "local", "fixed": FIXED,
+    "name": "ranks",
+    "command": "python -m trainer.train --data digits --config {config}",
+    "objective": {"metric": "val_accuracy", "direction": "maximize"},
+    "space": {},
+    "trials": 1,
+    "sampler": "random",
+    "executor": "local",
+    "fixed": FIXED,
     "ddp": {"ranks_per_node": 2, "timeout_s": 40},
-}  # fmt: skip
+}
 # Ranks that need no torch: what counts is which of them says and does what.
 RAISES = """
 import os, sys, time
@@ -133,9 +138,7 @@ def test_the_rank_that_failed_is_shown(tmp_path: Path, sweep: Sweep, runs: Path)
     sweep("launch", write(tmp_path, command="python raises.py"), "--wait")
     (trial,) = trials(sweep)
     assert trial["state"] == "failed"
-    assert trial["reason"] == (
-        "rank 1 of 2 on localhost: exit code 1: ValueError: no such layer"
-    )
+    assert trial["reason"] == ("rank 1 of 2 on localhost: exit code 1: ValueError: no such layer")
     log = (attempt(runs, 0, 1) / "log.txt").read_text().splitlines()
     end = log[log.index("sweep: the last lines of rank 1:") :]
     # torchrun passes on what was printed and what was raised through two pipes, in either order.
@@ -212,10 +215,16 @@ def test_pairs_that_start_at_once_keep_to_themselves(
     """Each pair sums over its own two ranks."""
     (tmp_path / "sums.py").write_text(SUMS)
     ddp = {"ranks_per_node": 2, "timeout_s": 600}
-    path = write(tmp_path, command="python sums.py", trials=pairs,
-                 max_parallel=count_that_fit(pairs), ddp=ddp)  # fmt: skip
+    path = write(
+        tmp_path,
+        command="python sums.py",
+        trials=pairs,
+        max_parallel=count_that_fit(pairs),
+        ddp=ddp,
+    )
     code, out, err = sweep("launch", path, "--wait", timeout_s=1800)
     assert code == 0, out + err
     found = trials(sweep)
     assert [(trial["state"], trial["value"], trial["attempts"]) for trial in found] == [
-        ("complete", 0.0, 1)] * pairs  # fmt: skip
+        ("complete", 0.0, 1)
+    ] * pairs

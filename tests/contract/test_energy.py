@@ -36,25 +36,31 @@ def sweep(tmp_path: Path, runs: Path, fresh_url: str) -> Sweep:
     tool.write_text("#!/bin/sh\necho 'NVIDIA A100, 570.1'\necho 'NVIDIA A100, 570.1'\n")
     tool.chmod(0o755)
     env = {
-        "SWEEP_STORAGE": fresh_url, "LD_LIBRARY_PATH": str(library),
-        "PATH": f"{library}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "0,1",
+        "SWEEP_STORAGE": fresh_url,
+        "LD_LIBRARY_PATH": str(library),
+        "PATH": f"{library}:{os.environ['PATH']}",
+        "CUDA_VISIBLE_DEVICES": "0,1",
         "NVML_STUB": ",".join(str(1000 * watts) for watts in WATTS),
-    }  # fmt: skip
+    }
     return partial(run_sweep, runs=runs, cwd=tmp_path, env=env)
 
 
-def test_what_gpus_used_is_in_collect_and_report(
-    sweep: Sweep, tmp_path: Path, runs: Path
-) -> None:
+def test_what_gpus_used_is_in_collect_and_report(sweep: Sweep, tmp_path: Path, runs: Path) -> None:
     """Each trial has one of two GPUs of known power; a killed one counts both its attempts."""
-    training = TRAINING.replace("    if reporter.checkpoint_dir:", """\
+    training = TRAINING.replace(
+        "    if reporter.checkpoint_dir:",
+        """\
     if step == 1 and flags.x < 0.4 and os.environ["SWEEP_ATTEMPT"] == "1":
         os.kill(os.getpid(), 9)
-    if reporter.checkpoint_dir:""")
+    if reporter.checkpoint_dir:""",
+    )
     write_toy(
-        tmp_path, trials=4, training=training, resources="{gpus: 1}",
+        tmp_path,
+        trials=4,
+        training=training,
+        resources="{gpus: 1}",
         command="[python, train.py, '{params}', --pause, '0.3']",
-    )  # fmt: skip
+    )
     assert sweep("launch", "study.yaml", "--wait").code == 0
     rows = collected(sweep)
     assert [row["state"] for row in rows] == ["complete"] * 4
@@ -65,8 +71,10 @@ def test_what_gpus_used_is_in_collect_and_report(
     text = sweep("report", "-o", "page.html")
     assert text.code == 0
     page = (tmp_path / "page.html").read_text()
-    assert "GPUs alone, by NVML" in page and contents.energy_text(
-        sum(row["energy_j"] for row in rows)) in page  # fmt: skip
+    assert (
+        "GPUs alone, by NVML" in page
+        and contents.energy_text(sum(row["energy_j"] for row in rows)) in page
+    )
     assert "energy_j" in sweep("collect", "--format", "markdown").out.replace("\\", "")
 
 
@@ -84,11 +92,15 @@ def test_cards_that_do_not_count(sweep: Sweep, tmp_path: Path) -> None:
 def test_what_slurm_accounts_for(database_url: str, tmp_path: Path) -> None:  # noqa: F811
     """A task's energy is shared among its attempts, but not with those that were measured."""
     study = make_study(trials=3)
-    ledger = fill(database_url, study, [
-        Row("COMPLETE", [0.5], attempts=[Tried("killed", took_s=60.0), Tried(took_s=30.0)]),
-        Row("COMPLETE", [0.6], attempts=[Tried(took_s=60.0)]),
-        Row("RUNNING", attempts=[Tried(None)]),
-    ])  # fmt: skip
+    ledger = fill(
+        database_url,
+        study,
+        [
+            Row("COMPLETE", [0.5], attempts=[Tried("killed", took_s=60.0), Tried(took_s=30.0)]),
+            Row("COMPLETE", [0.6], attempts=[Tried(took_s=60.0)]),
+            Row("RUNNING", attempts=[Tried(None)]),
+        ],
+    )
     ledger.db.execute("UPDATE sweep_attempt SET job = '41'")
     ledger.db.execute("UPDATE sweep_attempt SET array_index = 0 WHERE token = '1-2'")
     began, ended = (
@@ -103,20 +115,24 @@ def test_what_slurm_accounts_for(database_url: str, tmp_path: Path) -> None:  # 
     measured = json.dumps({"1": {"joules": 5.0, "by": "nvml"}})
     ledger.db.execute(
         "INSERT INTO trial_user_attributes (trial_id, key, value_json) SELECT trial_id, %s, %s "
-        "FROM trials WHERE number = 1", (energy.KEY, measured),
-    )  # fmt: skip
+        "FROM trials WHERE number = 1",
+        (energy.KEY, measured),
+    )
     assert note_tasks(ledger, schedule) == 2
     assert note_tasks(ledger, schedule) == 0  # and Slurm was not asked again
     assert len(slurm.of("sacct")) == 1
     found = records.read_trials(ledger.db, ledger.study_id, study)
     assert [[(a.energy_j, a.energy_by) for a in record.attempts] for record in found] == [
-        [(pytest.approx(600.0), "slurm"), (pytest.approx(300.0), "slurm")], [(5.0, "nvml")],
+        [(pytest.approx(600.0), "slurm"), (pytest.approx(300.0), "slurm")],
+        [(5.0, "nvml")],
         [(None, "")],
-    ]  # fmt: skip
+    ]
     rows = collect.rows(found, study, states=trial.STATES)
     assert {row["trial"]: row["energy_j"] for row in rows} == {
-        0: pytest.approx(900.0), 1: 5.0, 2: None,
-    }  # fmt: skip
+        0: pytest.approx(900.0),
+        1: 5.0,
+        2: None,
+    }
     made = source.make(study, found, [])
     used = accounts.energy(made)
     assert (used.joules, used.measured, used.attempts) == (pytest.approx(905.0), 3, 3)

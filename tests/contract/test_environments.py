@@ -42,8 +42,10 @@ def stubs(tmp_path: Path) -> dict[str, str]:
     (folder / "plain-srun").write_text(SRUN)
     (folder / "plain-srun").chmod(0o755)
     write_srun(folder, log, tmp_path / "roots", str(folder / "plain-srun"))
-    return {"PATH": f"{tmp_path}/stubs:{os.environ['PATH']}",
-            "ENROOT_DATA_PATH": str(tmp_path / "roots")}  # fmt: skip
+    return {
+        "PATH": f"{tmp_path}/stubs:{os.environ['PATH']}",
+        "ENROOT_DATA_PATH": str(tmp_path / "roots"),
+    }
 
 
 @pytest.fixture
@@ -153,9 +155,7 @@ def test_values_arrive_unchanged(
         assert env["FROM_IMAGE"] == "yes"
 
 
-def test_a_conda_environment_has_a_name(
-    tmp_path: Path, conda: Path, stubs: dict[str, str]
-) -> None:
+def test_a_conda_environment_has_a_name(tmp_path: Path, conda: Path, stubs: dict[str, str]) -> None:
     """It is looked for where conda keeps its environments."""
     study = make_study(tmp_path, ["sh", "-c", "echo $CONDA_PREFIX"], Environment("conda", "train"))
     done, _ = run(study, tmp_path, env={"CONDA_ENVS_DIRS": str(conda.parent)})
@@ -191,9 +191,13 @@ def test_a_line_of_setup_that_fails(
     ],
 )
 def test_whose_exit_code_it_is(
-    more: dict[str, object], argv: list[str], outcome: str, reason: str, tmp_path: Path,
+    more: dict[str, object],
+    argv: list[str],
+    outcome: str,
+    reason: str,
+    tmp_path: Path,
     stubs: dict[str, str],
-) -> None:  # fmt: skip
+) -> None:
     """Enroot's own failures are told from the command's."""
     given = Environment("enroot", **{"image": image(tmp_path), **more})  # type: ignore[arg-type]
     study = make_study(tmp_path, argv, given)
@@ -217,9 +221,13 @@ def test_whose_exit_code_it_is(
     ],
 )
 def test_whose_exit_code_it_is_in_pyxis(
-    more: dict[str, object], argv: list[str], outcome: str, reason: str, tmp_path: Path,
+    more: dict[str, object],
+    argv: list[str],
+    outcome: str,
+    reason: str,
+    tmp_path: Path,
     stubs: dict[str, str],
-) -> None:  # fmt: skip
+) -> None:
     """Pyxis's own failures, with 1 and 2, are told from the command's."""
     given = Environment("pyxis", **{"image": image(tmp_path), **more})  # type: ignore[arg-type]
     study = dataclasses.replace(make_study(tmp_path, argv, given), executor="slurm")
@@ -229,14 +237,15 @@ def test_whose_exit_code_it_is_in_pyxis(
     assert (end.outcome, reason in end.reason) == (outcome, True), (end, done.stdout)
 
 
-def test_a_study_in_enroot_from_a_registry(
-    sweep: Sweep, tmp_path: Path, runs: Path
-) -> None:
+def test_a_study_in_enroot_from_a_registry(sweep: Sweep, tmp_path: Path, runs: Path) -> None:
     """One import before the tasks; a named root is made once on this node, by the first task."""
     path = write_toy(
-        tmp_path, trials=6, parallel=6, command=f"[{PYTHON}, train.py, '{{params}}']",
+        tmp_path,
+        trials=6,
+        parallel=6,
+        command=f"[{PYTHON}, train.py, '{{params}}']",
         environment="{runtime: enroot, image: docker://toy:1, name: toy-root}",
-    )  # fmt: skip
+    )
     ran = sweep("launch", path, "--wait")
     assert ran.code == 0, ran.err
     assert json.loads(sweep("status", "--json").out)["counts"]["complete"] == 6
@@ -264,9 +273,11 @@ def test_what_is_installed_is_recorded(
             (meta / f"{name}.json").write_text("{}")
     python = "python" if runtime == "conda" else PYTHON
     path = write_toy(
-        tmp_path, trials=1, command=f"[{python}, train.py, '{{params}}']",
+        tmp_path,
+        trials=1,
+        command=f"[{python}, train.py, '{{params}}']",
         environment=json.dumps(section),
-    )  # fmt: skip
+    )
     ran = sweep("launch", path, "--wait")
     assert ran.code == 0, ran.err
     found = manifest.of_trial(Runs(runs).study("toy"), 0)["environment"]
@@ -279,9 +290,10 @@ def test_what_is_installed_is_recorded(
 def test_an_import_that_fails(sweep: Sweep, tmp_path: Path) -> None:
     """What enroot said is shown."""
     path = write_toy(
-        tmp_path, command=f"[{PYTHON}, train.py, '{{params}}']",
+        tmp_path,
+        command=f"[{PYTHON}, train.py, '{{params}}']",
         environment="{runtime: enroot, image: docker://no-such}",
-    )  # fmt: skip
+    )
     ran = sweep("launch", path)
     assert ran.code == 1 and "manifest unknown" in ran.err
 
@@ -312,13 +324,23 @@ def test_a_half_made_root_is_made_anew(tmp_path: Path, stubs: dict[str, str]) ->
 def write_package(folder: Path, text: str) -> str:
     """Write a package of conda's with one program, ``tiny``; return its line for a lock file."""
     path = folder / "tiny-1.0-0.tar.bz2"
-    index = {"name": "tiny", "version": "1.0", "build": "0", "build_number": 0, "depends": [],
-             "subdir": "noarch", "arch": None, "platform": None}  # fmt: skip
+    index = {
+        "name": "tiny",
+        "version": "1.0",
+        "build": "0",
+        "build_number": 0,
+        "depends": [],
+        "subdir": "noarch",
+        "arch": None,
+        "platform": None,
+    }
     files = {
-        "info/index.json": json.dumps(index), "info/files": "bin/tiny\n",
+        "info/index.json": json.dumps(index),
+        "info/files": "bin/tiny\n",
         "info/has_prefix": "/placeholder text bin/tiny\n",
-        "info/paths.json": json.dumps({"paths": [], "paths_version": 1}), "bin/tiny": text,
-    }  # fmt: skip
+        "info/paths.json": json.dumps({"paths": [], "paths_version": 1}),
+        "bin/tiny": text,
+    }
     with tarfile.open(path, "w:bz2") as archive:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
@@ -339,16 +361,17 @@ def test_a_conda_environment_from_a_lock_file(
         require("conda")
     else:
         write_micromamba(tmp_path / "stubs", tmp_path / "stub.log")
-    package = write_package(tmp_path, '#!/bin/sh\ntest "$CONDA_PREFIX" = /placeholder || exit 9\n'
-                            'echo score=7\n')  # fmt: skip
+    package = write_package(
+        tmp_path, '#!/bin/sh\ntest "$CONDA_PREFIX" = /placeholder || exit 9\necho score=7\n'
+    )
     lock = tmp_path / "lock.txt"
     lock.write_text(f"@EXPLICIT\n{package[:-1]}{'0' if package[-1] != '0' else '1'}\n")
     path = write_toy(
         tmp_path, trials=2, command="[tiny]", environment="{runtime: conda, image: lock.txt}"
     )
-    path.write_text(path.read_text().replace(
-        "at: last}", "at: last, from: {stdout: 'score=([0-9]+)'}}"
-    ))  # fmt: skip
+    path.write_text(
+        path.read_text().replace("at: last}", "at: last, from: {stdout: 'score=([0-9]+)'}}")
+    )
     ran = sweep("launch", path, "--wait")
     assert ran.code == 1 and "could not be built" in ran.err, ran.err
     assert not list((runs / ".images").glob("lock-*-conda")) and not (runs / "toy").exists()

@@ -101,9 +101,18 @@ class TestClaim:
 
     @pytest.mark.parametrize(
         "outcome",
-        ["interrupted", "timeout", "killed", "out of memory", "node failed", "lost", "stalled",
-         "given back", "halted"],
-    )  # fmt: skip
+        [
+            "interrupted",
+            "timeout",
+            "killed",
+            "out of memory",
+            "node failed",
+            "lost",
+            "stalled",
+            "given back",
+            "halted",
+        ],
+    )
     def test_a_trial_that_can_go_on_comes_first(self, ledger: Ledger, outcome: str) -> None:
         """It is claimed again as its next attempt, before those that wait."""
         claim(ledger, "a")
@@ -140,8 +149,10 @@ class TestClaim:
     def test_a_dead_attempt_ends_at_its_last_sign(self, ledger: Ledger) -> None:
         """Hours between a death and its discovery are not time that the trial used."""
         claim(ledger, "a")
-        ledger.db.execute("UPDATE sweep_attempt SET claimed = claimed - interval '5 h', "
-                          "seen = claimed - interval '4 h'")  # fmt: skip
+        ledger.db.execute(
+            "UPDATE sweep_attempt SET claimed = claimed - interval '5 h', "
+            "seen = claimed - interval '4 h'"
+        )
         seen = ledger.all_attempts()[0].seen
         leave(ledger, "a", "lost")
         do(ledger, lambda: ledger.backdate("a", seen, seen.timestamp() + 60))
@@ -315,8 +326,12 @@ class TestReports:
         found = [value for _, value in ledger.lineage(first.trial_id, "loss")]
         assert list(map(repr, found)) == ["nan", "inf", "-inf", "5e-324", "0.30000000000000004"]
         assert [row[3] for row in steps(ledger)] == [
-            "NAN", "INF_POS", "INF_NEG", "FINITE", "FINITE",
-        ]  # fmt: skip
+            "NAN",
+            "INF_POS",
+            "INF_NEG",
+            "FINITE",
+            "FINITE",
+        ]
 
     def test_steps_beyond_optunas_stay_ours(self, ledger: Ledger) -> None:
         """Optuna keeps steps in 31 bits; ours holds what a script may count."""
@@ -327,9 +342,18 @@ class TestReports:
         assert [row[1] for row in steps(ledger)] == [2**31 - 1]
 
     @pytest.mark.parametrize(
-        "name", ["a" * 512, "ä" * 512, "\N{SNOWMAN}" * 512, "\U0001f40d" * 512, "val/acc best",
-                 "", "'; DROP TABLE trials; --", "%s{}\\"],
-    )  # fmt: skip
+        "name",
+        [
+            "a" * 512,
+            "ä" * 512,
+            "\N{SNOWMAN}" * 512,
+            "\U0001f40d" * 512,
+            "val/acc best",
+            "",
+            "'; DROP TABLE trials; --",
+            "%s{}\\",
+        ],
+    )
     def test_names(self, ledger: Ledger, name: str) -> None:
         """Names of 512 characters in any alphabet, and hostile ones, are kept as they are."""
         first = claim(ledger, "a")
@@ -447,8 +471,11 @@ class TestHold:
         for number in range(4):
             claim(ledger, f"t{number}")
         assert [self.fail(ledger, f"t{n}") for n in range(4)] == [
-            "running", "running", "held", "held",
-        ]  # fmt: skip
+            "running",
+            "running",
+            "held",
+            "held",
+        ]
         assert states(ledger) == ["failed", "failed", "failed", "waiting"]
 
     def test_launch_gives_failures_back(self, ledger: Ledger) -> None:
@@ -497,8 +524,9 @@ class TestReading:
         """Those that were heard of lately are left out."""
         claim(ledger, "a")
         claim(ledger, "b")
-        ledger.db.execute("UPDATE sweep_attempt SET seen = seen - interval '60 s' "
-                          "WHERE token = 'a'")  # fmt: skip
+        ledger.db.execute(
+            "UPDATE sweep_attempt SET seen = seen - interval '60 s' WHERE token = 'a'"
+        )
         assert [a.token for a in ledger.live_attempts(30.0)] == ["a"]
         assert [a.token for a in ledger.live_attempts()] == ["a", "b"]
         leave(ledger, "a")
@@ -540,5 +568,7 @@ def test_times_have_a_zone(ledger: Ledger) -> None:
     leave(ledger, "a")
     found = ledger.all_attempts()[0]
     now = datetime.now(timezone.utc)
-    assert all(m is not None and abs((now - m).total_seconds()) < 600
-               for m in (found.claimed, found.seen, found.ended))  # fmt: skip
+    assert all(
+        m is not None and abs((now - m).total_seconds()) < 600
+        for m in (found.claimed, found.seen, found.ended)
+    )

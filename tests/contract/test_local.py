@@ -162,9 +162,7 @@ class TestRunner:
         assert subprocess.run(late, cwd=PROJECT).returncode == 1
         assert (folder / "ran").read_text() == "ran\n"
 
-    def test_a_runner_that_was_started_ahead(
-        self, scheduler: LocalScheduler, folder: Path
-    ) -> None:
+    def test_a_runner_that_was_started_ahead(self, scheduler: LocalScheduler, folder: Path) -> None:
         """It takes the next array; one that gets none ends, at the latest with its starter."""
         scheduler.prepare()
         ahead = scheduler._ahead

@@ -14,9 +14,7 @@ CASE = Case((0.1,) * 6, 2)
 
 
 @pytest.mark.parametrize("runner", ["sweep", "bare", "optuna"])
-def test_a_runner(
-    runner: str, fresh_url: str, postgres_server: Any, tmp_path: Path
-) -> None:
+def test_a_runner(runner: str, fresh_url: str, postgres_server: Any, tmp_path: Path) -> None:
     """Each trial is run once, by two slots, and what it cost is a number."""
     url = re.sub("^postgresql://", "postgresql+psycopg2://", fresh_url)
     bench = Bench(tmp_path, url, postgres_server.process.pid)

@@ -61,8 +61,9 @@ def report(folder: Path) -> dict[str, Any]:
 
 
 def outcomes(folder: Path) -> dict[str, str]:
-    return {name.partition("::")[2]: entry["outcome"]
-            for name, entry in report(folder)["tests"].items()}  # fmt: skip
+    return {
+        name.partition("::")[2]: entry["outcome"] for name, entry in report(folder)["tests"].items()
+    }
 
 
 def test_skips_are_listed_and_can_be_forbidden(folder: Path) -> None:
@@ -161,8 +162,11 @@ def test_report_survives_a_kill_and_is_resumed(folder: Path) -> None:
     assert ran(folder) == "abcbc"
     found = report(folder)
     assert outcomes(folder) == {
-        "test_a": "passed", "test_b": "passed", "test_c": "passed", "test_d": "skipped",
-    }  # fmt: skip
+        "test_a": "passed",
+        "test_b": "passed",
+        "test_c": "passed",
+        "test_d": "skipped",
+    }
     assert found["totals"] == {"passed": 3, "skipped": 1}
     assert found["complete"] is True and found["ended"] >= found["started"]
     assert found["tests"]["test_it.py::test_a"]["earlier"] is True
@@ -207,8 +211,13 @@ def test_a_worker_that_dies_costs_one_test(folder: Path) -> None:
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=120)
     assert process.returncode == 2, text
-    assert outcomes(folder) == {"test_a": "passed", "test_b": "error", "test_c": "passed",
-                                "test_d": "passed", "test_e": "running"}  # fmt: skip
+    assert outcomes(folder) == {
+        "test_a": "passed",
+        "test_b": "error",
+        "test_c": "passed",
+        "test_d": "passed",
+        "test_e": "running",
+    }
     reason = report(folder)["tests"]["test_it.py::test_b"]["reason"]
     assert "crashed while running 'test_it.py::test_b'" in reason
 

@@ -178,8 +178,12 @@ def test_many_claims_at_once_promote_each_once(ledger: Ledger, database_url: str
     db = ledger.db
     for number, value in enumerate(values):
         claim = do(ledger, lambda number=number: ledger.claim(f"a{number}", PLACE))
-        do(ledger, lambda number=number, value=value: ledger.record(
-            f"a{number}", [Report(1, 1.0, {"acc": value})]))  # fmt: skip
+        do(
+            ledger,
+            lambda number=number, value=value: ledger.record(
+                f"a{number}", [Report(1, 1.0, {"acc": value})]
+            ),
+        )
         promotion._write_attribute(db, claim.trial_id, "sweep:rung:0", value)
     for number in range(9):
         end(ledger, f"a{number}")
@@ -243,17 +247,25 @@ def check(found: list[TrialRecord], folder: Path, runs_name: str = "toy") -> Non
     ("trials", "kills"), [(6, 2), pytest.param(18, 12, marks=pytest.mark.long)]
 )
 def test_a_whole_study_with_kills(
-    tmp_path: Path, runs: Path, sweep: Any, fresh_url: str, monkeypatch: pytest.MonkeyPatch,
-    trials: int, kills: int,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    runs: Path,
+    sweep: Any,
+    fresh_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    trials: int,
+    kills: int,
+) -> None:
     """Trainings are killed at random times; each goes on; every trial is final and N holds."""
     env = {"SWEEP_STORAGE": fresh_url}
     write_toy(
-        tmp_path, trials=trials, parallel=3, training=TRAINING,
+        tmp_path,
+        trials=trials,
+        parallel=3,
+        training=TRAINING,
         command="python train.py {x} 0.05",
         pruner="{type: promotion, min_resource: 1, max_resource: 9}",
         retry="{max_attempts: 100}",
-    )  # fmt: skip
+    )
     assert sweep("launch", "study.yaml", env=env).code == 0
     chance, done = random.Random(trials), 0
     monkeypatch.setenv("SWEEP_STORAGE", fresh_url)

@@ -39,9 +39,10 @@ TRIALS = 60
 def trial(number: int, dice: random.Random) -> Row:
     """Return one of the study's trials: complete, pruned, failed, killed and resumed."""
     params: dict[str, Any] = {
-        "lr": 10 ** dice.uniform(-4, 0), "layers": dice.randint(1, 4),
+        "lr": 10 ** dice.uniform(-4, 0),
+        "layers": dice.randint(1, 4),
         "optimizer": dice.choice(["sgd", "adamw"]),
-    }  # fmt: skip
+    }
     if params["optimizer"] == "sgd":
         params["momentum"] = dice.uniform(0.0, 0.99)
     top = dice.uniform(0.5, 1.0)
@@ -54,8 +55,10 @@ def trial(number: int, dice: random.Random) -> Row:
         return Row("PRUNED", [steps[2][2]], params, [Tried(reports=steps[:3], took_s=25.0)], end)
     tried = [Tried(reports=steps, took_s=80.0)]
     if number % 6 == 2:
-        tried = [Tried("killed", "by SIGKILL", 30.0, steps[:3]),
-                 Tried(reports=steps[3:], took_s=50.0)]  # fmt: skip
+        tried = [
+            Tried("killed", "by SIGKILL", 30.0, steps[:3]),
+            Tried(reports=steps[3:], took_s=50.0),
+        ]
     return Row("COMPLETE", [steps[-1][2]], params, tried)
 
 
@@ -128,12 +131,24 @@ def test_a_browser_shows_it(opened: Opened, tmp_path: Path) -> None:
     assert charts >= 10
     for width, scheme in ((390, "0"), (820, "1"), (1400, "0")):
         done = subprocess.run(
-            [shutil.which("chromium") or "chromium", "--headless", "--no-sandbox",
-             "--disable-gpu", f"--user-data-dir={tmp_path / str(width)}", "--enable-logging=stderr",
-             f"--window-size={width},1000", f"--blink-settings=preferredColorScheme={scheme}",
-             "--virtual-time-budget=20000", "--dump-dom", path.as_uri()],
-            capture_output=True, text=True, timeout=300, check=True,
-        )  # fmt: skip
+            [
+                shutil.which("chromium") or "chromium",
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                f"--user-data-dir={tmp_path / str(width)}",
+                "--enable-logging=stderr",
+                f"--window-size={width},1000",
+                f"--blink-settings=preferredColorScheme={scheme}",
+                "--virtual-time-budget=20000",
+                "--dump-dom",
+                path.as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
         assert re.findall(r".*:CONSOLE.*", done.stderr) == []
         drawn = re.search(r'data-drawn="(\d+)"', done.stdout)
         assert drawn is not None and int(drawn[1]) == charts
@@ -154,9 +169,7 @@ def test_pictures(opened: Opened, tmp_path: Path) -> None:
     assert "<svg" in (folder / "history.svg").read_text()
 
 
-def test_a_page_never_fails_a_study(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_never_fails_a_study(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the drawing library, or without room for the file, the end of a study says so."""
     said: list[str] = []
     opened.folder.results.mkdir()

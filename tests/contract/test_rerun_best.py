@@ -21,11 +21,14 @@ from tests.toys import TRAINING, write_toy
 from tests.unit.test_provenance import git
 
 # Noise from the trial's seed: the same seed must give the same numbers, to the last bit.
-SEEDED = TRAINING.replace("reporter = Reporter()", """\
+SEEDED = TRAINING.replace(
+    "reporter = Reporter()",
+    """\
 reporter = Reporter()
 import random
 random.seed(int(os.environ["SWEEP_SEED"]))
-""").replace("step + 2)\n", "step + 2) + random.gauss(0, 0.1)\n")
+""",
+).replace("step + 2)\n", "step + 2) + random.gauss(0, 0.1)\n")
 UNSEEDED = SEEDED.replace('random.seed(int(os.environ["SWEEP_SEED"]))', "random.seed()")
 
 
@@ -39,9 +42,7 @@ def verdicts(ran: Ran) -> Any:
     return json.loads(ran.out)
 
 
-@pytest.mark.parametrize(
-    "trials", [4, pytest.param(20, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("trials", [4, pytest.param(20, marks=pytest.mark.long)])
 def test_all_reproduced(tmp_path: Path, sweep: Sweep, trials: int) -> None:
     """Trainings on the CPU with seeded noise: each gives the same number again, to the last bit."""
     write_toy(tmp_path, trials=trials, training=SEEDED)
@@ -61,8 +62,9 @@ def test_planted_nondeterminism(tmp_path: Path, sweep: Sweep) -> None:
     """Nothing that is recorded differs: the noise floor and likely causes are shown; code 3."""
     write_toy(tmp_path, trials=1, training=UNSEEDED)
     assert sweep("launch", "study.yaml", "--wait").code == 0
-    ran = sweep("rerun-best", "--repeats", "3", "--seeds", "2", "--wait", "--tolerance", "0.0001%",
-                "--json")  # fmt: skip
+    ran = sweep(
+        "rerun-best", "--repeats", "3", "--seeds", "2", "--wait", "--tolerance", "0.0001%", "--json"
+    )
     assert ran.code == 3, ran
     one = json.loads(ran.out)
     assert (one["verdict"], one["axes"], one["differences"]) == ("differs", [], [])
@@ -87,8 +89,9 @@ class Scene:
     def __init__(self, folder: Path, call: Sweep) -> None:
         self.folder, self.call = folder, call
         self.repository, self.hidden = folder / "repo", folder / "hidden"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")],
-                       check=True)  # fmt: skip
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True
+        )
         self.site = next((folder / "env/lib").glob("python3*/site-packages"))
         (self.site / "torchlike-1.0.dist-info").mkdir()
         (folder / "data").mkdir()
@@ -99,10 +102,13 @@ class Scene:
         shift = f'float(open("{self.hidden}").read())'
         training = TRAINING.replace("step + 2)\n", f"step + 2) + {shift}\n")
         write_toy(
-            self.repository, trials=1, training=training,
-            code="live", data=f"[{folder}/data]",
+            self.repository,
+            trials=1,
+            training=training,
+            code="live",
+            data=f"[{folder}/data]",
             environment=f"{{runtime: venv, image: {folder}/env}}",
-        )  # fmt: skip
+        )
         git(self.repository, "init", "-q")
         git(self.repository, "add", ".")
         git(self.repository, "commit", "-q", "-m", "first")

@@ -35,8 +35,10 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ensure_apptainer()
     folder = tmp_path_factory.mktemp("rerun-images")
     for name, shift, version in (
-        ("first", "0.0", "1.0"), ("shift", "0.5", "1.0"), ("package", "0.5", "1.1"),
-    ):  # fmt: skip
+        ("first", "0.0", "1.0"),
+        ("shift", "0.5", "1.0"),
+        ("package", "0.5", "1.1"),
+    ):
         tree = apptainer.make_tree(folder / f"{name}-tree")
         (tree / "opt/shift").write_text(shift)
         (tree / f"opt/site/torchlike-{version}.dist-info").mkdir(parents=True)
@@ -59,9 +61,12 @@ def launch(
     shutil.copy(image, own)
     given = {"runtime": "apptainer", "image": str(own), "binds": BINDS, "env": SITE, **environment}
     write_toy(
-        folder, trials=trials, training=IN_IMAGE, command=f"[{PYTHON}, train.py, '{{params}}']",
+        folder,
+        trials=trials,
+        training=IN_IMAGE,
+        command=f"[{PYTHON}, train.py, '{{params}}']",
         environment=json.dumps(given),
-    )  # fmt: skip
+    )
     done = sweep("launch", "study.yaml", "--wait")
     assert done.code == 0, done.err
     return own
@@ -150,9 +155,7 @@ def test_an_image_without_python_says_so(
     assert (one["verdict"], one["differences"]) == ("reproduced", [])
 
 
-def test_a_missing_image_is_refused_by_name(
-    sweep: Sweep, tmp_path: Path, images: Path
-) -> None:
+def test_a_missing_image_is_refused_by_name(sweep: Sweep, tmp_path: Path, images: Path) -> None:
     """The file that is gone is named, and nothing else."""
     own = launch(sweep, tmp_path, images / "first.sif")
     own.unlink()

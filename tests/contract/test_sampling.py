@@ -21,10 +21,7 @@ from sweep.storage.view import view
 from sweep.study import Choice, Objective, Study
 
 NUMBERS = Space(
-    (
-        Parameter("x", "float", low=-5.0, high=5.0),
-        Parameter("n", "int", low=1, high=64, log=True),
-    )
+    (Parameter("x", "float", low=-5.0, high=5.0), Parameter("n", "int", low=1, high=64, log=True))
 )
 MIXED = Space(
     (

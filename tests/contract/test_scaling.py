@@ -29,10 +29,13 @@ for step in range(2):
     Reporter().log(step=step, samples_per_s=float(sys.argv[1]) * (1 + step))
 """
 STUDY: dict[str, Any] = {
-    "name": "scales", "objective": {"metric": "val_accuracy", "direction": "maximize"},
-    "space": {"lr": {"type": "float", "low": 0.01, "high": 0.02}}, "trials": 3,
-    "sampler": "random", "executor": "local",
-}  # fmt: skip
+    "name": "scales",
+    "objective": {"metric": "val_accuracy", "direction": "maximize"},
+    "space": {"lr": {"type": "float", "low": 0.01, "high": 0.02}},
+    "trials": 3,
+    "sampler": "random",
+    "executor": "local",
+}
 
 
 def write(folder: Path, **more: Any) -> Path:
@@ -47,8 +50,9 @@ def test_two_gloo_ranks(tmp_path: Path, sweep: Sweep, runs: Path) -> None:
     pytest.importorskip("matplotlib", reason="plots need matplotlib (extra: report)")
     command = "python -m trainer.train --data digits --config {config}"
     path = write(tmp_path, command=command, fixed={"batch_size": 32, "width": 64})
-    code, out, err = sweep("scaling", path, "--ranks", "1,2", "--mode", "weak",
-                           "--param", "epochs=3", "--json")  # fmt: skip
+    code, out, err = sweep(
+        "scaling", path, "--ranks", "1,2", "--mode", "weak", "--param", "epochs=3", "--json"
+    )
     assert code == 0, out + err
     report = json.loads(out)
     one, two = report["rows"]
@@ -89,18 +93,19 @@ def wait_for(has_come: Callable[[], bool], timeout_s: float = 300) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_shows_what_it_has(
-    tmp_path: Path, runs: Path, how: signal.Signals
-) -> None:
+def test_interrupted_it_shows_what_it_has(tmp_path: Path, runs: Path, how: signal.Signals) -> None:
     """The second training never ends: the first one's row is printed and kept, nothing runs on."""
     script = tmp_path / "slow.py"
     script.write_text(OTHER + "if os.environ['WORLD_SIZE'] == '2': import time; time.sleep(600)")
     command = f"{sys.executable} {script} 7"
     path = write(tmp_path, command=command, launcher="torchrun")
     process = subprocess.Popen(
-        [sys.executable, "-m", "sweep", "scaling", path, "--ranks", "1,2"], text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "SWEEP_RUNS": str(runs)},
-    )  # fmt: skip
+        [sys.executable, "-m", "sweep", "scaling", path, "--ranks", "1,2"],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "SWEEP_RUNS": str(runs)},
+    )
     kept = runs / "scales/results/scaling-strong.json"
     second = runs / "scales/scaling/strong-2"
     wait_for(lambda: kept.exists() and any(second.rglob("metrics.jsonl")))

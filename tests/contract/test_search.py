@@ -73,9 +73,11 @@ def pull(ledger: Ledger, token: str) -> Any:
 def finish(ledger: Ledger, claim: Any, **metrics: float) -> str:
     do(ledger, lambda: ledger.record(claim.token, [Report(1, 1.0, metrics)]))
     return str(
-        do(ledger, lambda: ending.settle(
-            ledger, claim.token, claim.trial_id, End("finished"), None))
-    )  # fmt: skip
+        do(
+            ledger,
+            lambda: ending.settle(ledger, claim.token, claim.trial_id, End("finished"), None),
+        )
+    )
 
 
 def test_constraints_of_a_finished_trial(db: Database) -> None:
@@ -94,18 +96,19 @@ def test_constraints_of_a_finished_trial(db: Database) -> None:
     assert "never reported ms" in found[2].reason and "a constraint" in found[2].reason
 
 
-@pytest.mark.parametrize(
-    "sampler", ["tpe", "nsgaii", pytest.param("gp", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("sampler", ["tpe", "nsgaii", pytest.param("gp", marks=pytest.mark.long)])
 def test_samplers_keep_away_from_what_breaks_a_bound(db: Database, sampler: str) -> None:
     """Accuracy grows with lr, but above 0.5 the bound is broken."""
     if sampler == "gp":
         pytest.importorskip("torch")
     options = {"population": 10} if sampler == "nsgaii" else {"startup_trials": 8}
     study = replace(
-        STUDY, space=Space((LR,)), sampler=Choice(sampler, options), trials=30,
+        STUDY,
+        space=Space((LR,)),
+        sampler=Choice(sampler, options),
+        trials=30,
         constraints=(Constraint("lr", max=0.5),),
-    )  # fmt: skip
+    )
     ledger, tried = make(db, study), []
     for number in range(study.trials):
         claim = pull(ledger, f"t{number}")
@@ -152,9 +155,16 @@ def test_a_duplicate_is_noticed(db: Database, word: str) -> None:
     """keep runs it and notes the twin; reuse takes the twin's result, constraints too."""
     points = ({"kind": "a", "n": 2}, {"kind": "a", "n": 2}, {"kind": "b", "n": 2})
     ledger = make(
-        db, replace(STUDY, space=SMALL, trials=3, points=points, duplicates=word,
-                    constraints=(Constraint("ms", max=1),)),
-    )  # fmt: skip
+        db,
+        replace(
+            STUDY,
+            space=SMALL,
+            trials=3,
+            points=points,
+            duplicates=word,
+            constraints=(Constraint("ms", max=1),),
+        ),
+    )
     first = pull(ledger, "a")
     assert not do(ledger, lambda: twins.notice(ledger, first))
     finish(ledger, first, acc=0.7, ms=3)
@@ -202,8 +212,9 @@ def test_warm_start_with_another_space(db: Database) -> None:
     """Out of range and lacking ones are left out; what was fixed there has its value."""
     old = earlier(db)
     values = [r.params["lr"] for r in records.read_trials(db, old.study_id, old.study)]
-    space = Space((Parameter("lr", "float", low=0.5, high=2.0),
-                   Parameter("depth", "int", low=1, high=4)))  # fmt: skip
+    space = Space(
+        (Parameter("lr", "float", low=0.5, high=2.0), Parameter("depth", "int", low=1, high=4))
+    )
     found = warm_start.read(db, replace(STUDY, name="new", space=space, warm_start="old"))
     assert found is not None
     kept = [lr for lr in values if lr >= 0.5]
@@ -241,9 +252,12 @@ def test_points_of_a_csv_file(tmp_path: Path, sweep: Any, fresh_url: str) -> Non
 
 
 TERMINATED = replace(
-    STUDY, space=Space((LR,)), sampler=Choice("random"), trials=60,
+    STUDY,
+    space=Space((LR,)),
+    sampler=Choice("random"),
+    trials=60,
     terminator=Choice("emmr", {"min_trials": 25, "deterministic": True}),
-)  # fmt: skip
+)
 
 
 def test_the_terminator_ends_a_study(db: Database) -> None:

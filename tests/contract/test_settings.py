@@ -17,8 +17,11 @@ def test_config_and_templates(sweep: Sweep, tmp_path: Path) -> None:
     site.write_text("slurm: {partition: gpu}\nexecutor: local\n")
     study = tmp_path / "study.yaml"
     study.write_text(FILE)
-    env = {"SWEEP_SITE_CONFIG": str(site), "SWEEP_USER_CONFIG": str(user),
-           "SWEEP_STORAGE": "postgresql://me:secret@db/x"}  # fmt: skip
+    env = {
+        "SWEEP_SITE_CONFIG": str(site),
+        "SWEEP_USER_CONFIG": str(user),
+        "SWEEP_STORAGE": "postgresql://me:secret@db/x",
+    }
     ran = sweep("config", study, env=env)
     assert ran.code == 0, ran.err
     rows = {line.split()[0]: line for line in ran.out.splitlines()}

@@ -20,9 +20,13 @@ pytestmark = pytest.mark.slurm
 
 # The essence of the contract, on a cluster where each element takes seconds; the rest is long.
 SHORT = {
-    "test_states_follow_an_element", "test_the_throttle_changes_live", "test_cancel_some",
-    "test_after_runs_once_when_all_have_ended", "test_limits_are_the_sites", "test_time_left",
-}  # fmt: skip
+    "test_states_follow_an_element",
+    "test_the_throttle_changes_live",
+    "test_cancel_some",
+    "test_after_runs_once_when_all_have_ended",
+    "test_limits_are_the_sites",
+    "test_time_left",
+}
 
 
 class OnSlurm(SchedulerContract):

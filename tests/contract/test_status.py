@@ -36,16 +36,31 @@ STATES: list[tuple[list[Row], studies.StudyState | None, list[TaskState] | None,
     ([COMPLETE, RUNNING], None, None, "running", ""),
     ([COMPLETE, WAITING], None, [RUNNING_TASK], "running", ""),
     ([COMPLETE, WAITING], None, [PENDING_TASK], "queued", "the scheduler says: Resources"),
-    ([COMPLETE, WAITING], None, [ENDED_TASK], "idle",
-     "1 trial is left and no task is there to run them"),
-    ([COMPLETE, Row("RUNNING", attempts=(Tried("lost"),))], None, [], "idle",
-     "1 trial is left and no task is there to run them"),
-    ([broken("exit code 1"), WAITING], studies.StudyState("held", "exit code 1"), [], "held",
-     "exit code 1"),
+    (
+        [COMPLETE, WAITING],
+        None,
+        [ENDED_TASK],
+        "idle",
+        "1 trial is left and no task is there to run them",
+    ),
+    (
+        [COMPLETE, Row("RUNNING", attempts=(Tried("lost"),))],
+        None,
+        [],
+        "idle",
+        "1 trial is left and no task is there to run them",
+    ),
+    (
+        [broken("exit code 1"), WAITING],
+        studies.StudyState("held", "exit code 1"),
+        [],
+        "held",
+        "exit code 1",
+    ),
     ([broken("exit code 1")], None, [], "idle", "1 trial is left and no task is there to run them"),
     ([WAITING], studies.StudyState("stopped", "by sweep stop"), [], "stopped", "by sweep stop"),
     ([RUNNING], studies.StudyState("draining"), [RUNNING_TASK], "draining", ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("rows", "wanted", "tasks", "state", "reason"), STATES)
@@ -82,10 +97,19 @@ def test_json_is_the_contract(database_url, tmp_path):  # noqa: F811
         "name": "digits",
         "state": "running",
         "reason": "",
-        "counts": {"waiting": 1, "running": 0, "complete": 2, "pruned": 1, "failed": 1,
-                   "cancelled": 1},
-        "best": {"trial": 1, "value": 0.75,
-                 "params": {"lr": 0.125, "model.hidden": [512, 256], "clip": None}},
+        "counts": {
+            "waiting": 1,
+            "running": 0,
+            "complete": 2,
+            "pruned": 1,
+            "failed": 1,
+            "cancelled": 1,
+        },
+        "best": {
+            "trial": 1,
+            "value": 0.75,
+            "params": {"lr": 0.125, "model.hidden": [512, 256], "clip": None},
+        },
         "front": [],
         "tasks": {"pending": 1, "running": 1},
         "trials": 6,
@@ -94,7 +118,7 @@ def test_json_is_the_contract(database_url, tmp_path):  # noqa: F811
         "started": "2026-03-01T12:00:00+00:00",
         "failures": [{"reason": "exit code 1", "count": 1, "trial": 3, "log": str(log)}],
         "notes": ["a note"],
-    }  # fmt: skip
+    }
     assert moving["left_s"] == 60.0
     assert moving["trials_per_hour"] == pytest.approx(4 * 3600 / moving["elapsed_s"])
     assert status.failures[0].tail == ("boom",)
@@ -116,8 +140,13 @@ def test_nothing_has_started(database_url, tmp_path):  # noqa: F811
     ledger = fill(database_url, make_study(trials=2), [WAITING, WAITING])
     found = snapshot(ledger, StudyFolder(tmp_path), {("j", 0): PENDING_TASK}).to_dict()
     shown = {key: found[key] for key in ("best", "started", "elapsed_s", "left_s", "failures")}
-    assert shown == {"best": None, "started": None, "elapsed_s": None, "left_s": None,
-                     "failures": []}  # fmt: skip
+    assert shown == {
+        "best": None,
+        "started": None,
+        "elapsed_s": None,
+        "left_s": None,
+        "failures": [],
+    }
 
 
 def test_running_trials_have_trained_until_now(database_url):  # noqa: F811
@@ -134,14 +163,17 @@ def test_failures_are_counted_by_reason(database_url, tmp_path):  # noqa: F811
     note = {"state": "failed", "outcome": "error"}
     rows = [
         Row("FAIL", end={**note, "reason": "exit code 1: lr 0.3"}),
-        Row("FAIL", attempts=(Tried("error"), Tried("error")),
-            end={**note, "reason": "exit code 1: lr 0.3"}),
+        Row(
+            "FAIL",
+            attempts=(Tried("error"), Tried("error")),
+            end={**note, "reason": "exit code 1: lr 0.3"},
+        ),
         Row("FAIL", end={**note, "reason": "exit code 1: lr 0.7"}),
         broken("exit code 2: lr 0.7"),
         Row("FAIL", attempts=()),
         Row("FAIL", end={"state": "cancelled", "reason": "by hand"}),
         COMPLETE,
-    ]  # fmt: skip
+    ]
     ledger = fill(database_url, make_study(), rows)
     assert overview.read_failures(ledger.db, ledger.study_id) == [
         Failure("exit code 1: lr 0.3", 2, 1, 2),

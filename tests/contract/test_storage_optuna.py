@@ -214,8 +214,10 @@ def test_a_sampler_reads_no_steps_of_complete_trials(storage: PostgresStorage) -
     for read in (lean, pickle.loads(pickle.dumps(lean))):
         found = read.get_all_trials(study_id)
         assert [(trial.state, trial.intermediate_values) for trial in found] == [
-            (TrialState.COMPLETE, {}), (TrialState.PRUNED, {3: 0.5}), (TrialState.RUNNING, {3: 0.5})
-        ]  # fmt: skip
+            (TrialState.COMPLETE, {}),
+            (TrialState.PRUNED, {3: 0.5}),
+            (TrialState.RUNNING, {3: 0.5}),
+        ]
         assert [read.get_trial(t._trial_id).intermediate_values for t in found] == [{3: 0.5}] * 3
         assert [trial.values for trial in found[:2]] == [[1.0], [1.0]]
 

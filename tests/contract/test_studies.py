@@ -32,9 +32,15 @@ def test_any_command(sweep: Sweep, checkout: Path) -> None:
     source = (checkout / "studies/scripts/plain_train.py").read_text()
     assert "import sweep" not in source and "from sweep" not in source
     code, out, err = sweep(
-        "launch", "studies/any_command.yaml", "--wait", "--executor", "local",
-        "--set", "trials=6", cwd=checkout,
-    )  # fmt: skip
+        "launch",
+        "studies/any_command.yaml",
+        "--wait",
+        "--executor",
+        "local",
+        "--set",
+        "trials=6",
+        cwd=checkout,
+    )
     assert code == 0, out + err
     rows = json.loads(sweep("collect", "--format", "json", cwd=checkout).out)
     assert len(rows) == 6
@@ -45,9 +51,15 @@ def test_any_command(sweep: Sweep, checkout: Path) -> None:
 def test_digits(sweep: Sweep, checkout: Path) -> None:
     """The demo's study, six trials of it: real networks on real digits, the best run again."""
     code, out, err = sweep(
-        "launch", "studies/digits.yaml", "--wait", "--executor", "local",
-        "--set", "trials=6", cwd=checkout,
-    )  # fmt: skip
+        "launch",
+        "studies/digits.yaml",
+        "--wait",
+        "--executor",
+        "local",
+        "--set",
+        "trials=6",
+        cwd=checkout,
+    )
     assert code == 0, out + err
     best = json.loads(sweep("collect", "--top", "1", "--format", "json", cwd=checkout).out)[0]
     assert best["value"] > 0.8
@@ -77,8 +89,18 @@ def test_mnist(sweep: Sweep, checkout: Path, tmp_path: Path) -> None:
     best = next(row for row in rows if row["rank"] == 1)
     metrics = tmp_path / "test.json"
     subprocess.run(
-        [sys.executable, "-m", "trainer.evaluate", best["checkpoint"], "--split", "test",
-         "--output", str(metrics)],
-        cwd=checkout, check=True, env={**os.environ, "PYTHONPATH": f"{checkout}:{ROOT}"},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "trainer.evaluate",
+            best["checkpoint"],
+            "--split",
+            "test",
+            "--output",
+            str(metrics),
+        ],
+        cwd=checkout,
+        check=True,
+        env={**os.environ, "PYTHONPATH": f"{checkout}:{ROOT}"},
+    )
     assert json.loads(metrics.read_text())["accuracy"] >= 0.985

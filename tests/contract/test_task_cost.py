@@ -49,17 +49,43 @@ print(json.dumps({"code": code, "asked": asked, "modules": tops, "all": sorted(s
 # What a task that finds nothing to pull has no use for: each was, or would be, a good part of its
 # CPU. ``dataclasses`` brings ``inspect``, ``hashlib`` and ``ssl`` bring OpenSSL.
 LATER = (
-    *HEAVY, "dataclasses", "inspect", "hashlib", "ssl", "shutil", "platform", "email", "zipfile",
-    "importlib.metadata", "asyncio", "multiprocessing", "tempfile",
-    "sweep.ending", "sweep.settling", "sweep.diagnosis", "sweep.finaliser", "sweep.waves",
-    "sweep.provenance", "sweep.machine", "sweep.images", "sweep.studyfile", "sweep.cli",
-)  # fmt: skip
+    *HEAVY,
+    "dataclasses",
+    "inspect",
+    "hashlib",
+    "ssl",
+    "shutil",
+    "platform",
+    "email",
+    "zipfile",
+    "importlib.metadata",
+    "asyncio",
+    "multiprocessing",
+    "tempfile",
+    "sweep.ending",
+    "sweep.settling",
+    "sweep.diagnosis",
+    "sweep.finaliser",
+    "sweep.waves",
+    "sweep.provenance",
+    "sweep.machine",
+    "sweep.images",
+    "sweep.studyfile",
+    "sweep.cli",
+)
 # And beyond that one that runs no training.
 FOR_A_TRAINING = (
-    "sweep.frozen", "sweep.origin", "sweep.code_tree", "sweep.training_env",
-    "sweep.command.assembly", "sweep.command.filling", "sweep.command.rendezvous",
-    "sweep.slurm_text.submit", "sweep.storage.twins", "sweep.storage.budgets",
-)  # fmt: skip
+    "sweep.frozen",
+    "sweep.origin",
+    "sweep.code_tree",
+    "sweep.training_env",
+    "sweep.command.assembly",
+    "sweep.command.filling",
+    "sweep.command.rendezvous",
+    "sweep.slurm_text.submit",
+    "sweep.storage.twins",
+    "sweep.storage.budgets",
+)
 MOST_CPU_S = 1.2  # ten times what an idle machine takes
 
 

@@ -73,13 +73,17 @@ def of_mlflow(uri: str, name: str) -> tuple[Points, list[Any]]:
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name(f"sweep/{name}")
     assert experiment is not None
-    runs = [run for run in client.search_runs([experiment.experiment_id])
-            if "sweep.superseded" not in run.data.tags]  # fmt: skip
+    runs = [
+        run
+        for run in client.search_runs([experiment.experiment_id])
+        if "sweep.superseded" not in run.data.tags
+    ]
     rows = [
         (int(run.data.tags["sweep.trial"]), metric, point.step, point.value)
-        for run in runs for metric in run.data.metrics
+        for run in runs
+        for metric in run.data.metrics
         for point in client.get_metric_history(run.info.run_id, metric)
-    ]  # fmt: skip
+    ]
     return points(rows), runs
 
 
@@ -290,8 +294,9 @@ def wait_for_no_feeder(root: Path, patience_s: float = 60.0) -> None:
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         lines = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
-        if not any("sweep.tracking" in line and str(root) in line
-                   for line in lines.stdout.splitlines()):  # fmt: skip
+        if not any(
+            "sweep.tracking" in line and str(root) in line for line in lines.stdout.splitlines()
+        ):
             return
         time.sleep(0.2)
     pytest.fail("a tracker's process lives on")
@@ -308,12 +313,27 @@ def server(tmp_path: Path) -> Iterator[str]:
     address = f"http://127.0.0.1:{port}"
     with (tmp_path / "server.log").open("w") as log:
         process = subprocess.Popen(
-            [mlflow_server_python(), "-m", "mlflow", "server", "--host", "127.0.0.1",
-             "--port", str(port), "--workers", "1",
-             "--backend-store-uri", f"sqlite:///{tmp_path / 'mlflow.db'}",
-             "--artifacts-destination", str(tmp_path / "artifacts")],
-            cwd=tmp_path, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            [
+                mlflow_server_python(),
+                "-m",
+                "mlflow",
+                "server",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+                "--workers",
+                "1",
+                "--backend-store-uri",
+                f"sqlite:///{tmp_path / 'mlflow.db'}",
+                "--artifacts-destination",
+                str(tmp_path / "artifacts"),
+            ],
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     try:
         deadline = time.monotonic() + 240
         while True:
@@ -322,8 +342,8 @@ def server(tmp_path: Path) -> Iterator[str]:
                 break
             except OSError:
                 assert time.monotonic() < deadline and process.poll() is None, (
-                    (tmp_path / "server.log").read_text()[-2000:]
-                )
+                    tmp_path / "server.log"
+                ).read_text()[-2000:]
                 time.sleep(0.5)
         yield address
     finally:
@@ -365,15 +385,21 @@ def test_both_trackers_show_what_the_command_prints(
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     root = runs / "toy"
     uri = (root / "mlruns").as_uri()
-    training = TRAINING.replace("    if reporter.checkpoint_dir:", """\
+    training = TRAINING.replace(
+        "    if reporter.checkpoint_dir:",
+        """\
     if step == 2 and os.environ["SWEEP_TRIAL"] == "1" and os.environ["SWEEP_ATTEMPT"] == "1":
         os.kill(os.getpid(), 9)  # beyond its checkpoint of step 1
-    if reporter.checkpoint_dir:""")
+    if reporter.checkpoint_dir:""",
+    )
     gate = tmp_path / "gate"
     study = write_toy(
-        tmp_path, trials=TRIALS, training=training, fixed=f"{{steps: 4, gate: '{gate}'}}",
+        tmp_path,
+        trials=TRIALS,
+        training=training,
+        fixed=f"{{steps: 4, gate: '{gate}'}}",
         track="[mlflow, tensorboard]",
-    )  # fmt: skip
+    )
     assert sweep("launch", study).code == 0
     # MLflow's client takes seconds to load, and is waited for 20 s at the end.
     wait_for(lambda: begun(uri) == 2, "both first trials' runs", LAUNCH_S)

@@ -17,10 +17,32 @@ ROOT = Path(__file__).parents[2]
 def test_the_benchmark_prints_json_and_a_table(tmp_path: Path) -> None:
     """One and two processes, the plain loop, the efficiency, and the same learning."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.trainer_gpu", "--device", "cpu", "--gpus", "1,2",
-         "--cases", "mnist-cnn", "--batch", "16", "--size", "320", "--epochs", "2", "--workers",
-         "0", "--seeds", "2", "--output", str(tmp_path / "r.json")],
-        capture_output=True, text=True, cwd=ROOT,
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.trainer_gpu",
+            "--device",
+            "cpu",
+            "--gpus",
+            "1,2",
+            "--cases",
+            "mnist-cnn",
+            "--batch",
+            "16",
+            "--size",
+            "320",
+            "--epochs",
+            "2",
+            "--workers",
+            "0",
+            "--seeds",
+            "2",
+            "--output",
+            str(tmp_path / "r.json"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "r.json").read_text())
@@ -35,4 +57,7 @@ def test_the_benchmark_prints_json_and_a_table(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert json.loads(lines[0]) == results
     assert [line.split("|")[1].strip() for line in lines if line.startswith("| mnist")] == [
-        "mnist-cnn", "mnist-cnn", "mnist-cnn, plain loop"]
+        "mnist-cnn",
+        "mnist-cnn",
+        "mnist-cnn, plain loop",
+    ]

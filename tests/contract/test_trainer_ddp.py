@@ -22,13 +22,17 @@ from trainer import checkpoint, config, loop  # noqa: E402
 TOLERANCE = 1e-5
 # Seconds that a run may be silent in these tests; by default it is 50.
 PATIENCE = {"SWEEP_DDP_TIMEOUT_S": "15"}
-HANG = ("import os, time\nfrom trainer.run import Run\nstep = Run.step\n"
-        "def hang(self, index):\n"
-        "    if os.environ['RANK'] == '1' and self.sampler.epoch == 1: time.sleep(1e6)\n"
-        "    step(self, index)\n"
-        "Run.step = hang")
-SLOW = ("import time\nfrom trainer.run import Run\nstep = Run.step\n"
-        "def wait(self, index):\n    time.sleep(0.05)\n    step(self, index)\nRun.step = wait")
+HANG = (
+    "import os, time\nfrom trainer.run import Run\nstep = Run.step\n"
+    "def hang(self, index):\n"
+    "    if os.environ['RANK'] == '1' and self.sampler.epoch == 1: time.sleep(1e6)\n"
+    "    step(self, index)\n"
+    "Run.step = hang"
+)
+SLOW = (
+    "import time\nfrom trainer.run import Run\nstep = Run.step\n"
+    "def wait(self, index):\n    time.sleep(0.05)\n    step(self, index)\nRun.step = wait"
+)
 
 
 def curve(folder: Path) -> dict[int, dict[str, float]]:
@@ -45,7 +49,9 @@ def curve(folder: Path) -> dict[int, dict[str, float]]:
     [
         (2, False, ["--dropout", "0", "--augment", "crop", "--model", "cnn"]),
         pytest.param(
-            2, True, ["--model", "resnet", "--norm", "group", "--layers", "1", "--width", "8"],
+            2,
+            True,
+            ["--model", "resnet", "--norm", "group", "--layers", "1", "--width", "8"],
             marks=pytest.mark.long,
         ),
         pytest.param(4, True, ["--optimizer", "adamw", "--lr", "0.01"], marks=pytest.mark.long),
@@ -94,12 +100,15 @@ def test_ranks_that_leave_in_mid_epoch_go_on_bit_for_bit(tmp_path: Path) -> None
     whole = start(2, tmp_path / "whole", *argv)
     second = start(2, tmp_path / "2", *argv, "--resume", str(left))
     assert [code for code, _, _ in finish(whole) + finish(second)] == [0] * 4
-    got, expected = (checkpoint.load(checkpoint.find(tmp_path / name / "checkpoints")[0])
-                     for name in ("2", "whole"))
+    got, expected = (
+        checkpoint.load(checkpoint.find(tmp_path / name / "checkpoints")[0])
+        for name in ("2", "whole")
+    )
     assert got["metrics"] == expected["metrics"]
     assert all(torch.equal(got["model"][name], expected["model"][name]) for name in got["model"])
     assert [each["random"]["torch"].tolist() for each in got["ranks"]] == [
-        each["random"]["torch"].tolist() for each in expected["ranks"]]
+        each["random"]["torch"].tolist() for each in expected["ranks"]
+    ]
 
 
 def test_a_killed_rank_ends_the_others_who_name_it(tmp_path: Path) -> None:
@@ -140,9 +149,11 @@ def test_a_frozen_rank_ends_the_others(tmp_path: Path) -> None:
 
 def test_a_rank_that_fails_alone_ends_the_others_with_its_reason(tmp_path: Path) -> None:
     """A full disk on rank 0: the others do not wait for it."""
-    plant = ("import os\nfrom trainer import checkpoint\n"
-             "def full(descriptor): raise OSError(28, 'No space left on device')\n"
-             "checkpoint.os.fsync = full")
+    plant = (
+        "import os\nfrom trainer import checkpoint\n"
+        "def full(descriptor): raise OSError(28, 'No space left on device')\n"
+        "checkpoint.os.fsync = full"
+    )
     done = finish(start(2, tmp_path, *QUICK, plant=plant, **PATIENCE))
     assert [code for code, _, _ in done] == [1, 1]
     assert "No space left on device. Free some space" in done[0][2]
@@ -160,13 +171,23 @@ def test_a_rank_of_another_run_at_the_same_port_is_turned_away(tmp_path: Path) -
 def test_a_run_goes_on_when_a_stranger_knocks(tmp_path: Path) -> None:
     """The stranger leaves; the run that owns the port ends well."""
     port = free_port()
-    ranks = start(2, tmp_path / "own", *QUICK, "--epochs", "20", port=port, plant=SLOW,
-                  SWEEP_TOKEN="own", **PATIENCE)
+    ranks = start(
+        2,
+        tmp_path / "own",
+        *QUICK,
+        "--epochs",
+        "20",
+        port=port,
+        plant=SLOW,
+        SWEEP_TOKEN="own",
+        **PATIENCE,
+    )
     assert ranks[0].stdout is not None
     ranks[0].stdout.readline()
-    stranger = start(2, tmp_path / "other", *QUICK, port=port, only=(1,), SWEEP_TOKEN="other",
-                     **PATIENCE)
-    (code, _, err), = finish(stranger)
+    stranger = start(
+        2, tmp_path / "other", *QUICK, port=port, only=(1,), SWEEP_TOKEN="other", **PATIENCE
+    )
+    ((code, _, err),) = finish(stranger)
     assert (code, "Two runs took one port" in err) == (1, True)
     assert [code for code, _, _ in finish(ranks)] == [0, 0]
 
@@ -179,7 +200,7 @@ def test_a_taken_port_is_said(tmp_path: Path) -> None:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        (code, _, err), = finish(start(2, tmp_path, *QUICK, port=port, only=(0,), **PATIENCE))
+        ((code, _, err),) = finish(start(2, tmp_path, *QUICK, port=port, only=(0,), **PATIENCE))
     assert code == 1
     assert f"port {port} of 127.0.0.1 is taken by another program" in err
 
@@ -202,9 +223,23 @@ def test_a_batch_that_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
 def test_torchrun_starts_it(tmp_path: Path) -> None:
     """The launcher's own store and variables."""
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         "-m", "trainer.train", *QUICK, "--epochs", "1", "--parallel", "ddp"],
-        capture_output=True, text=True,
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            "-m",
+            "trainer.train",
+            *QUICK,
+            "--epochs",
+            "1",
+            "--parallel",
+            "ddp",
+        ],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:2] == ["epoch", "1/1"]

@@ -18,8 +18,9 @@ from trainer.evaluate import load_state  # noqa: E402
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
-    options = Options(data="digits", model="cnn", width=8, epochs=1, dropout=0.1, device="cpu",
-                      output=str(folder))
+    options = Options(
+        data="digits", model="cnn", width=8, epochs=1, dropout=0.1, device="cpu", output=str(folder)
+    )
     loop.train(options, Reporter({}), lambda line: None)
     return folder
 
@@ -56,7 +57,7 @@ def test_onnx_gives_the_same_logits_in_onnxruntime(trained: Path, tmp_path: Path
     export.export(state, source, tmp_path, ["onnx"], lambda line: None)
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
     pixels = torch.randint(17, (7, 1, 8, 8)).to(torch.uint8)
-    got, = session.run(["logits"], {"pixels": pixels.numpy()})
+    (got,) = session.run(["logits"], {"pixels": pixels.numpy()})
     network, _ = export.rebuild(state)
     assert torch.allclose(torch.from_numpy(got), network(pixels), atol=export.TOLERANCE)
     about = session.get_modelmeta().custom_metadata_map["about"]
@@ -64,21 +65,26 @@ def test_onnx_gives_the_same_logits_in_onnxruntime(trained: Path, tmp_path: Path
 
 
 def test_a_missing_package_is_named(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The other formats can be had without it."""
-    monkeypatch.setattr(export.importlib.util, "find_spec",
-                        lambda name: None if name == "onnxruntime" else True)
+    monkeypatch.setattr(
+        export.importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else True
+    )
     assert export.main([str(trained), "--output", str(tmp_path), "--formats", "onnx"]) == 2
     assert "ONNX needs onnxruntime. Install with `pip install onnxruntime`" in (
-        capsys.readouterr().err)
+        capsys.readouterr().err
+    )
 
 
 def test_a_file_that_computes_something_else_is_not_kept(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The comparison decides, not the exporter."""
+
     def wrong(network: object, about: object, pixels: object, path: Path) -> object:
         path.write_bytes(b"x")
         return torch.zeros(5, 10)

@@ -13,8 +13,7 @@ import pytest
 
 from trainer import fetch
 
-FILES = {file: gzip.compress(file.encode() * 5000, mtime=0)
-         for file in fetch.DIGESTS["mnist"][1]}
+FILES = {file: gzip.compress(file.encode() * 5000, mtime=0) for file in fetch.DIGESTS["mnist"][1]}
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -55,8 +54,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    digests = {file: hashlib.sha256(gzip.decompress(packed)).hexdigest()
-               for file, packed in FILES.items()}
+    digests = {
+        file: hashlib.sha256(gzip.decompress(packed)).hexdigest() for file, packed in FILES.items()
+    }
     monkeypatch.setitem(fetch.DIGESTS, "mnist", (fetch._CONTENT, digests))
     with Server() as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()

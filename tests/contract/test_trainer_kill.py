@@ -26,11 +26,13 @@ OPTIONS = Options(epochs=4, width=16, dropout=0.2, optimizer="adamw", lr=0.01, d
 
 def attempt(folder: Path, resume: Path | None = None) -> Reporter:
     folder.mkdir(parents=True, exist_ok=True)
-    return Reporter({
-        "SWEEP_METRICS": str(folder / "metrics.jsonl"),
-        "SWEEP_CHECKPOINT_DIR": str(folder / "checkpoints"),
-        "SWEEP_RESUME": str(resume or ""),
-    })
+    return Reporter(
+        {
+            "SWEEP_METRICS": str(folder / "metrics.jsonl"),
+            "SWEEP_CHECKPOINT_DIR": str(folder / "checkpoints"),
+            "SWEEP_RESUME": str(resume or ""),
+        }
+    )
 
 
 def reports(folder: Path) -> dict[int, dict[str, float]]:
@@ -100,18 +102,28 @@ def assert_equal_run(attempts: list[Path], whole: Path) -> None:
 
 # 18 steps an epoch; a checkpoint syncs its file, then (open, fsync) its folder.
 POINTS = [
-    (loop.Run, "step", 1, True), (loop.Run, "step", 18, False), (loop.Run, "step", 25, True),
-    (loop.Run, "step", 72, True), (loop.Run, "end_epoch", 2, False),
-    (loop.Run, "end_epoch", 3, True), (Reporter, "log", 1, True), (Reporter, "log", 4, True),
-    (checkpoint, "save", 1, False), (checkpoint, "save", 4, True),
-    (checkpoint.torch, "save", 2, True), (checkpoint.os, "fsync", 1, False),
-    (checkpoint.os, "fsync", 5, True), (checkpoint.os, "replace", 3, False),
-    (checkpoint.os, "replace", 3, True), (checkpoint, "_sync", 2, True),
+    (loop.Run, "step", 1, True),
+    (loop.Run, "step", 18, False),
+    (loop.Run, "step", 25, True),
+    (loop.Run, "step", 72, True),
+    (loop.Run, "end_epoch", 2, False),
+    (loop.Run, "end_epoch", 3, True),
+    (Reporter, "log", 1, True),
+    (Reporter, "log", 4, True),
+    (checkpoint, "save", 1, False),
+    (checkpoint, "save", 4, True),
+    (checkpoint.torch, "save", 2, True),
+    (checkpoint.os, "fsync", 1, False),
+    (checkpoint.os, "fsync", 5, True),
+    (checkpoint.os, "replace", 3, False),
+    (checkpoint.os, "replace", 3, True),
+    (checkpoint, "_sync", 2, True),
 ]
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "count", "after"), POINTS,
+    ("owner", "name", "count", "after"),
+    POINTS,
     ids=[f"{'after' if after else 'before'}-{name}-{count}" for _, name, count, after in POINTS],
 )
 def test_killed_at_a_chosen_point(
@@ -158,10 +170,30 @@ def test_killed_with_a_truncated_newest_checkpoint(tmp_path: Path, uninterrupted
 
 def test_the_command_killed_from_outside_goes_on(tmp_path: Path) -> None:
     """The whole program, a real SIGKILL, --resume auto: the same last line as without."""
+
     def command(folder: str, *more: str) -> list[str]:
-        return [sys.executable, "-m", "trainer.train", "--data", "synthetic", "--epochs", "3",
-                "--synthetic-size", "6000", "--model", "mlp", "--width", "16", "--dropout", "0.1",
-                "--device", "cpu", "--output", str(tmp_path / folder), *more]
+        return [
+            sys.executable,
+            "-m",
+            "trainer.train",
+            "--data",
+            "synthetic",
+            "--epochs",
+            "3",
+            "--synthetic-size",
+            "6000",
+            "--model",
+            "mlp",
+            "--width",
+            "16",
+            "--dropout",
+            "0.1",
+            "--device",
+            "cpu",
+            "--output",
+            str(tmp_path / folder),
+            *more,
+        ]
 
     whole = subprocess.run(command("a"), capture_output=True, text=True, check=True).stdout
     with subprocess.Popen(command("b"), stdout=subprocess.PIPE, text=True) as process:
@@ -170,7 +202,8 @@ def test_the_command_killed_from_outside_goes_on(tmp_path: Path) -> None:
         time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
     resumed = subprocess.run(
-        command("b", "--resume", "auto"), capture_output=True, text=True, check=True).stdout
+        command("b", "--resume", "auto"), capture_output=True, text=True, check=True
+    ).stdout
     assert resumed.splitlines()[-1] == whole.splitlines()[-1]
     files = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in "ab"]
     assert [len(names) for names in files] == [2, 2]

@@ -21,8 +21,25 @@ from tests.contract.ranks_of_trainer import free_port  # noqa: E402
 from trainer import checkpoint, ranks, train  # noqa: E402
 from trainer.run import Run  # noqa: E402
 
-ARGV = ["--data", "digits", "--epochs", "4", "--width", "16", "--dropout", "0.2", "--optimizer",
-        "adamw", "--lr", "0.01", "--device", "cpu", "--augment", "crop", "--checkpoint-every"]
+ARGV = [
+    "--data",
+    "digits",
+    "--epochs",
+    "4",
+    "--width",
+    "16",
+    "--dropout",
+    "0.2",
+    "--optimizer",
+    "adamw",
+    "--lr",
+    "0.01",
+    "--device",
+    "cpu",
+    "--augment",
+    "crop",
+    "--checkpoint-every",
+]
 
 
 def fork_ranks(
@@ -38,12 +55,19 @@ def fork_ranks(
             code = 70
             with contextlib.suppress(BaseException):
                 os.environ.update(
-                    SWEEP_METRICS=str(folder / "metrics.jsonl"), SWEEP_RESUME=str(resume or ""),
-                    SWEEP_CHECKPOINT_DIR=str(folder / "checkpoints"), SWEEP_DDP_TIMEOUT_S="30",
+                    SWEEP_METRICS=str(folder / "metrics.jsonl"),
+                    SWEEP_RESUME=str(resume or ""),
+                    SWEEP_CHECKPOINT_DIR=str(folder / "checkpoints"),
+                    SWEEP_DDP_TIMEOUT_S="30",
                 )
                 if world > 1:
-                    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world),
-                                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+                    os.environ.update(
+                        RANK=str(rank),
+                        LOCAL_RANK=str(rank),
+                        WORLD_SIZE=str(world),
+                        MASTER_ADDR="127.0.0.1",
+                        MASTER_PORT=str(port),
+                    )
                 sys.stdout = sys.stderr = open(folder / f"log.{rank}", "a")  # noqa: SIM115
                 plant(rank)
                 code = train.main([*ARGV, every])
@@ -82,7 +106,8 @@ def assert_same_end(folder: Path, expected: dict[str, Any]) -> None:
     assert (got["epoch"], got["batch"], got["metrics"]) == (4, 0, expected["metrics"])
     assert all(torch.equal(got["model"][name], expected["model"][name]) for name in got["model"])
     assert [each["random"]["torch"].tolist() for each in got["ranks"]] == [
-        each["random"]["torch"].tolist() for each in expected["ranks"]]
+        each["random"]["torch"].tolist() for each in expected["ranks"]
+    ]
 
 
 def slow_down(rank: int) -> None:
@@ -96,12 +121,8 @@ def slow_down(rank: int) -> None:
     Run.step = slow  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize(
-    ("seed", "kills"), [(1, 3), pytest.param(2, 20, marks=pytest.mark.long)]
-)
-def test_killed_at_random_moments(
-    tmp_path: Path, whole: Any, seed: int, kills: int
-) -> None:
+@pytest.mark.parametrize(("seed", "kills"), [(1, 3), pytest.param(2, 20, marks=pytest.mark.long)])
+def test_killed_at_random_moments(tmp_path: Path, whole: Any, seed: int, kills: int) -> None:
     """All ranks or one of them, whatever they are doing; checkpoints by time, also in mid-epoch."""
     world, expected = whole
     source = random.Random(seed)

@@ -37,7 +37,17 @@ def test_the_parts_are_55000_5000_and_the_untouched_10000(folder: Path) -> None:
     assert got.test is not None
     assert [len(got.train), len(got.validation), len(got.test)] == [55000, 5000, 10000]
     assert torch.bincount(got.test.labels).tolist() == [
-        980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
     assert data.load(Options(data="mnist")).test is None
 
 
@@ -52,6 +62,7 @@ def test_another_sets_files_are_not_taken_for_fashion(
 
 def test_the_cnn_learns_mnist_from_a_tenth_in_an_epoch(folder: Path) -> None:
     """5,500 images, seconds: above 0.9."""
-    result = loop.train(Options(data="mnist", train_fraction=0.1, epochs=1), Reporter({}),
-                        lambda line: None)
+    result = loop.train(
+        Options(data="mnist", train_fraction=0.1, epochs=1), Reporter({}), lambda line: None
+    )
     assert result.best_accuracy > 0.9

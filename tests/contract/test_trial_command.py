@@ -38,7 +38,11 @@ def test_a_command_on_the_best_trial(tmp_path: Path, sweep: Sweep, runs: Path) -
     found = json.loads(out)
     folder = runs / "toy/reruns/1"
     assert (found["state"], found["trial"], found["metrics"], found["files"]) == (
-        "finished", best["trial"], {"test_score": 20.0}, [str(folder / "out.txt")])  # fmt: skip
+        "finished",
+        best["trial"],
+        {"test_score": 20.0},
+        [str(folder / "out.txt")],
+    )
     assert found["checkpoint"] == best["checkpoint"]
     shown = sweep("run", "measure", "--report").out
     assert "test_score  20" in shown and "out.txt" in shown
@@ -57,15 +61,11 @@ def test_a_command_on_the_best_trial(tmp_path: Path, sweep: Sweep, runs: Path) -
 
 
 @pytest.mark.parametrize("study", ["digits", pytest.param("mnist", marks=pytest.mark.long)])
-def test_the_studies_evaluate_and_export(
-    tmp_path: Path, sweep: Sweep, study: str
-) -> None:
+def test_the_studies_evaluate_and_export(tmp_path: Path, sweep: Sweep, study: str) -> None:
     """As the study files have it: the test set's accuracy, a picture, the exported network."""
     pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
     for name in ("studies", "trainer"):
-        shutil.copytree(
-            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     given = ["--set", "trials=1", "--executor", "local"]
     given += ["--set", "fixed.train_fraction=0.05", "--set", "pruner=none"] * (study == "mnist")
     code, out, err = sweep("launch", f"studies/{study}.yaml", "--wait", *given, timeout_s=600)
@@ -81,4 +81,4 @@ def test_the_studies_evaluate_and_export(
     code, out, err = sweep("run", "export", "--wait", "--json", timeout_s=300)
     assert code == 0, out + err
     exported = [Path(path).name for path in json.loads(out)["files"]]
-    assert exported == ["model.onnx", "model.pt", "model.pt2"][study == "digits":]
+    assert exported == ["model.onnx", "model.pt", "model.pt2"][study == "digits" :]

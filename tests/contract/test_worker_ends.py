@@ -56,9 +56,7 @@ def test_pruned(scene: Scene) -> None:
     scene.wait()
     record = only(scene)
     log = scene.attempt(0, 1).log.read_text()
-    assert (record.state, record.reason, log) == (
-        "pruned", "pruned", "left on request: pruned\n",
-    )  # fmt: skip
+    assert (record.state, record.reason, log) == ("pruned", "pruned", "left on request: pruned\n")
     last = record.metrics["loss"][-1]
     assert record.values == (last[1],)
     assert 11 <= last[0] < 399
@@ -96,9 +94,7 @@ def test_trial_time(scene: Scene) -> None:
     scene.wait()
     record = only(scene)
     log = scene.attempt(0, 1).log.read_text()
-    assert (record.state, record.reason, log) == (
-        "pruned", "too long", "left on request: pruned\n",
-    )  # fmt: skip
+    assert (record.state, record.reason, log) == ("pruned", "too long", "left on request: pruned\n")
     assert record.values == (record.metrics["loss"][-1][1],)
 
 
@@ -164,8 +160,9 @@ def test_a_time_limit_shorter_than_the_trial(scene: Scene) -> None:
     outcomes = [a.outcome for a in record.attempts]
     assert outcomes == ["interrupted"] * (len(outcomes) - 1) + ["finished"]
     assert [a.resumed_from for a in record.attempts] == [
-        None, *(a.checkpoint for a in record.attempts[:-1]),
-    ]  # fmt: skip
+        None,
+        *(a.checkpoint for a in record.attempts[:-1]),
+    ]
 
 
 def test_a_trial_that_never_gets_anywhere_is_given_up(scene: Scene) -> None:

@@ -35,9 +35,12 @@ def test_skewed_durations() -> None:
 def test_gaps_and_cycles() -> None:
     """Gaps lie between trials of one slot; a cycle is counted from a slot's second trial on."""
     notes = [
-        Note(0, 7, 0.20, 10.0, 11.0), Note(1, 8, 0.30, 10.5, 11.5),
-        Note(2, 7, 0.40, 11.1, 12.1), Note(3, 7, 0.42, 12.3, 13.3), Note(4, 7, 0.46, 13.4, 14.4),
-    ]  # fmt: skip
+        Note(0, 7, 0.20, 10.0, 11.0),
+        Note(1, 8, 0.30, 10.5, 11.5),
+        Note(2, 7, 0.40, 11.1, 12.1),
+        Note(3, 7, 0.42, 12.3, 13.3),
+        Note(4, 7, 0.46, 13.4, 14.4),
+    ]
     assert accounting.gaps_s(notes) == pytest.approx([0.1, 0.2, 0.1])
     assert accounting.cycle_cpu_s(notes) == pytest.approx(0.03)
     assert accounting.cycle_cpu_s(notes[:3]) is None

@@ -19,10 +19,14 @@ NINE = tuple(Parameter(f"x{i}", "float", low=0.0, high=1.0) for i in range(9))
 
 def study(**changes: Any) -> Study:
     given: dict[str, Any] = {
-        "name": "s", "command": ("true",), "objectives": (Objective("loss"),),
-        "space": Space((LR, ACT)), "trials": 60, "sampler": Choice("auto"),
+        "name": "s",
+        "command": ("true",),
+        "objectives": (Objective("loss"),),
+        "space": Space((LR, ACT)),
+        "trials": 60,
+        "sampler": Choice("auto"),
         "pruner": Choice("none"),
-    }  # fmt: skip
+    }
     return Study(**given | changes)
 
 
@@ -57,5 +61,6 @@ def test_auto_without_its_packages(missing: str, monkeypatch: pytest.MonkeyPatch
         samplers, "find_spec", lambda package: None if package == missing else object()
     )
     assert choose(study()) == (
-        "tpe", "torch and SciPy are not installed here; with them it would be gp"
-    )  # fmt: skip
+        "tpe",
+        "torch and SciPy are not installed here; with them it would be gp",
+    )

@@ -43,21 +43,23 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
         (SweepError("It broke.", "Mend it."), 1, "Error: It broke.\nMend it.\n"),
         (SweepError("It broke."), 1, "Error: It broke.\n"),
         (InputError("No such thing."), 2, "Error: No such thing.\n"),
-        (StudyFileError([PROBLEM, PROBLEM]), 2,
-         "Error: study.yaml:3: trials: must be > 0 (got 0). For example 30.\n"
-         "study.yaml:3: trials: must be > 0 (got 0). For example 30.\n"),
+        (
+            StudyFileError([PROBLEM, PROBLEM]),
+            2,
+            "Error: study.yaml:3: trials: must be > 0 (got 0). For example 30.\n"
+            "study.yaml:3: trials: must be > 0 (got 0). For example 30.\n",
+        ),
         (StudyChangedError("It differs."), 2, "Error: It differs.\n"),
         (BusyError("Another one."), 1, "Error: Another one.\n"),
         (SchedulerError("Refused."), 1, "Error: Refused.\n"),
         (CouldNotAsk("No answer."), 1, "Error: No answer.\n"),
         (DatabaseUnavailable("It is away."), 1, "Error: It is away.\n"),
         (NotReproduced("It differs."), 3, "Error: It differs.\n"),
-        (KeyboardInterrupt(), 130,
-         "Interrupted. Nothing is lost: give the same command again.\n"),
+        (KeyboardInterrupt(), 130, "Interrupted. Nothing is lost: give the same command again.\n"),
         (click.Abort(), 130, "Interrupted. Nothing is lost: give the same command again.\n"),
         (click.UsageError("Wrong."), 2, "Error: Wrong.\n"),
     ],
-)  # fmt: skip
+)
 def test_exit_codes(
     error: BaseException,
     code: int,
@@ -93,9 +95,15 @@ def test_fault_leaves_a_crash_file_without_passwords(
 
 @pytest.mark.parametrize(
     ("word", "near"),
-    [("lauch", "launch"), ("colect", "collect"), ("log", "logs"), ("rerun", "rerun-best"),
-     ("stats", "status"), ("inti", "init")],
-)  # fmt: skip
+    [
+        ("lauch", "launch"),
+        ("colect", "collect"),
+        ("log", "logs"),
+        ("rerun", "rerun-best"),
+        ("stats", "status"),
+        ("inti", "init"),
+    ],
+)
 def test_mistyped_command(word: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A mistyped command is answered with the one that was meant."""
     assert cli.run([word]) == 2
@@ -115,11 +123,23 @@ def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [([], 2), (["--help"], 0), (["-h"], 0), (["--version"], 0), (["status", "--nope"], 2),
-     (["launch"], 2), (["db", "nope"], 2), (["logs"], 2), (["logs", "a", "b", "c"], 2),
-     (["logs", "-1"], 2), (["collect", "--top", "0"], 2), (["rerun-best", "--seeds", "-1"], 2),
-     (["launch", "x.yaml", "--executor", "pbs"], 2), (["init", "no-such-script.py"], 2)],
-)  # fmt: skip
+    [
+        ([], 2),
+        (["--help"], 0),
+        (["-h"], 0),
+        (["--version"], 0),
+        (["status", "--nope"], 2),
+        (["launch"], 2),
+        (["db", "nope"], 2),
+        (["logs"], 2),
+        (["logs", "a", "b", "c"], 2),
+        (["logs", "-1"], 2),
+        (["collect", "--top", "0"], 2),
+        (["rerun-best", "--seeds", "-1"], 2),
+        (["launch", "x.yaml", "--executor", "pbs"], 2),
+        (["init", "no-such-script.py"], 2),
+    ],
+)
 def test_usage_exit_codes(
     arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

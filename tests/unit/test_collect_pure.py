@@ -42,9 +42,12 @@ def test_rank_follows_the_direction_and_breaks_ties_by_number(direction, expecte
     """The best comes first; equal values by number; a value that is not finite comes last."""
     study = make_study(objectives=(Objective("acc", direction),))
     records = [
-        record(1, "complete", 0.5), record(0, "complete", 0.5), record(2, "complete", 0.9),
-        record(3, "complete", float("inf")), record(4, "complete", -1.0),
-    ]  # fmt: skip
+        record(1, "complete", 0.5),
+        record(0, "complete", 0.5),
+        record(2, "complete", 0.9),
+        record(3, "complete", float("inf")),
+        record(4, "complete", -1.0),
+    ]
     assert numbers(collect.rank(records, study)) == expected
     assert collect.ranks(records, study)[3] is None
 
@@ -116,9 +119,11 @@ def test_several_objectives_are_ranked_by_front():
     """The rank is the number of the front; rows give a value for each metric."""
     study = make_study(objectives=(Objective("acc", "maximize"), Objective("ms", "minimize")))
     records = [
-        record(0, "complete", 0.8, 9.0), record(1, "complete", 0.9, 5.0),
-        record(2, "complete", 0.7, 1.0), record(3, "pruned", 0.2),
-    ]  # fmt: skip
+        record(0, "complete", 0.8, 9.0),
+        record(1, "complete", 0.9, 5.0),
+        record(2, "complete", 0.7, 1.0),
+        record(3, "pruned", 0.2),
+    ]
     found = collect.rows(records, study)
     shown = [(row["rank"], row["trial"], row["value"], row["values"]) for row in found]
     assert shown == [
@@ -134,19 +139,37 @@ def test_rows_are_the_contract():
     attempt = Attempt(100, 0, 1, "t", "j", 0, "node", 7, NOON, NOON, NOON)
     found = collect.rows(
         [
-            record(0, "complete", 0.5, params={"lr": 0.1}, seed=7, started=NOON, duration_s=60.0,
-                   ended=NOON + timedelta(seconds=60), attempts=(attempt, attempt)),
+            record(
+                0,
+                "complete",
+                0.5,
+                params={"lr": 0.1},
+                seed=7,
+                started=NOON,
+                duration_s=60.0,
+                ended=NOON + timedelta(seconds=60),
+                attempts=(attempt, attempt),
+            )
         ],
         make_study(SPACE),
-    )  # fmt: skip
+    )
     assert found == [
         {
-            "rank": 1, "trial": 0, "state": "complete", "value": 0.5, "params": {"lr": 0.1},
-            "seed": 7, "attempts": 2, "duration_s": 60.0, "gpu_hours": 0.0, "energy_j": None,
+            "rank": 1,
+            "trial": 0,
+            "state": "complete",
+            "value": 0.5,
+            "params": {"lr": 0.1},
+            "seed": 7,
+            "attempts": 2,
+            "duration_s": 60.0,
+            "gpu_hours": 0.0,
+            "energy_j": None,
             "reason": "",
-            "started": "2026-03-01T12:00:00+00:00", "ended": "2026-03-01T12:01:00+00:00",
+            "started": "2026-03-01T12:00:00+00:00",
+            "ended": "2026-03-01T12:01:00+00:00",
         }
-    ]  # fmt: skip
+    ]
 
 
 def test_rows_choose():
@@ -156,9 +179,15 @@ def test_rows_choose():
     study = make_study()
     chosen = [
         [row["trial"] for row in collect.rows(records, study, **options)]
-        for options in ({}, {"top": 5}, {"top": 1}, {"states": ("failed", "complete")},
-                        {"states": ("pruned", "complete"), "top": 3}, {"top": 0})
-    ]  # fmt: skip
+        for options in (
+            {},
+            {"top": 5},
+            {"top": 1},
+            {"states": ("failed", "complete")},
+            {"states": ("pruned", "complete"), "top": 3},
+            {"top": 0},
+        )
+    ]
     assert chosen == [[5, 6, 4], [5, 6], [5], [5, 6, 3], [5, 6, 4], []]
 
 
@@ -182,11 +211,13 @@ def test_the_kept_checkpoint_is_found(tmp_path):
     ("counts", "expected"),
     [
         ({"complete": 1, "waiting": 4}, ""),
-        ({"complete": 0, "waiting": 4, "running": 2},
-         "No trial is complete yet: 4 waiting, 2 running."),
+        (
+            {"complete": 0, "waiting": 4, "running": 2},
+            "No trial is complete yet: 4 waiting, 2 running.",
+        ),
         ({}, "No trial is complete yet: there are none."),
     ],
-)  # fmt: skip
+)
 def test_nothing_complete(counts, expected):
     """Where nothing is ranked, a sentence says what there is."""
     assert collect.nothing_complete(counts) == expected
@@ -195,19 +226,44 @@ def test_nothing_complete(counts, expected):
 @pytest.mark.parametrize(
     ("values", "text_only", "expected"),
     [
-        ([1, 2], False, "int"), ([1.0, 2.5], False, "float"), ([True, False], False, "bool"),
-        (["a", "b"], True, "text"), (["1", "b"], False, "text"), (["1", "b"], True, "json"),
-        (["a", None], False, "json"), ([1, 2.5], False, "json"), ([[1], [2]], False, "json"),
-        ([1, True], False, "json"), ([2**63], False, "json"), ([], False, "json"),
+        ([1, 2], False, "int"),
+        ([1.0, 2.5], False, "float"),
+        ([True, False], False, "bool"),
+        (["a", "b"], True, "text"),
+        (["1", "b"], False, "text"),
+        (["1", "b"], True, "json"),
+        (["a", None], False, "json"),
+        ([1, 2.5], False, "json"),
+        ([[1], [2]], False, "json"),
+        ([1, True], False, "json"),
+        ([2**63], False, "json"),
+        ([], False, "json"),
     ],
-)  # fmt: skip
+)
 def test_kind_of_column(values, text_only, expected):
     """Only values of one plain type are written as themselves."""
     assert kind_of(values, text_only) == expected
 
 
-@pytest.mark.parametrize("text", ["", " a", "1", "-1e5", "1,000", "inf", "NaN", "NA", "n/a",
-                                  "None", "null", "TRUE", "1j", "<NA>"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " a",
+        "1",
+        "-1e5",
+        "1,000",
+        "inf",
+        "NaN",
+        "NA",
+        "n/a",
+        "None",
+        "null",
+        "TRUE",
+        "1j",
+        "<NA>",
+    ],
+)
 def test_ambiguous_text(text):
     """What a reader of CSV takes for a number, a gap or a truth value is told apart."""
     assert is_ambiguous(text)
@@ -222,11 +278,18 @@ def test_plain_text(text):
 @pytest.mark.parametrize(
     ("path", "given", "expected"),
     [
-        (None, None, "table"), ("-", None, "table"), (None, "csv", "csv"), ("a.json", None, "json"),
-        ("a.CSV", None, "csv"), ("a.parquet", None, "parquet"), ("a.md", None, "markdown"),
-        ("a.tex", None, "latex"), ("a.txt", None, "table"), ("a.json", "csv", "csv"),
+        (None, None, "table"),
+        ("-", None, "table"),
+        (None, "csv", "csv"),
+        ("a.json", None, "json"),
+        ("a.CSV", None, "csv"),
+        ("a.parquet", None, "parquet"),
+        ("a.md", None, "markdown"),
+        ("a.tex", None, "latex"),
+        ("a.txt", None, "table"),
+        ("a.json", "csv", "csv"),
     ],
-)  # fmt: skip
+)
 def test_format_of(path, given, expected):
     """The format given wins; else the file's ending says it."""
     assert exports.format_of(Path(path) if path else None, given) == expected
@@ -235,12 +298,20 @@ def test_format_of(path, given, expected):
 @pytest.mark.parametrize(
     ("path", "given", "expected"),
     [
-        ("a.xlsx", None, "a.xlsx: its ending does not say which format to write.\n"
-         "Use one of .json, .csv, .parquet, .pq, .md, .markdown, .tex, .txt, or --format."),
-        (None, "jsn", "There is no format 'jsn'. Did you mean json?\n"
-         "Formats: table, json, csv, parquet, markdown, latex."),
+        (
+            "a.xlsx",
+            None,
+            "a.xlsx: its ending does not say which format to write.\n"
+            "Use one of .json, .csv, .parquet, .pq, .md, .markdown, .tex, .txt, or --format.",
+        ),
+        (
+            None,
+            "jsn",
+            "There is no format 'jsn'. Did you mean json?\n"
+            "Formats: table, json, csv, parquet, markdown, latex.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_format_is_refused(path, given, expected):
     """A format that is not known is refused with those that are."""
     with pytest.raises(InputError) as raised:
@@ -260,10 +331,12 @@ def test_table_shows_six_digits():
     """The plain table is aligned, and rounds for people."""
     study = make_study(SPACE)
     found = collect.rows(
-        [record(0, "complete", 0.123456789, params={"lr": 0.1}, seed=3, duration_s=61.0),
-         record(11, "complete", 0.5, params={"lr": 1e-7}, seed=4, duration_s=2.5)],
+        [
+            record(0, "complete", 0.123456789, params={"lr": 0.1}, seed=3, duration_s=61.0),
+            record(11, "complete", 0.5, params={"lr": 1e-7}, seed=4, duration_s=2.5),
+        ],
         study,
-    )  # fmt: skip
+    )
     assert exports.export(found, "table", study) == (
         "rank  trial  state        value     lr  seed  attempts  duration_s\n"
         "   1     11  complete       0.5  1e-07     4         0         2.5\n"
@@ -305,8 +378,10 @@ def test_write_replaces_a_file_whole(tmp_path):
 
 def test_write_says_why_it_cannot(tmp_path):
     """A folder that is not there, and a folder in place of a file, are the user's to mend."""
-    for path, why in ((tmp_path / "no" / "a.csv", "No such file or directory"),
-                      (tmp_path, "Is a directory")):  # fmt: skip
+    for path, why in (
+        (tmp_path / "no" / "a.csv", "No such file or directory"),
+        (tmp_path, "Is a directory"),
+    ):
         with pytest.raises(InputError) as raised:
             exports.write("x", path, sys.stdout)
         assert raised.value.message == f"{path} cannot be written: {why}."
@@ -322,8 +397,13 @@ def test_json_and_csv_need_nothing_heavy():
         "print([m for m in ('pandas', 'pyarrow', 'numpy', 'optuna', 'rich') if m in sys.modules])"
     )
     root = Path(__file__).parents[2]
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root,
-                         env=os.environ | {"PYTHONPATH": str(root)})  # fmt: skip
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
@@ -334,10 +414,15 @@ def test_plots_are_pictures_and_leave_out_what_there_is_not(tmp_path):
 
     study = make_study(objectives=(Objective("val/a$c_1", "maximize"),))
     records = [
-        record(n, "complete" if n % 2 else "pruned", n / 10, ended=NOON + timedelta(seconds=n),
-               metrics={"val/a$c_1": [(s, n * s / 30) for s in range(4)]})
+        record(
+            n,
+            "complete" if n % 2 else "pruned",
+            n / 10,
+            ended=NOON + timedelta(seconds=n),
+            metrics={"val/a$c_1": [(s, n * s / 30) for s in range(4)]},
+        )
         for n in range(4)
-    ]  # fmt: skip
+    ]
     paths, note = plots.draw(records, study, tmp_path / "results")
     assert ([path.name for path in paths], note) == (["history.png", "curves.png"], "")
     assert {path.read_bytes()[:8] for path in paths} == {b"\x89PNG\r\n\x1a\n"}
@@ -352,5 +437,6 @@ def test_plots_say_what_to_install(tmp_path, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert plots.draw([], make_study(), tmp_path / "results") == (
-        [], "Plots need matplotlib: pip install 'sweep-hpo[report]'"
-    )  # fmt: skip
+        [],
+        "Plots need matplotlib: pip install 'sweep-hpo[report]'",
+    )

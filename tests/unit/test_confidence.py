@@ -70,10 +70,12 @@ def test_seeds_to_tell_reaches_its_power():
     needed = seeds_to_tell(shifted, zero)
     spread = stats.tstd(list(base.values()))
     hits = sum(
-        paired_p({i: draw.gauss(0.6, spread) for i in range(needed)},
-                 dict.fromkeys(range(needed), 0.0)) < 0.05
+        paired_p(
+            {i: draw.gauss(0.6, spread) for i in range(needed)}, dict.fromkeys(range(needed), 0.0)
+        )
+        < 0.05
         for _ in range(400)
-    )  # fmt: skip
+    )
     assert 0.72 <= hits / 400 <= 0.88
     assert seeds_to_tell(zero, zero) is None
 
@@ -113,8 +115,10 @@ def test_confirming_beats_the_raw_ranking():
     covered = sum(e.low <= truth <= e.high for e, truth in intervals) / len(intervals)
     choice_covered = sum(study[3] for study in studies) / 200
     wrong = sum(study[4] for study in studies)
-    print(f"true best found: raw {raw}/200, confirmed {confirmed}/200; intervals cover "
-          f"{covered:.3f}, the choice's {choice_covered:.3f}; wrong claims {wrong}")  # fmt: skip
+    print(
+        f"true best found: raw {raw}/200, confirmed {confirmed}/200; intervals cover "
+        f"{covered:.3f}, the choice's {choice_covered:.3f}; wrong claims {wrong}"
+    )
     assert confirmed > raw + 20
     # 1,000 intervals, those of one study correlated: about four standard errors around 95 %.
     assert 0.91 <= covered <= 0.98

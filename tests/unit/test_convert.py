@@ -97,33 +97,57 @@ def test_a_whole_wandb_sweep(tmp_path: Path) -> None:
         ("{min: 0.0, max: 1}", ("float", 0.0, 1.0, None, False), ""),
         ("{min: -3, max: 7}", ("int", -3, 7, None, False), ""),
         ("{distribution: int_uniform, min: 1, max: 9}", ("int", 1, 9, None, False), ""),
-        ("{distribution: log_uniform, min: -9.21034, max: 0}",
-         ("float", 0.0001, 1.0, None, True), ""),
-        ("{distribution: inv_log_uniform, min: 0, max: 9.21034}",
-         ("float", 0.0001, 1.0, None, True), ""),
-        ("{distribution: inv_log_uniform_values, min: 0.01, max: 1}",
-         ("float", 0.01, 1.0, None, True), ""),
+        (
+            "{distribution: log_uniform, min: -9.21034, max: 0}",
+            ("float", 0.0001, 1.0, None, True),
+            "",
+        ),
+        (
+            "{distribution: inv_log_uniform, min: 0, max: 9.21034}",
+            ("float", 0.0001, 1.0, None, True),
+            "",
+        ),
+        (
+            "{distribution: inv_log_uniform_values, min: 0.01, max: 1}",
+            ("float", 0.01, 1.0, None, True),
+            "",
+        ),
         ("{distribution: q_uniform, min: 0, max: 1, q: 0.1}", ("float", 0.0, 1.0, 0.1, False), ""),
         ("{distribution: q_uniform, min: 8, max: 64, q: 8}", ("int", 8, 64, 8, False), ""),
-        ("{distribution: q_uniform, min: 5, max: 64, q: 8}", ("int", 8, 64, 8, False),
-         "parameters.x: the bounds became the outermost multiples of q, 8 and 64."),
-        ("{distribution: q_log_uniform_values, min: 16, max: 256}",
-         ("int", 16, 256, None, True), ""),
-        ("{distribution: q_log_uniform_values, min: 0.1, max: 10.0, q: 0.1}",
-         ("float", 0.1, 10.0, None, True),
-         "parameters.x.q: a logarithmic range has no steps here."),
-        ("{distribution: normal, mu: 1, sigma: 0.5}", ("float", 0.0, 2.0, None, False),
-         "parameters.x: normal has no counterpart here; it became even over mu ± 2 sigma."),
-        ("{distribution: q_normal, mu: 10, sigma: 2, q: 1}", ("float", 6.0, 14.0, 1.0, False),
-         "parameters.x: q_normal has no counterpart here; it became even over mu ± 2 sigma."),
-        ("{distribution: log_normal, mu: 0, sigma: 1}", ("float", 0.1353, 7.389, None, True),
-         "parameters.x: log_normal has no counterpart here; it became even over mu ± 2 sigma, on a "
-         "logarithmic scale."),
+        (
+            "{distribution: q_uniform, min: 5, max: 64, q: 8}",
+            ("int", 8, 64, 8, False),
+            "parameters.x: the bounds became the outermost multiples of q, 8 and 64.",
+        ),
+        (
+            "{distribution: q_log_uniform_values, min: 16, max: 256}",
+            ("int", 16, 256, None, True),
+            "",
+        ),
+        (
+            "{distribution: q_log_uniform_values, min: 0.1, max: 10.0, q: 0.1}",
+            ("float", 0.1, 10.0, None, True),
+            "parameters.x.q: a logarithmic range has no steps here.",
+        ),
+        (
+            "{distribution: normal, mu: 1, sigma: 0.5}",
+            ("float", 0.0, 2.0, None, False),
+            "parameters.x: normal has no counterpart here; it became even over mu ± 2 sigma.",
+        ),
+        (
+            "{distribution: q_normal, mu: 10, sigma: 2, q: 1}",
+            ("float", 6.0, 14.0, 1.0, False),
+            "parameters.x: q_normal has no counterpart here; it became even over mu ± 2 sigma.",
+        ),
+        (
+            "{distribution: log_normal, mu: 0, sigma: 1}",
+            ("float", 0.1353, 7.389, None, True),
+            "parameters.x: log_normal has no counterpart here; it became even over mu ± 2 sigma, "
+            "on a logarithmic scale.",
+        ),
     ],
-)  # fmt: skip
-def test_wandb_ranges(
-    given: str, parameter: tuple[Any, ...], lost: str, tmp_path: Path
-) -> None:
+)
+def test_wandb_ranges(given: str, parameter: tuple[Any, ...], lost: str, tmp_path: Path) -> None:
     """Each distribution becomes the nearest range, and a difference is said."""
     text = f"method: random\nrun_cap: 9\nparameters: {{x: {given}}}"
     converted, study = convert_text(tmp_path, text)
@@ -165,16 +189,28 @@ def test_what_wandb_parameters_lose(given: str, lost: str, tmp_path: Path) -> No
     ("command", "got", "lost"),
     [
         ("[python, '${program}', '${args_no_hyphens}']", ["python", "p.py", "{overrides}"], ""),
-        ("[torchrun, '${program}', '--cfg=${args_json_file}']",
-         ["torchrun", "p.py", "--cfg=EDIT_ME"], "command: ${args_json_file} has no counterpart"),
-        ("['${program}', '${args_json_file}']", ["p.py", "{config}"],
-         "command: ${args_json_file} names a JSON file"),
-        ("['${program}', '--d=${envvar:DATA}']", ["p.py", "--d=EDIT_ME"],
-         "command: ${envvar:DATA} has no counterpart here"),
-        ("['${program}', '${args_no_boolean_flags}']", ["p.py", "{params}"],
-         "command: ${args_no_boolean_flags} gives true booleans as --name"),
+        (
+            "[torchrun, '${program}', '--cfg=${args_json_file}']",
+            ["torchrun", "p.py", "--cfg=EDIT_ME"],
+            "command: ${args_json_file} has no counterpart",
+        ),
+        (
+            "['${program}', '${args_json_file}']",
+            ["p.py", "{config}"],
+            "command: ${args_json_file} names a JSON file",
+        ),
+        (
+            "['${program}', '--d=${envvar:DATA}']",
+            ["p.py", "--d=EDIT_ME"],
+            "command: ${envvar:DATA} has no counterpart here",
+        ),
+        (
+            "['${program}', '${args_no_boolean_flags}']",
+            ["p.py", "{params}"],
+            "command: ${args_no_boolean_flags} gives true booleans as --name",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wandb_commands(command: str, got: list[str], lost: str, tmp_path: Path) -> None:
     """The macros of a command become placeholders."""
     text = f"program: p.py\nparameters: {{x: {{min: 0, max: 1}}}}\ncommand: {command}"
@@ -250,8 +286,11 @@ def test_a_whole_hydra_configuration(tmp_path: Path) -> None:
     assert space == HYDRA_SPACE
     assert study.fixed == {"w": 0.5, "model.name": "resnet"}
     assert study.command == (
-        "python", str(tmp_path / "app.py"), "{overrides}", "hydra.run.dir={trial_dir}",
-    )  # fmt: skip
+        "python",
+        str(tmp_path / "app.py"),
+        "{overrides}",
+        "hydra.run.dir={trial_dir}",
+    )
     assert (study.name, study.trials, study.seed, study.max_parallel) == ("sphere", 20, 123, 3)
     assert study.objective.direction == "maximize"
     assert study.sampler.type == "tpe"

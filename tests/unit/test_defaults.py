@@ -66,8 +66,9 @@ def test_the_upper_file_wins_key_by_key(places: Places) -> None:
 
 
 def test_no_files_change_nothing(places: Places) -> None:
-    assert places.load() == load(places.study, (), {"SWEEP_SITE_CONFIG": "",
-                                                    "SWEEP_USER_CONFIG": ""})  # fmt: skip
+    assert places.load() == load(
+        places.study, (), {"SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": ""}
+    )
 
 
 def test_problems_name_the_file_and_line_of_defaults(places: Places) -> None:
@@ -137,8 +138,9 @@ def test_not_yaml(places: Places) -> None:
 def test_where_files_lie() -> None:
     """/etc and ~/.config by default; variables name others, and nothing switches off."""
     assert [str(home.file) for home in homes({"HOME": "/home/me"})] == [
-        "/etc/sweep/site.yaml", "/home/me/.config/sweep/config.yaml",
-    ]  # fmt: skip
+        "/etc/sweep/site.yaml",
+        "/home/me/.config/sweep/config.yaml",
+    ]
     assert str(homes({"XDG_CONFIG_HOME": "/x"})[1].templates) == "/x/sweep/templates"
     assert homes({"SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": ""}) == []
 

@@ -9,13 +9,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.space import Parameter, Space, to_optuna
-from sweep.storage.design import (
-    fixed_design,
-    from_unit,
-    random_point,
-    spread_design,
-    unit_draw,
-)
+from sweep.storage.design import fixed_design, from_unit, random_point, spread_design, unit_draw
 from sweep.storage.sampling import start_size
 from sweep.study import Choice, Objective, Study
 
@@ -168,11 +162,15 @@ def test_a_start_without_twins() -> None:
 
 
 SIZES: list[tuple[dict[str, Any], int]] = [
-    ({"max_parallel": 20}, 20), ({"max_parallel": 2}, 10), ({}, 30),
-    ({"max_parallel": 400}, 300), ({"trials": 7}, 7), ({"trials": 7, "max_parallel": 2}, 7),
+    ({"max_parallel": 20}, 20),
+    ({"max_parallel": 2}, 10),
+    ({}, 30),
+    ({"max_parallel": 400}, 300),
+    ({"trials": 7}, 7),
+    ({"trials": 7, "max_parallel": 2}, 7),
     ({"points": ({},) * 50, "max_parallel": 20}, 50),
     ({"points": ({},) * 3, "max_parallel": 20, "warm_start": "old"}, 3),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("given", "expected"), SIZES)

@@ -17,24 +17,56 @@ ENDS = [
     (0, None, "", ("finished", "", 0, None)),
     (1, None, "", ("error", "exit code 1: ModuleNotFoundError: No module named 'nope'", 1, None)),
     (2, None, "", ("error", "exit code 2: ModuleNotFoundError: No module named 'nope'", 2, None)),
-    (128, None, "", ("error", "exit code 128: ModuleNotFoundError: No module named 'nope'", 128,
-                     None)),
-    (255, None, "", ("error", "exit code 255: ModuleNotFoundError: No module named 'nope'", 255,
-                     None)),
-    (None, 9, "", ("killed", "killed by SIGKILL; by the system when memory ran out, or by hand",
-                   None, 9)),
-    (137, None, "", ("killed", "killed by SIGKILL; by the system when memory ran out, or by hand",
-                     137, 9)),
+    (
+        128,
+        None,
+        "",
+        ("error", "exit code 128: ModuleNotFoundError: No module named 'nope'", 128, None),
+    ),
+    (
+        255,
+        None,
+        "",
+        ("error", "exit code 255: ModuleNotFoundError: No module named 'nope'", 255, None),
+    ),
+    (
+        None,
+        9,
+        "",
+        ("killed", "killed by SIGKILL; by the system when memory ran out, or by hand", None, 9),
+    ),
+    (
+        137,
+        None,
+        "",
+        ("killed", "killed by SIGKILL; by the system when memory ran out, or by hand", 137, 9),
+    ),
     (None, 15, "", ("killed", "ended by SIGTERM that sweep did not send", None, 15)),
     (143, None, "", ("killed", "ended by SIGTERM that sweep did not send", 143, 15)),
-    (None, 11, "", ("error", "crashed with signal 11: ModuleNotFoundError: No module named 'nope'",
-                    None, 11)),
-    (134, None, "", ("error", "crashed with signal 6: ModuleNotFoundError: No module named 'nope'",
-                     134, 6)),
-    (192, None, "", ("error", "crashed with signal 64: ModuleNotFoundError: No module named 'nope'",
-                     192, 64)),
-    (193, None, "", ("error", "exit code 193: ModuleNotFoundError: No module named 'nope'", 193,
-                     None)),
+    (
+        None,
+        11,
+        "",
+        ("error", "crashed with signal 11: ModuleNotFoundError: No module named 'nope'", None, 11),
+    ),
+    (
+        134,
+        None,
+        "",
+        ("error", "crashed with signal 6: ModuleNotFoundError: No module named 'nope'", 134, 6),
+    ),
+    (
+        192,
+        None,
+        "",
+        ("error", "crashed with signal 64: ModuleNotFoundError: No module named 'nope'", 192, 64),
+    ),
+    (
+        193,
+        None,
+        "",
+        ("error", "exit code 193: ModuleNotFoundError: No module named 'nope'", 193, None),
+    ),
     (0, None, "checkpoint", ("interrupted", "asked to leave", 0, None)),
     (1, None, "checkpoint", ("interrupted", "asked to leave", 1, None)),
     (None, 9, "checkpoint", ("interrupted", "asked to leave", None, 9)),
@@ -46,7 +78,7 @@ ENDS = [
     (0, None, "too long", ("finished", "too long", 0, None)),
     (None, 9, "too long", ("finished", "too long", None, 9)),
     (None, None, "", ("lost", "nobody noted how it ended", None, None)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("code", "signal", "told", "expected"), ENDS)
@@ -93,8 +125,21 @@ def test_an_exception_is_the_cause(code: int, log: tuple[str, ...], expected: st
 
 def attempt(number: int, outcome: str | None, checkpoint: str | None = None) -> Attempt:
     moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
-    return Attempt(1, 0, number, f"t{number}", "job", 0, "node", None, moment, moment,
-                   outcome=outcome, reason="why", checkpoint=checkpoint)  # fmt: skip
+    return Attempt(
+        1,
+        0,
+        number,
+        f"t{number}",
+        "job",
+        0,
+        "node",
+        None,
+        moment,
+        moment,
+        outcome=outcome,
+        reason="why",
+        checkpoint=checkpoint,
+    )
 
 
 BARREN = (
@@ -119,12 +164,14 @@ HISTORIES = [
     (["killed", "killed"], None),
     (["killed", "killed", "killed"], "3 attempts ended in a fault, the last: why"),
     (["killed+", "lost+", "stalled+"], "3 attempts ended in a fault, the last: why"),
-    (["killed", "interrupted+", "lost", "interrupted+", "out of memory"],
-     "3 attempts ended in a fault, the last: why"),
+    (
+        ["killed", "interrupted+", "lost", "interrupted+", "out of memory"],
+        "3 attempts ended in a fault, the last: why",
+    ),
     (["killed", "killed", "interrupted+"], None),
     (["killed", "interrupted", "killed"], None),
     (["interrupted", "killed", "interrupted"], None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("outcomes", "expected"), HISTORIES)
@@ -142,14 +189,13 @@ def test_the_limit_of_faults_is_the_studys(limit: int) -> None:
     """``retry.max_attempts`` faults are the end, one fewer is not."""
     attempts = [attempt(number, "lost") for number in range(1, limit + 1)]
     assert give_up(attempts[:-1] or [attempt(1, "finished")], Retry(limit)) is None
-    assert give_up(attempts, Retry(limit)) == (
-        f"{limit} attempts ended in a fault, the last: why"
-    )
+    assert give_up(attempts, Retry(limit)) == (f"{limit} attempts ended in a fault, the last: why")
 
 
 def test_a_checkpoint_that_it_started_from_is_not_its_own() -> None:
     """An attempt that left what it was given has brought nothing."""
     moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
-    made = Attempt(1, 0, 2, "t", None, None, "n", None, moment, moment,
-                   checkpoint="a", resumed_from="a")  # fmt: skip
+    made = Attempt(
+        1, 0, 2, "t", None, None, "n", None, moment, moment, checkpoint="a", resumed_from="a"
+    )
     assert not brought_checkpoint(made)

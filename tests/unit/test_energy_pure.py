@@ -36,8 +36,12 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> None:
         ({"gpus": "a100:1"}, "100000,200000", {"CUDA_VISIBLE_DEVICES": "GPU-00000001"}, 200),
         # Cards of one kind by index; of several only by the bus's order, or by UUID.
         ({"gpus": 1}, "100000:H100,200000:T4", {"CUDA_VISIBLE_DEVICES": "0"}, None),
-        ({"gpus": 1}, "100000:H100,200000:T4",
-         {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, 200),
+        (
+            {"gpus": 1},
+            "100000:H100,200000:T4",
+            {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+            200,
+        ),
         ({"gpus": 1}, "100000:H100,200000:T4", {"CUDA_VISIBLE_DEVICES": "GPU-00000000-stub"}, 100),
         # Not the attempt's alone, or not known to be.
         ({"gpus": 0}, "100000", {"CUDA_VISIBLE_DEVICES": "0"}, None),
@@ -54,11 +58,15 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> None:
         ({"gpus": 2}, "100000,0", {"CUDA_VISIBLE_DEVICES": "0,1"}, None),
         ({"gpus": 1}, "", {"CUDA_VISIBLE_DEVICES": "0"}, None),
     ],
-)  # fmt: skip
+)
 def test_which_counters_are_an_attempts(
-    gpus: dict[str, Any], cards: str, environ: dict[str, str], watts: int | None,
-    nvml: None, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    gpus: dict[str, Any],
+    cards: str,
+    environ: dict[str, str],
+    watts: int | None,
+    nvml: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whole GPUs of one node that count; joules are watts times seconds, from millijoules."""
     monkeypatch.setenv("NVML_STUB", cards)
     counters = Counters.find(make_study(resources=Resources(**gpus)), environ)
@@ -77,14 +85,10 @@ def test_which_counters_are_an_attempts(
     assert watts * least - 0.01 <= joules <= watts * most + 0.01
 
 
-def test_a_counter_that_was_reset_says_nothing(
-    nvml: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_counter_that_was_reset_says_nothing(nvml: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that was loaded anew counts from zero; and one that is gone does not count."""
     monkeypatch.setenv("NVML_STUB", "100000")
-    counters = Counters.find(
-        make_study(resources=Resources(gpus=1)), {"CUDA_VISIBLE_DEVICES": "0"}
-    )
+    counters = Counters.find(make_study(resources=Resources(gpus=1)), {"CUDA_VISIBLE_DEVICES": "0"})
     assert counters is not None
     meter = counters.start()
     monkeypatch.setenv("NVML_STUB", "1")
@@ -116,9 +120,11 @@ def test_sacct_rows_of_energy() -> None:
     """Each run of a task, the greatest of its steps; nothing where nothing was measured."""
     found = [(run.job, run.index, run.started[11:16], run.joules) for run in parse_energy(SACCT)]
     assert found == [
-        ("41", 0, "12:00", 6000.0), ("41", 1, "12:00", 1500.0), ("41", 1, "12:06", 900.0),
+        ("41", 0, "12:00", 6000.0),
+        ("41", 1, "12:00", 1500.0),
+        ("41", 1, "12:06", 900.0),
         ("42", 0, "12:00", 2e6),
-    ]  # fmt: skip
+    ]
     assert energy_argv(["41", "42"])[-2:] == ["-j", "41,42"]
 
 
@@ -136,9 +142,12 @@ def test_a_tasks_energy_is_shared_by_time() -> None:
         TaskEnergy("41", 7, noon_s, noon_s + 600, 50.0),
     ]
     attempts = [
-        attempt(0, "41", 0, 0, 6), attempt(1, "41", 0, 6, 9), attempt(2, "41", 0, 20, 29),
-        attempt(3, "41", 1, 0, 9), attempt(4, "42", 0, 0, 9),
-    ]  # fmt: skip
+        attempt(0, "41", 0, 0, 6),
+        attempt(1, "41", 0, 6, 9),
+        attempt(2, "41", 0, 20, 29),
+        attempt(3, "41", 1, 0, 9),
+        attempt(4, "42", 0, 0, 9),
+    ]
     assert share(used, attempts) == pytest.approx({"0": 400.0, "1": 200.0, "2": 100.0})
 
 

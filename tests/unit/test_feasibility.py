@@ -63,5 +63,8 @@ def test_ranking_with_constraints() -> None:
     assert [r.number for r in collect.rank(records, study)] == [2, 1, 3, 0]
     rows = collect.rows(records, study)
     assert [(row["trial"], row["rank"], row["feasible"]) for row in rows] == [
-        (2, 1, True), (1, 2, True), (3, 3, False), (0, 4, False),
-    ]  # fmt: skip
+        (2, 1, True),
+        (1, 2, True),
+        (3, 3, False),
+        (0, 4, False),
+    ]

@@ -66,17 +66,26 @@ print(child.wait())
 def run(folder: Path, what: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", PARENT, str(folder), what],
-        cwd=PROJECT, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_it_starts_as_a_program_would(tmp_path: Path) -> None:
     """Session, folder, variables, descriptors and signals are its own, not its parent's."""
     assert run(tmp_path, "tell").stdout.split()[1] == "7"
     assert json.loads((tmp_path / "log").read_text()) == {
-        "leads": True, "cwd": str(tmp_path), "env": {"A": "1"}, "held": False, "input": "",
-        "usr1": True, "blocked": 0, "name": "child\n",
-    }  # fmt: skip
+        "leads": True,
+        "cwd": str(tmp_path),
+        "env": {"A": "1"},
+        "held": False,
+        "input": "",
+        "usr1": True,
+        "blocked": 0,
+        "name": "child\n",
+    }
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 

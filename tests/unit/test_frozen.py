@@ -59,9 +59,21 @@ def repository(tmp_path: Path) -> Path:
     git(top, "init", "-q")
     git(top, "add", ".")
     git(top, "commit", "-q", "-m", "first")
-    fill(top, "new.py", "data/big.bin", "runs/s/study.json", "runs/.last", "a.pt", "local.yaml",
-         ".venv/pyvenv.cfg", "package/__pycache__/a.pyc", "venv2/pyvenv.cfg", "venv2/lib/x.py",
-         "old/.last", "old/s/study.json")  # fmt: skip
+    fill(
+        top,
+        "new.py",
+        "data/big.bin",
+        "runs/s/study.json",
+        "runs/.last",
+        "a.pt",
+        "local.yaml",
+        ".venv/pyvenv.cfg",
+        "package/__pycache__/a.pyc",
+        "venv2/pyvenv.cfg",
+        "venv2/lib/x.py",
+        "old/.last",
+        "old/s/study.json",
+    )
     (top / "results").mkdir()
     (top / "gone.py").unlink()
     (top / "package/a.py").write_text("dirty")
@@ -74,9 +86,20 @@ def test_a_repository(repository: Path) -> None:
     folder, name = freeze(make_study(repository), repository / "runs")
     snapshot = folder.code / name
     assert listing(snapshot) == [
-        ".gitignore", ".venv@", "a.pt@", "data@", "local.yaml", "new.py", "outer@",
-        "package/a.py", "package/link.py@", "results@", "train.py", "venv2@", "work/run.py",
-    ]  # fmt: skip
+        ".gitignore",
+        ".venv@",
+        "a.pt@",
+        "data@",
+        "local.yaml",
+        "new.py",
+        "outer@",
+        "package/a.py",
+        "package/link.py@",
+        "results@",
+        "train.py",
+        "venv2@",
+        "work/run.py",
+    ]
     assert (snapshot / "package/a.py").read_text() == "dirty"
     assert (snapshot / "data/big.bin").read_text() == "data/big.bin"
     assert (snapshot / "package/link.py").resolve() == (snapshot / "train.py").resolve()
@@ -116,9 +139,11 @@ def test_hostile_file_names(tmp_path: Path) -> None:
     assert listing(folder.code / name) == listing(top)
     assert frozen.changed_files(folder, name) == []
     checked = subprocess.run(
-        ["sha256sum", "-c", "--strict", f"../{name}.sha256"], cwd=folder.code / name,
-        capture_output=True, check=False,
-    )  # fmt: skip
+        ["sha256sum", "-c", "--strict", f"../{name}.sha256"],
+        cwd=folder.code / name,
+        capture_output=True,
+        check=False,
+    )
     assert checked.returncode == 0, checked
     (folder.code / name / "a\nb.py").write_text("x")
     assert frozen.changed_files(folder, name) == ["a\nb.py"]
@@ -139,8 +164,15 @@ def test_submodules_come_along(repository: Path, tmp_path: Path) -> None:
 def test_without_git(tmp_path: Path) -> None:
     """A plain folder is copied; its data, environments and empty folders are linked."""
     top = tmp_path / "plain"
-    fill(top, "train.py", "conf/a.yaml", "env/pyvenv.cfg", "big/x.bin", "runs/.last",
-         "__pycache__/t.pyc")  # fmt: skip
+    fill(
+        top,
+        "train.py",
+        "conf/a.yaml",
+        "env/pyvenv.cfg",
+        "big/x.bin",
+        "runs/.last",
+        "__pycache__/t.pyc",
+    )
     (top / "out").mkdir()
     folder, name = freeze(make_study(top, data=("big",)), top / "runs")
     assert listing(folder.code / name) == ["big@", "conf/a.yaml", "env@", "out@", "train.py"]
@@ -149,8 +181,13 @@ def test_without_git(tmp_path: Path) -> None:
 @pytest.mark.parametrize("has_git", [True, False], ids=["git", "plain"])
 def test_another_runs_folder_where_nothing_was_launched_yet(tmp_path: Path, has_git: bool) -> None:
     """Its server's data, with the password, and its images are no code of anybody's."""
-    fill(tmp_path, "train.py", "other/.postgres/password", "other/.postgres/pgdata/PG_VERSION",
-         "other/.images/a.sif")  # fmt: skip
+    fill(
+        tmp_path,
+        "train.py",
+        "other/.postgres/password",
+        "other/.postgres/pgdata/PG_VERSION",
+        "other/.images/a.sif",
+    )
     if has_git:
         git(tmp_path, "init", "-q")
     folder, name = freeze(make_study(tmp_path), tmp_path / "runs")
@@ -182,9 +219,7 @@ def test_folders_come_and_go_meanwhile(tmp_path: Path, has_git: bool) -> None:
         working.result()
 
 
-def test_a_folder_that_is_closed_is_linked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_closed_is_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can be neither copied nor looked into, and training may not need it."""
     fill(tmp_path, "train.py", "closed/x")
     scandir = os.scandir
@@ -225,9 +260,16 @@ def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_where_training_starts(repository: Path) -> None:
     """Its workdir is the copy's; paths of frozen files become their copies'; others stay."""
     work = repository / "work"
-    command = ("python", str(work / "run.py"), f"--c={repository}/package/a.py",
-               f"--d={repository}/data", "--out", f"{repository}/x.txt", "../../repo",
-               "{lr}")  # fmt: skip
+    command = (
+        "python",
+        str(work / "run.py"),
+        f"--c={repository}/package/a.py",
+        f"--d={repository}/data",
+        "--out",
+        f"{repository}/x.txt",
+        "../../repo",
+        "{lr}",
+    )
     given = Environment(env={"PYTHONPATH": f"{repository}:/opt"})
     study = make_study(work, command, environment=given)
     folder, name = freeze(study, repository / "runs")
@@ -235,9 +277,15 @@ def test_where_training_starts(repository: Path) -> None:
     placed = frozen.place(study, folder, name, {"PYTHONPATH": f"{work}:/usr/x", "A": "b"})
     assert placed.study.workdir == str(snapshot / "work")
     assert placed.study.command == (
-        "python", str(snapshot / "work/run.py"), f"--c={snapshot}/package/a.py",
-        f"--d={repository}/data", "--out", f"{repository}/x.txt", "../../repo", "{lr}",
-    )  # fmt: skip
+        "python",
+        str(snapshot / "work/run.py"),
+        f"--c={snapshot}/package/a.py",
+        f"--d={repository}/data",
+        "--out",
+        f"{repository}/x.txt",
+        "../../repo",
+        "{lr}",
+    )
     assert placed.environ == {"PYTHONPATH": f"{snapshot}/work:/usr/x", "A": "b"}
     assert placed.study.environment.env == {"PYTHONPATH": f"{snapshot}/work:{snapshot}:/opt"}
     with pytest.raises(InputError, match="frozen code that this runs is gone"):
@@ -274,8 +322,9 @@ def test_editable_installs(repository: Path, tmp_path: Path) -> None:
     mine = f"{repository}/package is installed as editable; training imports its frozen copy."
     assert mine in said
     for other in ("away", "map"):
-        assert any(s.startswith(f"{tmp_path / other} is installed") and "not frozen" in s
-                   for s in said)  # fmt: skip
+        assert any(
+            s.startswith(f"{tmp_path / other} is installed") and "not frozen" in s for s in said
+        )
 
 
 def test_containers_see_the_copy_in_the_codes_place(repository: Path) -> None:
@@ -303,8 +352,10 @@ def test_containers_see_the_copy_in_the_codes_place(repository: Path) -> None:
     show = f"cat train.py data/big.bin '{folder.root}/trials/00000/config.yaml'; ls '{runs}'/s"
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-ec", f"{mounts} cd '{repository}' && {show}"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if "unshare" in done.stderr:
         pytest.skip(f"no namespaces here: {done.stderr}")
     assert done.stderr == ""
@@ -336,12 +387,19 @@ def test_an_attempt_keeps_the_code_of_its_checkpoint(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "s")
     folder.root.mkdir()
     environment = {"packages": {"a": "1", "b": "2"}, "python": "3.11"}
-    axes = {"code": {"snapshot": "one", "commit": "c" * 40}, "environment": environment,
-            "data": {}, "execution": {"command": ["x"]}}  # fmt: skip
+    axes = {
+        "code": {"snapshot": "one", "commit": "c" * 40},
+        "environment": environment,
+        "data": {},
+        "execution": {"command": ["x"]},
+    }
     first = manifest.write(folder, axes)
     assert manifest.write(folder, axes) == first
-    changed = {**axes, "environment": {"packages": {"a": "2", "c": "3"}, "python": "3.11"},
-               "execution": {"command": ["x"], "gpus": []}}  # fmt: skip
+    changed = {
+        **axes,
+        "environment": {"packages": {"a": "2", "c": "3"}, "python": "3.11"},
+        "execution": {"command": ["x"], "gpus": []},
+    }
     attempt = folder.attempt(0, 1)
     attempt.checkpoints.mkdir(parents=True)
     manifest.write_attempt(attempt, first, axes, changed)
@@ -359,9 +417,10 @@ def test_what_is_gone_is_named(repository: Path, tmp_path: Path) -> None:
     """Snapshot, commit, image and data: each loss is one sentence with its path."""
     fill(tmp_path, "x.sif", "d")
     study = make_study(
-        repository, data=(str(tmp_path / "d"),),
+        repository,
+        data=(str(tmp_path / "d"),),
         environment=Environment(runtime="apptainer", image=str(tmp_path / "x.sif")),
-    )  # fmt: skip
+    )
     folder = StudyFolder(tmp_path / "runs/s")
     folder.root.mkdir(parents=True)
     commit = git(repository, "rev-parse", "HEAD")

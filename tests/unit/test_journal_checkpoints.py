@@ -69,9 +69,7 @@ def test_a_checkpoint_folder_with_a_link_to_nothing(attempts: list[AttemptFolder
     assert newest_checkpoint(attempts, {str(folder): "of before"}) == (folder, digest(folder))
 
 
-def test_one_that_its_training_has_saved_again_is_the_newest(
-    attempts: list[AttemptFolder],
-) -> None:
+def test_one_that_its_training_has_saved_again_is_the_newest(attempts: list[AttemptFolder]) -> None:
     """The attempt was given up, and its hash recorded, while its training lived on elsewhere."""
     known = records(attempts)
     path = attempts[0].checkpoints / "last"

@@ -21,11 +21,24 @@ from tests.unit.test_command import BASE, VALUES, make_study
 MEETING = Rendezvous("n7", 20042)
 TRAIN = ["python", "train.py", "--lr={lr}"]
 RUN = ["python", "train.py", "--lr=1e-05"]
-TORCHRUN = ["--rdzv-backend=static", "--master-addr=n7", "--master-port=20042",
-            "--rdzv-conf=timeout=50", "--max-restarts=0", "--tee=3", "--log-dir=/r/t/a 1/ranks",
-            "--no-python"]  # fmt: skip
-SRUN = ["--cpu-bind=cores", "--distribution=block:block", "--kill-on-bad-exit=1", "--mpi=none",
-        "--export=ALL", "--label"]  # fmt: skip
+TORCHRUN = [
+    "--rdzv-backend=static",
+    "--master-addr=n7",
+    "--master-port=20042",
+    "--rdzv-conf=timeout=50",
+    "--max-restarts=0",
+    "--tee=3",
+    "--log-dir=/r/t/a 1/ranks",
+    "--no-python",
+]
+SRUN = [
+    "--cpu-bind=cores",
+    "--distribution=block:block",
+    "--kill-on-bad-exit=1",
+    "--mpi=none",
+    "--export=ALL",
+    "--label",
+]
 
 
 def make(launcher: str, nodes: int, gpus: int, **more: Any) -> Study:
@@ -43,42 +56,102 @@ def make(launcher: str, nodes: int, gpus: int, **more: Any) -> Study:
         (make("python", 1, 4), RUN),
         (
             make("auto", 1, 4, cpus=8),
-            ["python", "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=4",
-             "--node-rank=0", *TORCHRUN, *RUN],
+            [
+                "python",
+                "-m",
+                "torch.distributed.run",
+                "--nnodes=1",
+                "--nproc-per-node=4",
+                "--node-rank=0",
+                *TORCHRUN,
+                *RUN,
+            ],
         ),
         (
             make("auto", 1, 0, ddp=Ddp(ranks_per_node=2), executor="local"),
-            ["python", "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2",
-             "--node-rank=0", *TORCHRUN, *RUN],
+            [
+                "python",
+                "-m",
+                "torch.distributed.run",
+                "--nnodes=1",
+                "--nproc-per-node=2",
+                "--node-rank=0",
+                *TORCHRUN,
+                *RUN,
+            ],
         ),
         (
             make("torchrun", 1, 0, command=["./train.sh"]),
-            ["python", "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=1",
-             "--node-rank=0", *TORCHRUN, "./train.sh"],
+            [
+                "python",
+                "-m",
+                "torch.distributed.run",
+                "--nnodes=1",
+                "--nproc-per-node=1",
+                "--node-rank=0",
+                *TORCHRUN,
+                "./train.sh",
+            ],
         ),
         (
             make("torchrun", 1, 2, command=["/v/bin/python3.11", "-O", "-m", "my.train"]),
-            ["/v/bin/python3.11", "-m", "torch.distributed.run", "--nnodes=1",
-             "--nproc-per-node=2", "--node-rank=0", *TORCHRUN,
-             "/v/bin/python3.11", "-O", "-m", "my.train"],
+            [
+                "/v/bin/python3.11",
+                "-m",
+                "torch.distributed.run",
+                "--nnodes=1",
+                "--nproc-per-node=2",
+                "--node-rank=0",
+                *TORCHRUN,
+                "/v/bin/python3.11",
+                "-O",
+                "-m",
+                "my.train",
+            ],
         ),
         (
             make("auto", 2, 4, cpus=32),
-            ["srun", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--cpus-per-task=8",
-             *SRUN, *RUN],
+            [
+                "srun",
+                "--nodes=2",
+                "--ntasks=8",
+                "--ntasks-per-node=4",
+                "--cpus-per-task=8",
+                *SRUN,
+                *RUN,
+            ],
         ),
         (
             make("srun", 1, 2),
-            ["srun", "--nodes=1", "--ntasks=2", "--ntasks-per-node=2", "--cpus-per-task=1",
-             *SRUN, *RUN],
+            [
+                "srun",
+                "--nodes=1",
+                "--ntasks=2",
+                "--ntasks-per-node=2",
+                "--cpus-per-task=1",
+                *SRUN,
+                *RUN,
+            ],
         ),
         (
             make("torchrun", 3, 0, ddp=Ddp(ranks_per_node=2), cpus=5),
-            ["srun", "--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--cpus-per-task=5", *SRUN,
-             "python", "-c", "import os, runpy; os.environ['PET_NODE_RANK'] = "
-             "os.environ['SLURM_NODEID']; runpy.run_module('torch.distributed.run', "
-             "run_name='__main__', alter_sys=True)",
-             "--nnodes=3", "--nproc-per-node=2", *TORCHRUN, *RUN],
+            [
+                "srun",
+                "--nodes=3",
+                "--ntasks=3",
+                "--ntasks-per-node=1",
+                "--cpus-per-task=5",
+                *SRUN,
+                "python",
+                "-c",
+                "import os, runpy; os.environ['PET_NODE_RANK'] = "
+                "os.environ['SLURM_NODEID']; runpy.run_module('torch.distributed.run', "
+                "run_name='__main__', alter_sys=True)",
+                "--nnodes=3",
+                "--nproc-per-node=2",
+                *TORCHRUN,
+                *RUN,
+            ],
         ),
         (
             make("auto", 1, 2, command=["torchrun", "--standalone", "train.py"]),
@@ -89,7 +162,7 @@ def make(launcher: str, nodes: int, gpus: int, **more: Any) -> Study:
             ["python", "-m", "torch.distributed.run", "train.py"],
         ),
     ],
-)  # fmt: skip
+)
 def test_argv(study: Study, argv: list[str]) -> None:
     """Each launcher's whole command line."""
     assert build(study, VALUES, BASE, Path("/p"), MEETING)[0] == argv
@@ -108,11 +181,19 @@ DDP_VARIABLES: list[tuple[Ddp, dict[str, str]]] = [
     (Ddp(interface="ib0"), {"GLOO_SOCKET_IFNAME": "ib0", "NCCL_SOCKET_IFNAME": "=ib0"}),
     (Ddp(ib="off"), {"NCCL_IB_DISABLE": "1"}),
     (Ddp(ib="on"), {"NCCL_IB_DISABLE": "0"}),
-    (Ddp(debug="detail"), {"NCCL_DEBUG": "INFO", "TORCH_CPP_LOG_LEVEL": "INFO",
-                           "TORCH_DISTRIBUTED_DEBUG": "DETAIL"}),
-    (Ddp(timeout_s=30), {"SWEEP_DDP_TIMEOUT_S": "30", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
-                         "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "30"}),
-]  # fmt: skip
+    (
+        Ddp(debug="detail"),
+        {"NCCL_DEBUG": "INFO", "TORCH_CPP_LOG_LEVEL": "INFO", "TORCH_DISTRIBUTED_DEBUG": "DETAIL"},
+    ),
+    (
+        Ddp(timeout_s=30),
+        {
+            "SWEEP_DDP_TIMEOUT_S": "30",
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+            "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "30",
+        },
+    ),
+]
 
 
 @pytest.mark.parametrize(("ddp", "variables"), DDP_VARIABLES)
@@ -126,16 +207,24 @@ def test_the_environment_of_ranks() -> None:
     around = BASE | {"RANK": "3", "WORLD_SIZE": "9", "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": "x"}
     study = make("auto", 1, 4, cpus=9)
     env = build(study, VALUES, around, Path("/p"), MEETING)[1]
-    names = ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT",
-             "OMP_NUM_THREADS", "SWEEP_CPUS")  # fmt: skip
+    names = (
+        "RANK",
+        "WORLD_SIZE",
+        "TORCHELASTIC_RUN_ID",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "OMP_NUM_THREADS",
+        "SWEEP_CPUS",
+    )
     assert [env.get(name) for name in names] == [None, None, None, "n7", "20042", "2", "2"]
     alone = build(make("auto", 1, 1), VALUES, around, Path("/p"))[1]
     assert [alone.get(name) for name in names] == [None] * 7
     wide = BASE | {"SLURM_TRES_PER_TASK": "cpu=8", "SLURM_CONF": "/c"}
     env = build(make("auto", 2, 4, cpus=8), VALUES, wide, Path("/p"), MEETING)[1]
     assert "SLURM_TRES_PER_TASK" not in env and env["SLURM_CONF"] == "/c"
-    tuned = dataclasses.replace(study, environment=Environment(env={"OMP_NUM_THREADS": "7",
-                                                                    "MASTER_PORT": "5"}))
+    tuned = dataclasses.replace(
+        study, environment=Environment(env={"OMP_NUM_THREADS": "7", "MASTER_PORT": "5"})
+    )
     env = build(tuned, VALUES, around, Path("/p"), MEETING)[1]
     assert (env["OMP_NUM_THREADS"], env["MASTER_PORT"]) == ("7", "5")
 
@@ -199,8 +288,9 @@ def test_a_wrong_interface_is_named() -> None:
         rendezvous.meet(study, {}, "1", 0, None)
 
 
-HEAD = ("name: s\ncommand: train\nobjective: {metric: a, direction: maximize}\ntrials: 1\n"
-        "space: {}\n")  # fmt: skip
+HEAD = (
+    "name: s\ncommand: train\nobjective: {metric: a, direction: maximize}\ntrials: 1\nspace: {}\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +315,11 @@ def test_what_a_study_file_must_not_say(text: str, message: str) -> None:
 
 def test_the_section_is_read_and_stored() -> None:
     """All its keys, and back from JSON."""
-    study = loads(HEAD + "ddp: {ranks_per_node: 2, port_range: [30000, 30100], interface: ib0, "
-                  "ib: off, debug: info, timeout_s: 60}", "s.yaml")  # fmt: skip
+    study = loads(
+        HEAD + "ddp: {ranks_per_node: 2, port_range: [30000, 30100], interface: ib0, "
+        "ib: off, debug: info, timeout_s: 60}",
+        "s.yaml",
+    )
     assert study.ddp == Ddp(2, (30000, 30100), "ib0", "off", "info", 60)
     assert Study.from_json(study.to_json()) == study
     assert study.world == 2
@@ -275,38 +368,47 @@ BOOM = ["Traceback (most recent call last):", "ValueError: boom"]
 @pytest.mark.parametrize(
     ("text", "labels", "found"),
     [
+        (TORCHRUN_LOG.format(code=1), "torchrun", FirstFailure(1, "n1", 1, None, None, BOOM, BOOM)),
         (
-            TORCHRUN_LOG.format(code=1), "torchrun",
-            FirstFailure(1, "n1", 1, None, None, BOOM, BOOM),
-        ),
-        (
-            TORCHRUN_LOG.format(code=-9), "torchrun",
+            TORCHRUN_LOG.format(code=-9),
+            "torchrun",
             FirstFailure(1, "n1", None, 9, None, BOOM, BOOM),
         ),
         (SRUN_LOG, "srun", FirstFailure(3, "n2", 1, None, None, BOOM[1:], BOOM[1:])),
         (
-            "1: x\nsrun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Killed\n", "srun",
+            "1: x\nsrun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Killed\n",
+            "srun",
             FirstFailure(1, "n2", None, 9, None, ["x"], ["x"]),
         ),
         (
             "".join(f"1: {line}\n" for line in TORCHRUN_LOG.format(code=3).splitlines())
-            + "srun: error: n2: task 1: Exited with exit code 1\n", "both",
+            + "srun: error: n2: task 1: Exited with exit code 1\n",
+            "both",
             FirstFailure(1, "n1", 3, None, None, BOOM, BOOM),
         ),
         (
             "1: at step 7\n0: trainer: rank 1 hangs; its last place was epoch 2.\n"
-            "srun: error: n1: task 0: Exited with exit code 1\n", "srun",
-            FirstFailure(0, "n1", 1, None, 1, ["at step 7"],
-                         ["trainer: rank 1 hangs; its last place was epoch 2."]),
+            "srun: error: n1: task 0: Exited with exit code 1\n",
+            "srun",
+            FirstFailure(
+                0,
+                "n1",
+                1,
+                None,
+                1,
+                ["at step 7"],
+                ["trainer: rank 1 hangs; its last place was epoch 2."],
+            ),
         ),
         (
-            "SignalException: Process 5 got signal: 15\n", "torchrun",
+            "SignalException: Process 5 got signal: 15\n",
+            "torchrun",
             FirstFailure(None, "", None, 15),
         ),
         ("epoch 1\n", "torchrun", None),
         ("3: epoch 1\n", "srun", None),
     ],
-)  # fmt: skip
+)
 def test_the_rank_that_failed_first(text: str, labels: str, found: FirstFailure | None) -> None:
     """Not the one that the launcher ended, nor the launcher's own exit code."""
     got = find(text.splitlines(), labels)
@@ -317,12 +419,16 @@ def test_the_rank_that_failed_first(text: str, labels: str, found: FirstFailure 
 
 def test_a_taken_port_is_recognised() -> None:
     """torchrun's words, and those of ranks that met strangers."""
-    said = ("torch.distributed.DistNetworkError: The server socket has failed to listen on any "
-            "local network address. port: 23457, code: -98, name: EADDRINUSE")  # fmt: skip
+    said = (
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any "
+        "local network address. port: 23457, code: -98, name: EADDRINUSE"
+    )
     got = find([said], "torchrun")
     assert got is not None and (got.rank, got.exit_code, got.clash) == (None, 1, True)
-    lines = ["[rank1]: trainer: another run answers at n1:2: Two runs took one port; nothing …",
-             *TORCHRUN_LOG.format(code=1).splitlines()]  # fmt: skip
+    lines = [
+        "[rank1]: trainer: another run answers at n1:2: Two runs took one port; nothing …",
+        *TORCHRUN_LOG.format(code=1).splitlines(),
+    ]
     got = find(lines, "torchrun")
     assert got is not None and got.clash
 

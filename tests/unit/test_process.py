@@ -344,10 +344,15 @@ def test_descendants_that_outlive_their_training_are_known(tmp_path: Path, token
     """A process that adopts orphans needs no look at /proc to know that none is left."""
     done = subprocess.run(
         [sys.executable, "-c", ADOPTER, str(tmp_path), token],
-        capture_output=True, text=True, cwd=PROJECT,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=PROJECT,
+    )
     assert done.stdout.splitlines() == [
-        "left nothing: False", "left a daemon: True", "ended: True", "left nothing: False",
+        "left nothing: False",
+        "left a daemon: True",
+        "ended: True",
+        "left nothing: False",
         "left a zombie: False",
-    ], done.stderr  # fmt: skip
+    ], done.stderr
     assert processes_of(token) == []

@@ -318,9 +318,11 @@ def test_gpus_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "cuda/version.json").write_text('{"cuda": {"version": "12.4.1"}}')
     found = capture_gpus(environ | {"CUDA_HOME": str(tmp_path / "cuda")})
     assert found == {
-        "gpus": ["NVIDIA H100, 80GB"] * 2, "driver": "570.1", "cuda": "12.4.1",
+        "gpus": ["NVIDIA H100, 80GB"] * 2,
+        "driver": "570.1",
+        "cuda": "12.4.1",
         "cuda_visible_devices": "1",
-    }  # fmt: skip
+    }
     tool.write_text("#!/bin/sh\nexit 9\n")
     found = capture_gpus(environ)
     assert (found["gpus"], found["driver"]) == ([], "nvidia-smi failed")
@@ -347,8 +349,11 @@ def test_gpus_by_the_drivers_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 RECORD = {
     "code": {"git": "ok", "commit": "a" * 40, "dirty": False, "diff": None, "files": {"t.py": "1"}},
     "environment": {
-        "python": "3.11.7", "packages": {"torch": "2.1", "numpy": "1.0"}, "gpus": ["A100"],
-        "modules": ["gcc/13"], "variables": {"OMP_NUM_THREADS": "2", "NCCL_ALGO": "Ring"},
+        "python": "3.11.7",
+        "packages": {"torch": "2.1", "numpy": "1.0"},
+        "gpus": ["A100"],
+        "modules": ["gcc/13"],
+        "variables": {"OMP_NUM_THREADS": "2", "NCCL_ALGO": "Ring"},
     },
     "data": {"d": {"files": 1, "bytes": 3, "manifest_sha256": "m", "content_sha256": "c"}},
     "execution": {"host": "n1", "kernel": "6.1", "cpus": 4, "cpu": "EPYC"},
@@ -394,8 +399,11 @@ RECORD = {
             ],
         ),
         ("execution", {"cpus": 8}, ["execution: the number of CPUs was 4 and is 8."]),
-        ("code", {"snapshot": "s", "modified": ["t.py"]},
-         ["code: t.py was changed in the frozen code."]),
+        (
+            "code",
+            {"snapshot": "s", "modified": ["t.py"]},
+            ["code: t.py was changed in the frozen code."],
+        ),
     ],
 )
 def test_differences_are_sentences(
@@ -427,23 +435,52 @@ def test_frozen_code_counts_as_frozen() -> None:
 def test_no_secret_is_recorded(tmp_path: Path) -> None:
     """Of the environment only variables that count are kept; secrets among them are hidden."""
     environ = {
-        "PATH": "/usr/bin", "WANDB_API_KEY": "canary1", "PGPASSWORD": "canary2",
-        "NCCL_TOKEN": "canary3", "TORCH_HOME": "http://u:canary4@h/x", "OMP_NUM_THREADS": "2",
-        "SWEEP_STORAGE": "postgresql://u:canary5@h/d", "EDITOR": "vi",
-    }  # fmt: skip
-    command = ("python", "t.py", "--api-key", "canary6", "--hf_token=canary7", "--max-tokens", "5",
-               "--url", "https://u:canary8@h/", "--password", "{password}")  # fmt: skip
+        "PATH": "/usr/bin",
+        "WANDB_API_KEY": "canary1",
+        "PGPASSWORD": "canary2",
+        "NCCL_TOKEN": "canary3",
+        "TORCH_HOME": "http://u:canary4@h/x",
+        "OMP_NUM_THREADS": "2",
+        "SWEEP_STORAGE": "postgresql://u:canary5@h/d",
+        "EDITOR": "vi",
+    }
+    command = (
+        "python",
+        "t.py",
+        "--api-key",
+        "canary6",
+        "--hf_token=canary7",
+        "--max-tokens",
+        "5",
+        "--url",
+        "https://u:canary8@h/",
+        "--password",
+        "{password}",
+    )
     given = Environment(env={"MY_SECRET": "canary9", "MODE": "fast", "WANDB_API_KEY": None})
     record = capture_study(make_study(tmp_path, command, environment=given), environ)
     assert "canary" not in json.dumps(record)
     assert record["environment"]["variables"] == {
-        "MODE": "fast", "MY_SECRET": "***", "NCCL_TOKEN": "***", "OMP_NUM_THREADS": "2",
-        "TORCH_HOME": "***", "WANDB_API_KEY": "***",
-    }  # fmt: skip
+        "MODE": "fast",
+        "MY_SECRET": "***",
+        "NCCL_TOKEN": "***",
+        "OMP_NUM_THREADS": "2",
+        "TORCH_HOME": "***",
+        "WANDB_API_KEY": "***",
+    }
     assert record["execution"]["command"] == [
-        "python", "t.py", "--api-key", "***", "--hf_token=***", "--max-tokens", "5",
-        "--url", "https://***@h/", "--password", "{password}",
-    ]  # fmt: skip
+        "python",
+        "t.py",
+        "--api-key",
+        "***",
+        "--hf_token=***",
+        "--max-tokens",
+        "5",
+        "--url",
+        "https://***@h/",
+        "--password",
+        "{password}",
+    ]
 
 
 def test_our_own_version_is_recorded(tmp_path: Path) -> None:

@@ -37,8 +37,13 @@ def test_amounts(given: Report, unit: str, expected: int | None) -> None:
 
 def test_values_by_what_was_used() -> None:
     """Of several reports in one epoch the last counts; those that say no epoch are left out."""
-    reports = [report(1, acc=0.1, epoch=0), report(2, acc=0.2, epoch=0), report(3, acc=0.3),
-               report(4, loss=1.0, epoch=1), report(5, acc=0.5, epoch=1)]  # fmt: skip
+    reports = [
+        report(1, acc=0.1, epoch=0),
+        report(2, acc=0.2, epoch=0),
+        report(3, acc=0.3),
+        report(4, loss=1.0, epoch=1),
+        report(5, acc=0.5, epoch=1),
+    ]
     assert resource.keyed(reports, "acc", "epochs", 0.0) == {0: 0.2, 1: 0.5}
     assert resource.keyed(reports, "acc", "steps", 0.0) == {1: 0.1, 2: 0.2, 3: 0.3, 5: 0.5}
     assert resource.first(reports[2:], "epochs", 0.0) == 1

@@ -29,8 +29,11 @@ CASES = [
     (TaskState(PENDING, "PENDING"), None, ("interrupted", "its task was put back into the queue")),
     (TaskState(PENDING, "REQUEUED"), None, ("interrupted", "its task was put back into the queue")),
     (ended("TIMEOUT"), None, ("timeout", "its task reached its time limit")),
-    (ended("TIMEOUT", "reached its time limit of 5 s"), None,
-     ("timeout", "reached its time limit of 5 s")),
+    (
+        ended("TIMEOUT", "reached its time limit of 5 s"),
+        None,
+        ("timeout", "reached its time limit of 5 s"),
+    ),
     (ended("DEADLINE"), None, ("timeout", "its job reached its deadline")),
     (ended("PREEMPTED"), None, ("interrupted", "its task was preempted")),
     (ended("REQUEUED"), None, ("interrupted", "its task was requeued")),
@@ -40,10 +43,16 @@ CASES = [
     (ended("OUT_OF_MEMORY"), None, ("out of memory", "its task ran out of memory")),
     (ended("CANCELLED"), None, ("interrupted", "its task was cancelled")),
     (ended("FAILED"), None, ("lost", "its task ended (FAILED) without a word on the trial")),
-    (ended("FAILED", "ended by signal 9 (SIGKILL)", 137), None,
-     ("lost", "ended by signal 9 (SIGKILL)")),
-    (ended("COMPLETED", code=0), None,
-     ("lost", "its task ended (COMPLETED) without a word on the trial")),
+    (
+        ended("FAILED", "ended by signal 9 (SIGKILL)", 137),
+        None,
+        ("lost", "ended by signal 9 (SIGKILL)"),
+    ),
+    (
+        ended("COMPLETED", code=0),
+        None,
+        ("lost", "its task ended (COMPLETED) without a word on the trial"),
+    ),
     (ended("REVOKED"), None, ("interrupted", "its task was started on another cluster")),
     # The training had ended before its worker died: that counts, whatever became of the task.
     (None, note(), ("finished", "")),
@@ -53,8 +62,11 @@ CASES = [
     (ended("CANCELLED"), note(0, None, "checkpoint"), ("interrupted", "asked to leave")),
     (None, note(None, 9, "checkpoint"), ("interrupted", "asked to leave")),
     (None, note(3), ("error", "exit code 3, and no output")),
-    (None, note(None, 9),
-     ("killed", "killed by SIGKILL; by the system when memory ran out, or by hand")),
+    (
+        None,
+        note(None, 9),
+        ("killed", "killed by SIGKILL; by the system when memory ran out, or by hand"),
+    ),
     (None, note(None, 15, "stalled"), ("stalled", "no report and no output for too long")),
     (None, note(None, 15, "too long"), ("finished", "too long")),
     (None, note(None, 15, "halted"), ("halted", "the study was stopped")),
@@ -62,7 +74,7 @@ CASES = [
     # A note that somebody else has written.
     (None, {}, ("lost", "nobody noted how it ended")),
     (None, {"exit_code": "x", "signal": [], "told": None}, ("lost", "nobody noted how it ended")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("task", "exit_note", "expected"), CASES)

@@ -46,57 +46,112 @@ SILENT = [
     (ended("PREEMPTED"), None, None, 0, End(words.INTERRUPTED, "its task was preempted")),
     (ended("NODE_FAIL"), None, None, 0, End(words.NODE_FAILED, "its node failed")),
     (ended("BOOT_FAIL"), None, None, 0, End(words.NODE_FAILED, "its node did not boot")),
-    (ended("LAUNCH_FAILED"), None, None, 0,
-     End(words.NODE_FAILED, "its node could not start it")),
-    (ended("OUT_OF_MEMORY"), None, None, 0,
-     End(words.OUT_OF_MEMORY, "its task ran out of memory")),
-    (ended("FAILED", signal=9, exit_code=0), None, None, 0,
-     End(words.KILLED, "its task was killed by signal 9", 0, 9)),
-    (ended("FAILED", signal=53, exit_code=0), None, None, 0,
-     End(words.LOST, "its task could not write its log", 0)),
-    (ended("FAILED", exit_code=70), None, None, 0,
-     End(words.LOST, "its task ended (exit code 70) without a word on the trial", 70)),
-    (ended("COMPLETED", exit_code=0), None, None, 0,
-     End(words.LOST, "its task ended (COMPLETED) without a word on the trial", 0)),
+    (ended("LAUNCH_FAILED"), None, None, 0, End(words.NODE_FAILED, "its node could not start it")),
+    (ended("OUT_OF_MEMORY"), None, None, 0, End(words.OUT_OF_MEMORY, "its task ran out of memory")),
+    (
+        ended("FAILED", signal=9, exit_code=0),
+        None,
+        None,
+        0,
+        End(words.KILLED, "its task was killed by signal 9", 0, 9),
+    ),
+    (
+        ended("FAILED", signal=53, exit_code=0),
+        None,
+        None,
+        0,
+        End(words.LOST, "its task could not write its log", 0),
+    ),
+    (
+        ended("FAILED", exit_code=70),
+        None,
+        None,
+        0,
+        End(words.LOST, "its task ended (exit code 70) without a word on the trial", 70),
+    ),
+    (
+        ended("COMPLETED", exit_code=0),
+        None,
+        None,
+        0,
+        End(words.LOST, "its task ended (COMPLETED) without a word on the trial", 0),
+    ),
     # Back in the queue, and why.
-    (TaskState(PENDING, "PENDING"), None, None, 0,
-     End(words.INTERRUPTED, "its task was put back into the queue")),
-    (TaskState(PENDING, "PENDING", before="NODE_FAIL"), None, None, 0,
-     End(words.NODE_FAILED, "its node failed")),
-    (TaskState(PENDING, "PENDING", before="PREEMPTED"), None, None, 0,
-     End(words.INTERRUPTED, "its task was preempted")),
-    (TaskState(PENDING, "PENDING", before="REQUEUED"), None, None, 0,
-     End(words.INTERRUPTED, "its task was requeued")),
+    (
+        TaskState(PENDING, "PENDING"),
+        None,
+        None,
+        0,
+        End(words.INTERRUPTED, "its task was put back into the queue"),
+    ),
+    (
+        TaskState(PENDING, "PENDING", before="NODE_FAIL"),
+        None,
+        None,
+        0,
+        End(words.NODE_FAILED, "its node failed"),
+    ),
+    (
+        TaskState(PENDING, "PENDING", before="PREEMPTED"),
+        None,
+        None,
+        0,
+        End(words.INTERRUPTED, "its task was preempted"),
+    ),
+    (
+        TaskState(PENDING, "PENDING", before="REQUEUED"),
+        None,
+        None,
+        0,
+        End(words.INTERRUPTED, "its task was requeued"),
+    ),
     # Whose cancel was it?
     (MINE, None, None, 0, BY_HAND),
     (MINE, None, "waiting", 0, BY_HAND),
     (MINE, None, "all", 0, End(words.INTERRUPTED, "its task was cancelled by sweep")),
     # Requeued, and then among those that had not started when nothing was left to pull.
-    (ended("CANCELLED", cancelled_by=ME, started=False), None, "waiting", 0,
-     End(words.INTERRUPTED, "its task was put back into the queue")),
+    (
+        ended("CANCELLED", cancelled_by=ME, started=False),
+        None,
+        "waiting",
+        0,
+        End(words.INTERRUPTED, "its task was put back into the queue"),
+    ),
     (ended("CANCELLED", cancelled_by=ME, started=False), None, None, 0, BY_HAND),
-    (ended("CANCELLED", cancelled_by=SITE), None, None, 0,
-     End(words.INTERRUPTED, "its task was cancelled by another user (uid 42)")),
+    (
+        ended("CANCELLED", cancelled_by=SITE),
+        None,
+        None,
+        0,
+        End(words.INTERRUPTED, "its task was cancelled by another user (uid 42)"),
+    ),
     # Training had ended: how, its worker had noted.
     (None, note(0), None, 0, End(words.FINISHED, "", 0)),
     (ended("NODE_FAIL"), note(0), None, 0, End(words.FINISHED, "", 0)),
-    (ended("FAILED"), note(1), None, 0,
-     End(words.ERROR, "exit code 1, and no output", 1)),
-    (ended("TIMEOUT"), note(0, told="checkpoint"), None, 0,
-     End(words.INTERRUPTED, "asked to leave", 0)),
+    (ended("FAILED"), note(1), None, 0, End(words.ERROR, "exit code 1, and no output", 1)),
+    (
+        ended("TIMEOUT"),
+        note(0, told="checkpoint"),
+        None,
+        0,
+        End(words.INTERRUPTED, "asked to leave", 0),
+    ),
     (ended("TIMEOUT"), note(0, told="pruned"), None, 0, End(words.FINISHED, "pruned", 0)),
     (MINE, note(0, told=HALTED), "all", 0, End(HALTED, "the study was stopped", 0)),
     # It was asked to leave, did, and its worker could not say so: the user's wish all the same.
     (MINE, note(0, told="checkpoint"), None, 0, BY_HAND),
     (MINE, note(0), None, 0, End(words.FINISHED, "", 0)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("task", "left", "ours", "silent_s", "end"), SILENT)
 def test_silent_attempt(
-    task: TaskState | None, left: dict[str, object] | None, ours: str | None, silent_s: float,
+    task: TaskState | None,
+    left: dict[str, object] | None,
+    ours: str | None,
+    silent_s: float,
     end: End | None,
-) -> None:  # fmt: skip
+) -> None:
     """An attempt whose worker is silent is judged by all that is known."""
     assert decide(Case(task, left, ME, ours, silent_s, explains=True)) == end
 
@@ -117,15 +172,27 @@ TERMINATED = [
     (MINE, None, 5.0, BY_HAND),
     (MINE, "waiting", 5.0, BY_HAND),
     (MINE, "all", 5.0, End(words.INTERRUPTED, "its task was cancelled by sweep")),
-    (ended("CANCELLED", cancelled_by=SITE), None, 5.0,
-     End(words.INTERRUPTED, "its task was cancelled by another user (uid 42)")),
+    (
+        ended("CANCELLED", cancelled_by=SITE),
+        None,
+        5.0,
+        End(words.INTERRUPTED, "its task was cancelled by another user (uid 42)"),
+    ),
     (ended("TIMEOUT"), None, 5.0, End(words.INTERRUPTED, "its task reached its time limit")),
     (ended("PREEMPTED"), None, 5.0, End(words.INTERRUPTED, "its task was preempted")),
-    (ended("COMPLETED"), None, 5.0,
-     End(words.INTERRUPTED, "asked to leave by SIGTERM (COMPLETED)")),
-    (TaskState(PENDING, "PENDING", before="PREEMPTED"), None, 5.0,
-     End(words.INTERRUPTED, "its task was preempted")),
-]  # fmt: skip
+    (
+        ended("COMPLETED"),
+        None,
+        5.0,
+        End(words.INTERRUPTED, "asked to leave by SIGTERM (COMPLETED)"),
+    ),
+    (
+        TaskState(PENDING, "PENDING", before="PREEMPTED"),
+        None,
+        5.0,
+        End(words.INTERRUPTED, "its task was preempted"),
+    ),
+]
 
 
 @pytest.mark.parametrize(("task", "ours", "age_s", "end"), TERMINATED)
@@ -151,8 +218,12 @@ ARRAYS = [
     ("an array of one", [AT_200], None, True),
     ("one of several", [DONE, AT_200, DONE], None, False),
     ("two, and others went on", [AT_200, AT_205, ended("COMPLETED", ended_s=900.0)], None, False),
-    ("two, at different times", [AT_200, ended("CANCELLED", cancelled_by=ME, ended_s=900.0)],
-     None, False),
+    (
+        "two, at different times",
+        [AT_200, ended("CANCELLED", cancelled_by=ME, ended_s=900.0)],
+        None,
+        False,
+    ),
     ("others still wait", [AT_200, TaskState(PENDING, "PENDING"), AT_205], None, False),
     ("others still run", [AT_200, TaskState(RUNNING, "RUNNING"), AT_205], None, False),
     ("the last are being ended", [NEVER, TaskState(RUNNING, "COMPLETING")], None, None),
@@ -160,11 +231,12 @@ ARRAYS = [
     ("all were ours", [AT_200, AT_205, NEVER], "all", False),
     ("by the site", [ended("CANCELLED", cancelled_by=SITE)] * 3, None, False),
     ("times unknown", [ended("CANCELLED", cancelled_by=ME)] * 2, None, True),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("states", "ours", "whole"), [row[1:] for row in ARRAYS],
-                         ids=[row[0] for row in ARRAYS])  # fmt: skip
+@pytest.mark.parametrize(
+    ("states", "ours", "whole"), [row[1:] for row in ARRAYS], ids=[row[0] for row in ARRAYS]
+)
 def test_whole_array(states: list[TaskState], ours: str | None, whole: bool | None) -> None:
     """A scancel was meant for the array where it hit all that was left of it, at once."""
     tasks = {("7", index): state for index, state in enumerate(states)}
@@ -175,14 +247,22 @@ def test_whole_array(states: list[TaskState], ours: str | None, whole: bool | No
 @pytest.mark.parametrize(
     ("cgroup", "file", "text", "kills"),
     [
-        ("4:memory:/slurm/uid_7/job_1/step_batch\n", "memory/slurm/uid_7/job_1/step_batch/"
-         "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", 3),
-        ("0::/system.slice/job_1\n", "system.slice/job_1/memory.events",
-         "low 0\nmax 12\noom 2\noom_kill 2\n", 2),
+        (
+            "4:memory:/slurm/uid_7/job_1/step_batch\n",
+            "memory/slurm/uid_7/job_1/step_batch/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+            3,
+        ),
+        (
+            "0::/system.slice/job_1\n",
+            "system.slice/job_1/memory.events",
+            "low 0\nmax 12\noom 2\noom_kill 2\n",
+            2,
+        ),
         ("0::/system.slice/job_1\n", "elsewhere", "oom_kill 2\n", None),
         ("3:cpu,cpuacct:/a\n", "a/memory.events", "oom_kill 2\n", None),
     ],
-)  # fmt: skip
+)
 def test_kills_are_counted(
     tmp_path: Path, cgroup: str, file: str, text: str, kills: int | None
 ) -> None:

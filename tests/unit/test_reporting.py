@@ -24,19 +24,51 @@ MINUTE = 60.0
 
 
 def attempt(
-    trial: int, number: int, start_min: float, end_min: float, outcome: str | None = "finished",
-    host: str = "node1", resumed_from: str | None = None, reason: str = "",
-) -> Attempt:  # fmt: skip
+    trial: int,
+    number: int,
+    start_min: float,
+    end_min: float,
+    outcome: str | None = "finished",
+    host: str = "node1",
+    resumed_from: str | None = None,
+    reason: str = "",
+) -> Attempt:
     claimed = NOON + timedelta(minutes=start_min)
     ended = NOON + timedelta(minutes=end_min)
-    return Attempt(trial, trial, number, f"{trial}-{number}", "1", trial, host, None, claimed,
-                   ended, ended, 0, outcome, reason, resumed_from=resumed_from)  # fmt: skip
+    return Attempt(
+        trial,
+        trial,
+        number,
+        f"{trial}-{number}",
+        "1",
+        trial,
+        host,
+        None,
+        claimed,
+        ended,
+        ended,
+        0,
+        outcome,
+        reason,
+        resumed_from=resumed_from,
+    )
 
 
 def record(number: int, state: str, values: tuple[float, ...], *tried: Attempt) -> TrialRecord:
     took_s = sum(accounts.length_s(one) for one in tried)
-    return TrialRecord(number, number, state, values, {"lr": 0.01 * (number + 1)}, 7, "",
-                       tried[0].claimed, tried[-1].ended, took_s, tried)  # fmt: skip
+    return TrialRecord(
+        number,
+        number,
+        state,
+        values,
+        {"lr": 0.01 * (number + 1)},
+        7,
+        "",
+        tried[0].claimed,
+        tried[-1].ended,
+        took_s,
+        tried,
+    )
 
 
 def series(trial: int, *points: tuple[int, int, float, float]) -> Series:
@@ -53,13 +85,17 @@ def source() -> Source:
         record(0, "complete", (0.8,), attempt(0, 1, 0, 10)),
         record(1, "pruned", (0.5,), attempt(1, 1, 0, 4)),
         # Killed at minute 10, its last step at minute 8 was in the checkpoint.
-        record(2, "complete", (0.9,), attempt(2, 1, 4, 10, "killed", reason="killed by SIGKILL"),
-               attempt(2, 2, 12, 20, resumed_from="c.pt")),
+        record(
+            2,
+            "complete",
+            (0.9,),
+            attempt(2, 1, 4, 10, "killed", reason="killed by SIGKILL"),
+            attempt(2, 2, 12, 20, resumed_from="c.pt"),
+        ),
         record(3, "failed", (), attempt(3, 1, 10, 13, "error", "node2", reason="boom")),
         # Preempted before its first checkpoint.
-        record(4, "complete", (0.85,), attempt(4, 1, 20, 22, "interrupted"),
-               attempt(4, 2, 22, 30)),
-    ]  # fmt: skip
+        record(4, "complete", (0.85,), attempt(4, 1, 20, 22, "interrupted"), attempt(4, 2, 22, 30)),
+    ]
     curves = [
         series(0, *((1, step, 0.7 + step / 100, step) for step in range(10))),
         series(1, (1, 0, 0.4, 1), (1, 1, 0.5, 3)),
@@ -110,17 +146,19 @@ def test_failures_by_reason_and_node(source: Source) -> None:
     """Attempts that did not end well, with their node and an example."""
     found = {(f.outcome, f.host, f.count, f.example) for f in accounts.failures(source)}
     assert found == {
-        ("killed", "node1", 1, "killed by SIGKILL"), ("error", "node2", 1, "boom"),
+        ("killed", "node1", 1, "killed by SIGKILL"),
+        ("error", "node2", 1, "boom"),
         ("interrupted", "node1", 1, ""),
-    }  # fmt: skip
+    }
 
 
 def test_levels(source: Source) -> None:
     """Each new best: when it was there, and what all attempts had used by then."""
     found = accounts.levels(source)
     assert [(level.value, level.trial, level.ended) for level in found] == [
-        (0.8, 0, 2), (0.9, 2, 3),
-    ]  # fmt: skip
+        (0.8, 0, 2),
+        (0.9, 2, 3),
+    ]
     assert [level.after_h for level in found] == pytest.approx([10 / 60, 20 / 60])
     # Until minute 10: 10 + 4 + 6. Until minute 20: 3 + 8 more.
     assert [level.training_h for level in found] == pytest.approx([20 / 60, 31 / 60])
@@ -145,10 +183,18 @@ def test_timeline_packs_attempts_into_slots(source: Source) -> None:
         ordered = sorted(spans)
         assert all(a[1] <= b[0] for a, b in pairwise(ordered))
     kinds = sorted((bar["kind"], bar["minutes"]) for bar in bars)
-    assert kinds == sorted([
-        ("trained", 10.0), ("pruned", 4.0), ("interrupted", 6.0), ("trained", 8.0),
-        ("failed", 3.0), ("interrupted", 2.0), ("trained", 8.0), ("waited", 2.0),
-    ])  # fmt: skip
+    assert kinds == sorted(
+        [
+            ("trained", 10.0),
+            ("pruned", 4.0),
+            ("interrupted", 6.0),
+            ("trained", 8.0),
+            ("failed", 3.0),
+            ("interrupted", 2.0),
+            ("trained", 8.0),
+            ("waited", 2.0),
+        ]
+    )
 
 
 def test_a_live_attempt_runs() -> None:
@@ -203,10 +249,14 @@ def test_hostile_texts_stay_text(source: Source) -> None:
     plain = _parse(source)
     evil = "</script><img src=x onerror=alert(1)>'\"&<!--"
     records = [
-        dataclasses.replace(r, params={**r.params, "tag": evil}, reason=evil, attempts=tuple(
-            dataclasses.replace(a, reason=evil, host="node<b>") for a in r.attempts))
+        dataclasses.replace(
+            r,
+            params={**r.params, "tag": evil},
+            reason=evil,
+            attempts=tuple(dataclasses.replace(a, reason=evil, host="node<b>") for a in r.attempts),
+        )
         for r in source.records
-    ]  # fmt: skip
+    ]
     study = dataclasses.replace(
         source.study, objectives=(Objective(evil, "maximize"),), command=("echo", evil)
     )

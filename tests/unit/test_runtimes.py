@@ -17,14 +17,28 @@ from sweep.study import Environment, Objective, Resources, Slurm, Study
 GOLDEN = Path(__file__).parent / "runtimes.txt"
 TRIAL = Path("/w/runs/s/trials/00007")
 VALUES = TrialValues(
-    number=7, attempt=1, seed=42, params={}, config=TRIAL / "config.yaml",
-    trial_dir=TRIAL / "attempts/1", checkpoint_dir=TRIAL / "attempts/1/checkpoints", resume=None,
-    metrics=TRIAL / "attempts/1/metrics.jsonl", control=TRIAL / "attempts/1/control.json",
+    number=7,
+    attempt=1,
+    seed=42,
+    params={},
+    config=TRIAL / "config.yaml",
+    trial_dir=TRIAL / "attempts/1",
+    checkpoint_dir=TRIAL / "attempts/1/checkpoints",
+    resume=None,
+    metrics=TRIAL / "attempts/1/metrics.jsonl",
+    control=TRIAL / "attempts/1/control.json",
     token="t0ken",
-)  # fmt: skip
-BASE = {"PATH": "/usr/bin:/bin", "HOME": "/h", "SLURM_JOB_ID": "5", "PYTHONPATH": "/w/src:/other",
-        "CUDA_VISIBLE_DEVICES": "1", "XDG_RUNTIME_DIR": "/run/user/7",
-        "ENROOT_DATA_PATH": "/d", "ENROOT_CACHE_PATH": "/c"}  # fmt: skip
+)
+BASE = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/h",
+    "SLURM_JOB_ID": "5",
+    "PYTHONPATH": "/w/src:/other",
+    "CUDA_VISIBLE_DEVICES": "1",
+    "XDG_RUNTIME_DIR": "/run/user/7",
+    "ENROOT_DATA_PATH": "/d",
+    "ENROOT_CACHE_PATH": "/c",
+}
 
 
 def study(runtime: str, image: str = "/i/a.sqsh", **more: object) -> Study:
@@ -165,9 +179,7 @@ def test_pythonpath_keeps_what_is_visible() -> None:
         ("none", 255, ["FATAL:   x"], None),
     ],
 )
-def test_whose_failure_it_was(
-    runtime: str, code: int, lines: list[str], why: str | None
-) -> None:
+def test_whose_failure_it_was(runtime: str, code: int, lines: list[str], why: str | None) -> None:
     """A code and the runtime's own words make it the runtime's; a code alone is the command's."""
     found = explain(runtime, code, lines)
     assert (found is None) == (why is None) and (why or "") in (found or "")
@@ -176,15 +188,26 @@ def test_whose_failure_it_was(
 @pytest.mark.parametrize(
     ("runtime", "image", "is_built"),
     [
-        ("apptainer", "docker://python:3.11", True), ("apptainer", "oras://x/y", True),
-        ("apptainer", "a.def", True), ("apptainer", "a.tar", True), ("apptainer", "a.sif", False),
-        ("apptainer", "tree", False), ("apptainer", "docker-archive:x.tar", True),
-        ("apptainer", "gone.sif", False), ("enroot", "docker://ubuntu", True),
-        ("enroot", "root-name", False), ("enroot", "/i/a.sqsh", False), ("pyxis", "ubuntu", True),
-        ("pyxis", "./a.sqsh", False), ("venv", "reqs.txt", True), ("venv", "tree", False),
-        ("conda", "env.yml", True), ("conda", "name", False), ("none", "a.def", False),
+        ("apptainer", "docker://python:3.11", True),
+        ("apptainer", "oras://x/y", True),
+        ("apptainer", "a.def", True),
+        ("apptainer", "a.tar", True),
+        ("apptainer", "a.sif", False),
+        ("apptainer", "tree", False),
+        ("apptainer", "docker-archive:x.tar", True),
+        ("apptainer", "gone.sif", False),
+        ("enroot", "docker://ubuntu", True),
+        ("enroot", "root-name", False),
+        ("enroot", "/i/a.sqsh", False),
+        ("pyxis", "ubuntu", True),
+        ("pyxis", "./a.sqsh", False),
+        ("venv", "reqs.txt", True),
+        ("venv", "tree", False),
+        ("conda", "env.yml", True),
+        ("conda", "name", False),
+        ("none", "a.def", False),
     ],
-)  # fmt: skip
+)
 def test_what_is_to_be_built(runtime: str, image: str, is_built: bool, tmp_path: Path) -> None:
     """Images and environments that are there are started as they are."""
     for name in ("a.def", "a.tar", "a.sif", "reqs.txt", "env.yml", "a.sqsh"):
@@ -196,9 +219,14 @@ def test_what_is_to_be_built(runtime: str, image: str, is_built: bool, tmp_path:
 
 @pytest.mark.parametrize(
     ("rights", "has_all"),
-    [("000001ffffffffff", True), ("000001fffeffffff", False), ("0000000000000000", False),
-     ("00000000a80425fb", False), ("0000003fffffffff", True)],
-)  # fmt: skip
+    [
+        ("000001ffffffffff", True),
+        ("000001fffeffffff", False),
+        ("0000000000000000", False),
+        ("00000000a80425fb", False),
+        ("0000003fffffffff", True),
+    ],
+)
 def test_whether_root_has_all_rights(rights: str, has_all: bool) -> None:
     """Kernels differ in how many there are; docker gives 14 of them."""
     status = f"Name:\tx\nCapInh:\t0000000000000000\nCapPrm:\t{rights}\n"

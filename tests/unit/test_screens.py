@@ -28,12 +28,21 @@ def counts(**some: int) -> dict[str, int]:
 
 def make_status(**changes: Any) -> Status:
     given: dict[str, Any] = {
-        "name": "digits", "state": "running", "reason": "", "metric": "acc", "trials": 10,
-        "counts": counts(complete=3, pruned=1, running=2, waiting=4), "max_parallel": 2,
+        "name": "digits",
+        "state": "running",
+        "reason": "",
+        "metric": "acc",
+        "trials": 10,
+        "counts": counts(complete=3, pruned=1, running=2, waiting=4),
+        "max_parallel": 2,
         "best": {"trial": 7, "value": 0.98123456, "params": {"lr": 0.0123456, "net": [1, 2]}},
-        "tasks": {"pending": 1, "running": 2}, "elapsed_s": 100.0, "left_s": 250.0,
-        "started": NOON, "expected_end": NOON + timedelta(days=1), "trials_per_hour": 144.0,
-    }  # fmt: skip
+        "tasks": {"pending": 1, "running": 2},
+        "elapsed_s": 100.0,
+        "left_s": 250.0,
+        "started": NOON,
+        "expected_end": NOON + timedelta(days=1),
+        "trials_per_hour": 144.0,
+    }
     return Status(**(given | changes))
 
 
@@ -46,11 +55,20 @@ def drawn(renderable: Any, width: int = 80, **options: Any) -> str:
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
-        (0.04, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"), (59.6, "1 min"),
-        (61, "1 min 1 s"), (600, "10 min"), (659, "10 min"), (3599.9, "1 h 00 min"),
-        (7500, "2 h 05 min"), (86400, "1 d 0 h"), (200000, "2 d 8 h"),
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (61, "1 min 1 s"),
+        (600, "10 min"),
+        (659, "10 min"),
+        (3599.9, "1 h 00 min"),
+        (7500, "2 h 05 min"),
+        (86400, "1 d 0 h"),
+        (200000, "2 d 8 h"),
     ],
-)  # fmt: skip
+)
 def test_span(seconds, expected):
     """A length of time has at most two units."""
     assert screens.span(seconds) == expected
@@ -59,10 +77,17 @@ def test_span(seconds, expected):
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
-        (0.0, "5 s"), (6.4, "5 s"), (66, "65 s"), (114, "115 s"), (119, "2 min"), (121, "2 min"),
-        (540.0, "9 min"), (3569, "59 min"), (3600, "1 h 00 min"),
+        (0.0, "5 s"),
+        (6.4, "5 s"),
+        (66, "65 s"),
+        (114, "115 s"),
+        (119, "2 min"),
+        (121, "2 min"),
+        (540.0, "9 min"),
+        (3569, "59 min"),
+        (3600, "1 h 00 min"),
     ],
-)  # fmt: skip
+)
 def test_rough_span(seconds, expected):
     """An estimate is no more exact than it can be."""
     assert screens.span(seconds, rough=True) == expected
@@ -80,10 +105,16 @@ def test_stopwatch(seconds, expected):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, "null"), (True, "true"), (False, "false"), (7, "7"), (0.000123456, "0.0001235"),
-        ([1, 0.5, None], "[1, 0.5, null]"), ("a\x1b[31mb\nc", "a [31mb c"), ("é[red]", "é[red]"),
+        (None, "null"),
+        (True, "true"),
+        (False, "false"),
+        (7, "7"),
+        (0.000123456, "0.0001235"),
+        ([1, 0.5, None], "[1, 0.5, null]"),
+        ("a\x1b[31mb\nc", "a [31mb c"),
+        ("é[red]", "é[red]"),
     ],
-)  # fmt: skip
+)
 def test_shown(value, expected):
     """A value is short, and never a command to the terminal."""
     assert screens.shown(value) == expected
@@ -95,14 +126,23 @@ def test_shown(value, expected):
         (counts(), 10, []),
         (counts(waiting=3), 10, [("waiting", 10)]),
         (counts(complete=1, waiting=999), 10, [("complete", 1), ("waiting", 9)]),
-        (counts(complete=1, pruned=1, running=1), 10,
-         [("complete", 4), ("pruned", 3), ("running", 3)]),
-        (counts(complete=1, pruned=1, running=1), 2,
-         [("complete", 1), ("pruned", 1), ("running", 1)]),
-        (counts(complete=98, failed=1, running=1), 10,
-         [("complete", 8), ("failed", 1), ("running", 1)]),
+        (
+            counts(complete=1, pruned=1, running=1),
+            10,
+            [("complete", 4), ("pruned", 3), ("running", 3)],
+        ),
+        (
+            counts(complete=1, pruned=1, running=1),
+            2,
+            [("complete", 1), ("pruned", 1), ("running", 1)],
+        ),
+        (
+            counts(complete=98, failed=1, running=1),
+            10,
+            [("complete", 8), ("failed", 1), ("running", 1)],
+        ),
     ],
-)  # fmt: skip
+)
 def test_shares(given, width, expected):
     """Each state that has a trial is seen, and the bar is full."""
     assert screens.shares(given, width) == expected
@@ -111,10 +151,18 @@ def test_shares(given, width, expected):
 def test_panel():
     """The panel says everything, in 80 columns, without colours outside a terminal."""
     failure = FailureKind("exit code 1: [bold]x[/bold]", 2, 3, "/elsewhere/log.txt", ("tail",))
-    found = make_status(counts=counts(complete=4, failed=2, waiting=4), failures=[failure],
-                        notes=["squeue did not answer."], state="held", reason="exit code 1",
-                        left_s=None, expected_end=None)  # fmt: skip
-    assert drawn(screens.status_panel(found)) == """\
+    found = make_status(
+        counts=counts(complete=4, failed=2, waiting=4),
+        failures=[failure],
+        notes=["squeue did not answer."],
+        state="held",
+        reason="exit code 1",
+        left_s=None,
+        expected_end=None,
+    )
+    assert (
+        drawn(screens.status_panel(found))
+        == """\
 ╭─ digits: held ───────────────────────────────────────────────────────────────╮
 │ ███████████████████████████████✗✗✗✗✗✗✗✗✗✗✗✗✗✗✗······························ │
 │ 6 of 10 trials have ended                                                    │
@@ -132,6 +180,7 @@ def test_panel():
 │ next    correct the command or the study file; then `sweep launch` goes on   │
 ╰──────────────────────────────────────────────────────────────────────────────╯
 """
+    )
 
 
 def test_panel_says_a_reason_once():
@@ -140,8 +189,9 @@ def test_panel_says_a_reason_once():
     found = make_status(failures=[failure], state="held", reason="exit code 1: no")
     lines = drawn(screens.status_panel(found)).splitlines()
     assert [line.strip("│ ") for line in lines if "exit code" in line or "reason" in line] == [
-        "why     exit code 1: no", "failed  2 trials for that reason",
-    ]  # fmt: skip
+        "why     exit code 1: no",
+        "failed  2 trials for that reason",
+    ]
 
 
 def test_panel_in_ascii():
@@ -188,17 +238,37 @@ def test_line():
 
 def row(**changes: Any) -> dict[str, Any]:
     given = {
-        "rank": 1, "trial": 12, "state": "complete", "value": 0.123456789, "params": {"lr": 0.1},
-        "seed": 1, "attempts": 1, "duration_s": 61.0, "reason": "", "started": None, "ended": None,
-    }  # fmt: skip
+        "rank": 1,
+        "trial": 12,
+        "state": "complete",
+        "value": 0.123456789,
+        "params": {"lr": 0.1},
+        "seed": 1,
+        "attempts": 1,
+        "duration_s": 61.0,
+        "reason": "",
+        "started": None,
+        "ended": None,
+    }
     return given | changes
 
 
 def test_trials_table():
     """Short columns; what has no rank shows its state; reasons and attempts where they matter."""
     study = make_study(Space((Parameter("lr", "float", low=0, high=1),)))
-    rows = [row(), row(rank=None, trial=3, state="failed", value=None, params={}, attempts=3,
-                       duration_s=None, reason="exit code 1: no")]  # fmt: skip
+    rows = [
+        row(),
+        row(
+            rank=None,
+            trial=3,
+            state="failed",
+            value=None,
+            params={},
+            attempts=3,
+            duration_s=None,
+            reason="exit code 1: no",
+        ),
+    ]
     text = drawn(screens.trials_table(rows, study, width=80))
     assert [line.rstrip() for line in text.splitlines()] == [
         "  rank  trial       acc   lr  time  attempts  reason",
@@ -243,8 +313,16 @@ def test_headings_fold_before_columns_collapse():
     lines = drawn(screens.trials_table(rows, study, width=80)).splitlines()
     assert lines[0].split() == ["optimizer_", "batch_", "weight_", "dropout_", "warmup_"]
     assert lines[1].split() == [
-        "rank", "trial", "acc", "momentum", "size", "decay", "rate", "steps", "time"
-    ]  # fmt: skip
+        "rank",
+        "trial",
+        "acc",
+        "momentum",
+        "size",
+        "decay",
+        "rate",
+        "steps",
+        "time",
+    ]
 
 
 def test_several_objectives_have_a_column_each():
@@ -275,9 +353,11 @@ def test_watch_prints_lines_where_there_is_no_terminal(monkeypatch):
     last = live.watch(get_status, 0.0, Console(file=out, width=40), sleep=lambda _: None)
     assert last is done
     assert out.getvalue().splitlines() == [
-        screens.line(running), "The database does not answer.", screens.line(running),
+        screens.line(running),
+        "The database does not answer.",
+        screens.line(running),
         screens.line(done),
-    ]  # fmt: skip
+    ]
 
 
 def test_watch_ends_quietly_on_ctrl_c():
@@ -337,7 +417,7 @@ def test_progress_on_a_terminal():
         (counts(waiting=1, running=100), 10.0, (9.0,) * 100, 100, 0, False, 10.0),
         (counts(waiting=50, running=1), 10.0, (4.0,), 2, 1, True, 6.0),
     ],
-)  # fmt: skip
+)
 def test_time_left(given, mean_s, running_s, parallel, slots, draining, expected):
     """What is left, at the mean of what was, over what runs at once."""
     times = Times(now=NOON, mean_s=mean_s, running_s=running_s)
@@ -360,12 +440,15 @@ def test_failures_that_differ_in_numbers_are_one_kind():
 @pytest.mark.parametrize(
     ("state", "some", "expected"),
     [
-        ("finished", {"complete": 10}, True), ("held", {"failed": 3, "waiting": 7}, True),
-        ("held", {"failed": 3, "running": 1}, False), ("stopped", {"waiting": 10}, True),
-        ("idle", {"waiting": 10}, False), ("running", {"waiting": 10}, False),
+        ("finished", {"complete": 10}, True),
+        ("held", {"failed": 3, "waiting": 7}, True),
+        ("held", {"failed": 3, "running": 1}, False),
+        ("stopped", {"waiting": 10}, True),
+        ("idle", {"waiting": 10}, False),
+        ("running", {"waiting": 10}, False),
         ("draining", {"running": 1}, False),
     ],
-)  # fmt: skip
+)
 def test_is_over(state, some, expected):
     """A view ends when nothing more happens by itself."""
     assert make_status(state=state, counts=counts(**some)).is_over is expected

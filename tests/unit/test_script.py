@@ -20,9 +20,16 @@ def run(script: str, folder: Path, *arguments: str, **environ: str) -> tuple[int
     path.write_text(script)
     env = {"PATH": f"{folder}/bin:/usr/bin:/bin", "SLURM_JOB_ID": "70", **environ}
     done = subprocess.run(
-        ["bash", str(path), *arguments], cwd=folder, env=env, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        ["bash", str(path), *arguments],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     return done.returncode, done.stdout
 
 
@@ -34,9 +41,11 @@ def test_the_script_of_a_study() -> None:
     assert lines[0] == "#!/bin/bash"
     assert not any(line.startswith("#SBATCH") for line in lines)
     ours = [
-        "module load cuda", "ulimit -c 0", "export A=1",
+        "module load cuda",
+        "ulimit -c 0",
+        "export A=1",
         'exec /opt/py/bin/python -m sweep.task /r/digits "$@"',
-    ]  # fmt: skip
+    ]
     assert [line for line in lines if line in ours] == ours
 
 
@@ -54,10 +63,7 @@ def test_hostile_words_arrive_as_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("environ", "place"),
-    [
-        ({"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}, "7\n3\n"),
-        ({}, "70\n\n"),
-    ],
+    [({"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}, "7\n3\n"), ({}, "70\n\n")],
 )
 def test_a_task_learns_its_place(tmp_path: Path, environ: dict[str, str], place: str) -> None:
     """The array's id and the index; a plain job has none."""
@@ -96,10 +102,12 @@ def test_the_users_own_template_is_for_all_studies(
     [
         ("exit 0", "the node n2 is avoided: "),
         ("echo '7_0: Job is no longer pending execution' >&2; exit 1", "the node n2 is avoided: "),
-        ("echo 'Access/permission denied' >&2; exit 1",
-         "the node n2 is sick, and was not excluded: "),
+        (
+            "echo 'Access/permission denied' >&2; exit 1",
+            "the node n2 is sick, and was not excluded: ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_node_without_the_interpreter_is_avoided(
     tmp_path: Path, scontrol: str, words: str
 ) -> None:
@@ -114,8 +122,9 @@ def test_a_node_without_the_interpreter_is_avoided(
         (programs / name).write_text(f"#!/bin/bash\n{body}\n")
         (programs / name).chmod(0o755)
     text = render(make_study(), ["/nonexistent/python"], {"SWEEP_LOGS": str(tmp_path)})
-    code, out = run(text, tmp_path, SLURM_ARRAY_JOB_ID="7", SLURMD_NODENAME="n2",
-                    SWEEP_SICK_HOLD="3")  # fmt: skip
+    code, out = run(
+        text, tmp_path, SLURM_ARRAY_JOB_ID="7", SLURMD_NODENAME="n2", SWEEP_SICK_HOLD="3"
+    )
     assert code == 127
     sentence = words + "sweep's own Python does not start there\n"
     assert sentence in out

@@ -12,14 +12,26 @@ from benchmarks.search_problems import branin, conditional, curve_of, get, hartm
 
 MINIMA = [
     (branin, {"x0": math.pi, "x1": 2.275}, "branin"),
-    (hartmann6, dict(zip([f"x{i}" for i in range(6)],
-     (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573), strict=True)), "hartmann6"),
+    (
+        hartmann6,
+        dict(
+            zip(
+                [f"x{i}" for i in range(6)],
+                (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573),
+                strict=True,
+            )
+        ),
+        "hartmann6",
+    ),
     (conditional, {"branch": "narrow", "eps": 1e-4, "beta": 0.9}, "conditional"),
     (search_problems.rosenbrock, {"x0": 1.0, "x1": 1.0, "kind": "a"}, "rosenbrock"),
     (search_problems.ackley, {f"x{i}": 0.0 for i in range(5)}, "ackley_noisy"),
-    (search_problems.mixed, {"act": "relu", "norm": "bn", "width": 128, "layers": 4,
-                             "lr": 10**-2.5}, "mixed"),
-]  # fmt: skip
+    (
+        search_problems.mixed,
+        {"act": "relu", "norm": "bn", "width": 128, "layers": 4, "lr": 10**-2.5},
+        "mixed",
+    ),
+]
 
 
 @pytest.mark.parametrize(("f", "at", "name"), MINIMA)
@@ -29,8 +41,15 @@ def test_known_optima(f: object, at: dict[str, object], name: str) -> None:
 
 def test_a_recorded_training_is_its_own_surrogate() -> None:
     """At a row of the table the curve is that row's, nearly."""
-    row = {"lr": 0.252547, "batch_size": 256, "layers": 2, "width": 32, "optimizer": "sgd",
-           "momentum": 0.555096, "dropout": 0.211267}  # fmt: skip
+    row = {
+        "lr": 0.252547,
+        "batch_size": 256,
+        "layers": 2,
+        "width": 32,
+        "optimizer": "sgd",
+        "momentum": 0.555096,
+        "dropout": 0.211267,
+    }
     curve = curve_of("digits", row, None)
     assert len(curve) == 27
     assert (curve[0], curve[-1]) == pytest.approx((1 - 0.5467, 1 - 0.9767), abs=0.01)
@@ -59,7 +78,25 @@ def test_a_problem_of_a_file(tmp_path: Path) -> None:
         "def evaluate(params): return (params['x'] - 0.5) ** 2\n"
     )
     output = tmp_path / "rows.csv"
-    assert search.main(["samplers", "--problem", str(path), "--only", "random", "--seeds", "2",
-                        "--trials", "8", "--width", "2", "--output", str(output)]) == 0  # fmt: skip
+    assert (
+        search.main(
+            [
+                "samplers",
+                "--problem",
+                str(path),
+                "--only",
+                "random",
+                "--seeds",
+                "2",
+                "--trials",
+                "8",
+                "--width",
+                "2",
+                "--output",
+                str(output),
+            ]
+        )
+        == 0
+    )
     rows = output.read_text().splitlines()
     assert len(rows) == 3 and rows[1].startswith("mine,random,2,8,0,")

@@ -17,27 +17,34 @@ from sweep.study import Resources
     ("environ", "gpus", "held_mb", "threads", "expected"),
     [
         (
-            {"SLURM_CPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "1200"}, "a100:1", None, 1,
+            {"SLURM_CPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "1200"},
+            "a100:1",
+            None,
+            1,
             ["--cpus-per-task=2", "--mem=300M", "--gres=gpu:a100:1"],
         ),
         (
-            {"SLURM_CPUS_ON_NODE": "8", "SLURM_MEM_PER_CPU": "500"}, 2, None, 1,
+            {"SLURM_CPUS_ON_NODE": "8", "SLURM_MEM_PER_CPU": "500"},
+            2,
+            None,
+            1,
             ["--cpus-per-task=2", "--mem-per-cpu=500M", "--gres=gpu:2"],
         ),
         # Nothing says how much memory: what Slurm says the job holds is shared.
-        ({"SLURM_CPUS_ON_NODE": "9"}, 0, 8000, 1,
-         ["--cpus-per-task=2", "--mem=2000M", "--gres=none"]),
+        (
+            {"SLURM_CPUS_ON_NODE": "9"},
+            0,
+            8000,
+            1,
+            ["--cpus-per-task=2", "--mem=2000M", "--gres=none"],
+        ),
         # Whole cores, where a slot has one.
         ({"SLURM_CPUS_ON_NODE": "14"}, 0, None, 2, ["--cpus-per-task=2", "--gres=none"]),
         ({"SLURM_CPUS_ON_NODE": "4"}, 0, None, 2, ["--cpus-per-task=1", "--gres=none"]),
     ],
-)  # fmt: skip
+)
 def test_share_of_four_slots(
-    environ: dict[str, str],
-    gpus: int | str,
-    held_mb: int | None,
-    threads: int,
-    expected: list[str],
+    environ: dict[str, str], gpus: int | str, held_mb: int | None, threads: int, expected: list[str]
 ) -> None:
     """CPUs and memory are a quarter of what the task holds; GPUs what a trial needs."""
     argv = step_argv(environ, 4, gpus, held_mb, threads)
@@ -49,14 +56,25 @@ def test_share_of_four_slots(
 def test_the_step_is_not_told_of_the_task_by_its_environment() -> None:
     """Variables that srun takes for options are dropped; those that name the job stay."""
     environ = {
-        "SLURM_CPUS_PER_TASK": "1", "SLURM_TRES_PER_TASK": "cpu:1", "SLURM_MEM_PER_NODE": "9",
-        "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "4", "SLURM_NPROCS": "4",
-        "SLURM_GPUS_PER_NODE": "4", "SLURM_EXPORT_ENV": "NONE", "SLURM_CPU_BIND_TYPE": "mask_cpu:",
-    }  # fmt: skip
+        "SLURM_CPUS_PER_TASK": "1",
+        "SLURM_TRES_PER_TASK": "cpu:1",
+        "SLURM_MEM_PER_NODE": "9",
+        "SLURM_NTASKS": "4",
+        "SLURM_NTASKS_PER_NODE": "4",
+        "SLURM_NPROCS": "4",
+        "SLURM_GPUS_PER_NODE": "4",
+        "SLURM_EXPORT_ENV": "NONE",
+        "SLURM_CPU_BIND_TYPE": "mask_cpu:",
+    }
     kept = {
-        "SLURM_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1", "SLURM_CONF": "/c", "PATH": "/bin",
-        "SLURM_GPUS_ON_NODE": "4", "SLURMD_NODENAME": "n1", "SLURM_JOB_NODELIST": "n1",
-    }  # fmt: skip
+        "SLURM_JOB_ID": "7",
+        "SLURM_ARRAY_TASK_ID": "1",
+        "SLURM_CONF": "/c",
+        "PATH": "/bin",
+        "SLURM_GPUS_ON_NODE": "4",
+        "SLURMD_NODENAME": "n1",
+        "SLURM_JOB_NODELIST": "n1",
+    }
     assert step_environment(environ | kept) == kept
 
 

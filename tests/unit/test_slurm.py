@@ -27,9 +27,13 @@ def scheduler(tmp_path: Path, run: ScriptedSlurm, **changes: Any) -> SlurmSchedu
     """Return a scheduler that asks the script, and whose pauses are noted and not made."""
     environ = changes.pop("environ", {"HOME": "/home/me", "SBATCH_QOS": "x", "API_KEY": "canary"})
     made = SlurmScheduler(
-        StudyFolder(tmp_path / "study"), make_study(**changes), environ, run, say=said.append,
+        StudyFolder(tmp_path / "study"),
+        make_study(**changes),
+        environ,
+        run,
+        say=said.append,
         sleep=pauses.append,
-    )  # fmt: skip
+    )
     pauses.clear()
     said.clear()
     return made
@@ -42,10 +46,15 @@ said: list[str] = []
 def job(tmp_path: Path, **changes: Any) -> ArrayJob:
     argv = ["/usr/bin/python3", "-m", "sweep.task", str(tmp_path / "study")]
     given: dict[str, Any] = {
-        "token": "sweep-digits-1f", "size": 6, "throttle": 2, "argv": argv, "cwd": tmp_path,
-        "log_pattern": f"{tmp_path}/100%/{{job}}_{{index}}.log", "time_limit_s": 600,
+        "token": "sweep-digits-1f",
+        "size": 6,
+        "throttle": 2,
+        "argv": argv,
+        "cwd": tmp_path,
+        "log_pattern": f"{tmp_path}/100%/{{job}}_{{index}}.log",
+        "time_limit_s": 600,
         "after": [*argv, "--finalise", "sweep-digits-1f"],
-    }  # fmt: skip
+    }
     return ArrayJob(**(given | changes))
 
 
@@ -92,8 +101,9 @@ def test_an_array_waits_behind_another_and_stays_away_from_nodes(tmp_path: Path)
     argv = run.of("sbatch")[0]
     assert "--dependency=afterany:5" in argv
     assert [option for option in argv if option.startswith("--exclude")] == [
-        "--exclude=n4", "--exclude=n2,n4",
-    ]  # fmt: skip
+        "--exclude=n4",
+        "--exclude=n2,n4",
+    ]
 
 
 def test_not_all_nodes_are_excluded(tmp_path: Path) -> None:
@@ -118,8 +128,12 @@ def test_a_later_finaliser_has_a_name_of_its_own(tmp_path: Path) -> None:
     assert asked.beside(["sweep-digits-0e", "sweep-digits-1f"]) == Beside(finalisers=("9",))
     (argv,) = run.of("squeue")
     names = argv[argv.index("-n") + 1].split(",")
-    assert names[:4] == ["sweep-digits-0e", "sweep-digits-1f", "sweep-digits-1f-end",
-                         "sweep-digits-1f-end1"]  # fmt: skip
+    assert names[:4] == [
+        "sweep-digits-0e",
+        "sweep-digits-1f",
+        "sweep-digits-1f-end",
+        "sweep-digits-1f-end1",
+    ]
 
 
 def test_what_a_crash_left_held_is_released(tmp_path: Path) -> None:
@@ -132,11 +146,13 @@ def test_what_a_crash_left_held_is_released(tmp_path: Path) -> None:
     service, token = asked.service_token(), "sweep-digits-1f"
     assert service is not None
     queue = (
-        row("2", "PENDING", failed, name=token) + row("3", "PENDING", "JobHeldUser", name=token)
-        + row("4", "RUNNING", name=token) + row("5", "PENDING", "Resources", name=token)
+        row("2", "PENDING", failed, name=token)
+        + row("3", "PENDING", "JobHeldUser", name=token)
+        + row("4", "RUNNING", name=token)
+        + row("5", "PENDING", "Resources", name=token)
         + row("N/A", "PENDING", failed, "8", f"{token}-end")
         + row("N/A", "PENDING", failed, "9", service)
-    )  # fmt: skip
+    )
     asked.run = run = ScriptedSlurm(squeue=queue)
     found = asked.beside([token])
     assert (found.held, found.finalisers) == (("7_2", "8", "9"), ("8",))
@@ -232,9 +248,7 @@ def test_questions_are_asked_in_an_environment_of_ours(tmp_path: Path) -> None:
     environ = {"SQUEUE_FORMAT": "%i", "SACCT_FORMAT": "User", "SLURM_CONF": "/etc/s.conf"}
     scheduler(tmp_path, run, environ=environ).poll(["7"])
     for given in run.environs:
-        assert given == {
-            "SLURM_CONF": "/etc/s.conf", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0",
-        }  # fmt: skip
+        assert given == {"SLURM_CONF": "/etc/s.conf", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0"}
 
 
 def test_poll_asks_once_for_all(tmp_path: Path) -> None:
@@ -250,33 +264,63 @@ def test_poll_asks_once_for_all(tmp_path: Path) -> None:
 ME = os.getuid()
 ENDED_S = pytest.approx(slurm._epoch_s("2026-03-01T12:00:06"))
 POLLS = [
-    ("waits, for a reason in words", row("0", "PENDING", "Priority"), "",
-     TaskState(PENDING, "PENDING", "other jobs go first")),
+    (
+        "waits, for a reason in words",
+        row("0", "PENDING", "Priority"),
+        "",
+        TaskState(PENDING, "PENDING", "other jobs go first"),
+    ),
     ("runs", row("0", "RUNNING"), account("0", "RUNNING"), TaskState(RUNNING, "RUNNING")),
-    ("has ended, and accounting lags", row("0", "CANCELLED"), account("0", "RUNNING"),
-     TaskState(ENDED, "CANCELLED")),
-    ("has ended, and accounting says by whom", row("0", "CANCELLED"),
-     account("0", f"CANCELLED by {ME}", "0:15"),
-     TaskState(ENDED, "CANCELLED", exit_code=0, cancelled_by=ME, signal=15, ended_s=ENDED_S,
-               nodes="n1")),
-    ("squeue has forgotten it", "", account("0", "TIMEOUT", "0:1"),
-     TaskState(ENDED, "TIMEOUT", exit_code=0, signal=1, ended_s=ENDED_S, nodes="n1")),
-    ("accounting is away", row("0", "RUNNING"),
-     Answer("", "sacct: error: Problem talking to the database: Connection refused", 1),
-     TaskState(RUNNING, "RUNNING")),
-    ("was requeued, and why", row("0", "PENDING", "BeginTime"),
-     account("0", "NODE_FAIL"), TaskState(PENDING, "PENDING", "", before="NODE_FAIL")),
-    ("a step ran out of memory", "",
-     account("0", "FAILED", "1:0") + account("0", "OUT_OF_MEMORY", "0:125", step=".batch"),
-     TaskState(ENDED, "OUT_OF_MEMORY", exit_code=1, ended_s=ENDED_S, nodes="n1")),
-    ("cancelled before it started", "", account("0", f"CANCELLED by {ME}", nodes="None assigned"),
-     TaskState(ENDED, "CANCELLED", exit_code=0, cancelled_by=ME, started=False,
-               ended_s=ENDED_S)),
-]  # fmt: skip
+    (
+        "has ended, and accounting lags",
+        row("0", "CANCELLED"),
+        account("0", "RUNNING"),
+        TaskState(ENDED, "CANCELLED"),
+    ),
+    (
+        "has ended, and accounting says by whom",
+        row("0", "CANCELLED"),
+        account("0", f"CANCELLED by {ME}", "0:15"),
+        TaskState(
+            ENDED, "CANCELLED", exit_code=0, cancelled_by=ME, signal=15, ended_s=ENDED_S, nodes="n1"
+        ),
+    ),
+    (
+        "squeue has forgotten it",
+        "",
+        account("0", "TIMEOUT", "0:1"),
+        TaskState(ENDED, "TIMEOUT", exit_code=0, signal=1, ended_s=ENDED_S, nodes="n1"),
+    ),
+    (
+        "accounting is away",
+        row("0", "RUNNING"),
+        Answer("", "sacct: error: Problem talking to the database: Connection refused", 1),
+        TaskState(RUNNING, "RUNNING"),
+    ),
+    (
+        "was requeued, and why",
+        row("0", "PENDING", "BeginTime"),
+        account("0", "NODE_FAIL"),
+        TaskState(PENDING, "PENDING", "", before="NODE_FAIL"),
+    ),
+    (
+        "a step ran out of memory",
+        "",
+        account("0", "FAILED", "1:0") + account("0", "OUT_OF_MEMORY", "0:125", step=".batch"),
+        TaskState(ENDED, "OUT_OF_MEMORY", exit_code=1, ended_s=ENDED_S, nodes="n1"),
+    ),
+    (
+        "cancelled before it started",
+        "",
+        account("0", f"CANCELLED by {ME}", nodes="None assigned"),
+        TaskState(ENDED, "CANCELLED", exit_code=0, cancelled_by=ME, started=False, ended_s=ENDED_S),
+    ),
+]
 
 
-@pytest.mark.parametrize(("queue", "accounts", "state"), [case[1:] for case in POLLS],
-                         ids=[case[0] for case in POLLS])  # fmt: skip
+@pytest.mark.parametrize(
+    ("queue", "accounts", "state"), [case[1:] for case in POLLS], ids=[case[0] for case in POLLS]
+)
 def test_poll(tmp_path: Path, queue: str, accounts: str | Answer, state: TaskState) -> None:
     """squeue says whether a task lives, sacct how it ended."""
     found = scheduler(tmp_path, ScriptedSlurm(squeue=queue, sacct=accounts)).poll(["7"])["7", 0]
@@ -336,9 +380,7 @@ def test_a_node_is_excluded_beside_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("partition", "may"), [(None, True), ("gpu", False), ("main,gpu", False)])
-def test_who_may_submit_from_the_nodes(
-    tmp_path: Path, partition: str | None, may: bool
-) -> None:
+def test_who_may_submit_from_the_nodes(tmp_path: Path, partition: str | None, may: bool) -> None:
     """A partition's AllocNodes says it; the default partition is looked at where none is named."""
     asked = scheduler(tmp_path, ScriptedSlurm(), slurm=Slurm(partition=partition))
     assert asked.nodes_may_submit() is may
@@ -351,14 +393,18 @@ def test_a_time_above_the_partitions_is_refused(tmp_path: Path) -> None:
         asked.check_site(embedded=False)
 
 
-@pytest.mark.parametrize(("words", "refused"), [
-    ("sbatch: error: Batch job submission failed: Invalid account or account/partition", True),
-    ("sbatch: error: Batch job submission failed: Requested node configuration is not available",
-     False),
-])  # fmt: skip
-def test_sbatch_is_asked_before_anything_is_made(
-    tmp_path: Path, words: str, refused: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("sbatch: error: Batch job submission failed: Invalid account or account/partition", True),
+        (
+            "sbatch: error: Batch job submission failed: "
+            "Requested node configuration is not available",
+            False,
+        ),
+    ],
+)
+def test_sbatch_is_asked_before_anything_is_made(tmp_path: Path, words: str, refused: bool) -> None:
     """A wrong name is refused; what may wait is left to the queue."""
     run = ScriptedSlurm(sbatch=Answer("", words, 1))
     asked = scheduler(tmp_path, run)

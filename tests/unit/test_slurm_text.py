@@ -503,9 +503,17 @@ def test_squeue_rows() -> None:
         ("29", (), "PREEMPTED", "ended"),
     ]
     assert tasks[4] == text.QueuedTask(
-        "30", (2,), "46", "RUNNING", "running", 1792, "2026-11-28T00:33:41",
-        "2026-11-28T00:33:38", "n2", "",
-    )  # fmt: skip
+        "30",
+        (2,),
+        "46",
+        "RUNNING",
+        "running",
+        1792,
+        "2026-11-28T00:33:41",
+        "2026-11-28T00:33:38",
+        "n2",
+        "",
+    )
     assert (tasks[3].started, tasks[3].reason[:12]) == ("", "Nodes requir")
 
 
@@ -559,9 +567,21 @@ def test_squeue_argv() -> None:
     """All tasks are asked for at once, in a format of ours without the job's name."""
     argv = text.squeue_argv(["12", "13"], ["tok-1", "tok-2"], "ann")
     assert argv == [
-        "squeue", "-h", "-a", "-r", "-o", "%F|%K|%A|%T|%L|%S|%V|%N|%r", "-t", "all",
-        "-u", "ann", "-n", "tok-1,tok-2", "-j", "12,13",
-    ]  # fmt: skip
+        "squeue",
+        "-h",
+        "-a",
+        "-r",
+        "-o",
+        "%F|%K|%A|%T|%L|%S|%V|%N|%r",
+        "-t",
+        "all",
+        "-u",
+        "ann",
+        "-n",
+        "tok-1,tok-2",
+        "-j",
+        "12,13",
+    ]
     assert text.time_left_argv("12_3") == ["squeue", "-h", "-j", "12_3", "-o", "%L"]
 
 
@@ -676,10 +696,24 @@ def test_sacct_rows() -> None:
         ("21", (2, 3), "PENDING", "pending"),
     ]
     assert runs[6] == text.TaskRun(
-        "21", (1,), "24", "CANCELLED", "ended", 999, 0, 0, 0, 0, 5, "n3",
-        "2026-11-28T00:31:54", "2026-11-28T00:31:54", "2026-11-28T00:31:59", "",
+        "21",
+        (1,),
+        "24",
+        "CANCELLED",
+        "ended",
+        999,
+        0,
+        0,
+        0,
+        0,
+        5,
+        "n3",
+        "2026-11-28T00:31:54",
+        "2026-11-28T00:31:54",
+        "2026-11-28T00:31:59",
+        "",
         (text.Step("batch", "CANCELLED", 0, 15),),
-    )  # fmt: skip
+    )
     assert (runs[3].exit_code, runs[4].exit_signal) == (3, 53)
     assert (runs[5].ended, runs[8].started, runs[8].nodes) == ("", "", "")
 
@@ -762,12 +796,19 @@ def test_sacct_argv() -> None:
     fields = (
         "JobID,JobIDRaw,State,ExitCode,DerivedExitCode,ElapsedRaw,NodeList,Submit,Start,End,Reason"
     )
-    assert text.sacct_argv(["12", "13"]) == [
-        "sacct", "-n", "-P", "-D", "-o", fields, "-j", "12,13",
-    ]  # fmt: skip
+    assert text.sacct_argv(["12", "13"]) == ["sacct", "-n", "-P", "-D", "-o", fields, "-j", "12,13"]
     assert text.sacct_argv(names=["tok"], user="ann", since="now-7days", all_runs=False) == [
-        "sacct", "-n", "-P", "-o", fields, "-u", "ann", "-S", "now-7days", "--name=tok",
-    ]  # fmt: skip
+        "sacct",
+        "-n",
+        "-P",
+        "-o",
+        fields,
+        "-u",
+        "ann",
+        "-S",
+        "now-7days",
+        "--name=tok",
+    ]
 
 
 def test_sacct_could_not_ask() -> None:
@@ -819,36 +860,30 @@ def test_sacct_could_not_ask() -> None:
             "nodes that it needs are down, drained or reserved",
             False,
         ),
-        (
-            "PartitionTimeLimit",
-            "its time limit is longer than the partition allows",
-            True,
-        ),
+        ("PartitionTimeLimit", "its time limit is longer than the partition allows", True),
         ("PartitionNodeLimit", "it asks for more nodes than the partition allows", True),
         ("BadConstraints", "no node has all that it asks for", True),
         ("Dependency", "waits for another job to end", False),
-        (
-            "DependencyNeverSatisfied",
-            "waits for a job that can no longer end as needed",
-            True,
-        ),
+        ("DependencyNeverSatisfied", "waits for a job that can no longer end as needed", True),
         ("JobHeldUser", "held by its user", True),
         ("JobHeldAdmin", "held by an administrator", True),
+        ("launch failed requeued held", "a node could not start it, so Slurm holds it", True),
         (
-            "launch failed requeued held",
-            "a node could not start it, so Slurm holds it",
+            "QOSMaxWallDurationPerJobLimit",
+            "its time limit is longer than the QOS or account allows",
             True,
         ),
-        ("QOSMaxWallDurationPerJobLimit", "its time limit is longer than the QOS or account "
-         "allows", True),
-        ("QOSMaxGRESPerJob", "it asks for more (or less) than the QOS or account allows a job",
-         True),
+        (
+            "QOSMaxGRESPerJob",
+            "it asks for more (or less) than the QOS or account allows a job",
+            True,
+        ),
         ("Reservation", "waits for its reservation to begin", False),
         ("Licenses", "waits for a licence", False),
         ("None", "not looked at by Slurm's scheduler yet", False),
         ("Sunspots", "Slurm says Sunspots", False),
     ],
-)  # fmt: skip
+)
 def test_explain_reason(reason: str, words: str, is_stuck: bool) -> None:
     """A waiting task's reason is told in plain words, with what to do."""
     explanation = text.explain_reason(reason)
@@ -869,17 +904,31 @@ def test_control_argv() -> None:
     assert text.cancel_argv("12") == ["scancel", "12"]
     assert text.cancel_argv("12", [1, 4, 5]) == ["scancel", "12_[1,4-5]"]
     assert text.cancel_argv("12", pending_only=True, name="tok") == [
-        "scancel", "--state=PENDING", "--name=tok", "12",
-    ]  # fmt: skip
+        "scancel",
+        "--state=PENDING",
+        "--name=tok",
+        "12",
+    ]
     assert text.requeue_argv("12", 3) == ["scontrol", "requeue", "12_3"]
     assert text.release_argv("12") == ["scontrol", "release", "12"]
     assert text.throttle_argv("12", 7) == ["scontrol", "update", "JobId=12", "ArrayTaskThrottle=7"]
     assert text.exclude_argv("12", ["n3", "n1", "n3"]) == [
-        "scontrol", "update", "JobId=12", "ExcNodeList=n1,n3",
-    ]  # fmt: skip
+        "scontrol",
+        "update",
+        "JobId=12",
+        "ExcNodeList=n1,n3",
+    ]
     assert text.excluded_argv("12") == [
-        "squeue", "-h", "-a", "-t", "PENDING", "-j", "12", "-o", "%x",
-    ]  # fmt: skip
+        "squeue",
+        "-h",
+        "-a",
+        "-t",
+        "PENDING",
+        "-j",
+        "12",
+        "-o",
+        "%x",
+    ]
 
 
 @pytest.mark.parametrize("filters", [{"pending_only": True}, {"name": "tok"}])
@@ -906,11 +955,7 @@ def test_throttle_of_none_is_refused() -> None:
             "completed\n",
             1,
         ),
-        (
-            "scontrol update",
-            "30_0,3-9: No error\n30_1-2: Job is no longer pending execution\n",
-            1,
-        ),
+        ("scontrol update", "30_0,3-9: No error\n30_1-2: Job is no longer pending execution\n", 1),
         (
             "scontrol update",
             "54_0,2: Job is no longer pending execution\n54_4,6,8,10,12,14,16,18,20,22,2...: "
@@ -1050,19 +1095,43 @@ def test_parse_partitions() -> None:
     """A partition is read in both of scontrol's forms."""
     assert text.parse_partitions(PARTITION) == [
         text.Partition(
-            "short", "UP", "n[1-4]", 4, None, 120, 60, False, ("proj1", "proj2"), (), "ALL", "",
-            "OFF", 0,
+            "short",
+            "UP",
+            "n[1-4]",
+            4,
+            None,
+            120,
+            60,
+            False,
+            ("proj1", "proj2"),
+            (),
+            "ALL",
+            "",
+            "OFF",
+            0,
         )
-    ]  # fmt: skip
+    ]
     assert text.parse_partitions(PARTITIONS) == [
         text.Partition(
             "main", "UP", "n[1-4]", 4, 8, 86400, 1800, True, (), (), "ALL", "", "OFF", 0
         ),
         text.Partition(
-            "preempt", "DRAIN", "", 0, None, None, None, False, (), (), "login", "small",
-            "REQUEUE", 5,
+            "preempt",
+            "DRAIN",
+            "",
+            0,
+            None,
+            None,
+            None,
+            False,
+            (),
+            (),
+            "login",
+            "small",
+            "REQUEUE",
+            5,
         ),
-    ]  # fmt: skip
+    ]
     assert text.parse_partitions("Partition nono not found\n") == []
 
 
@@ -1128,8 +1197,13 @@ def test_argv_of_questions_about_limits() -> None:
     assert text.partitions_argv() == ["scontrol", "show", "partition", "-o"]
     assert text.partitions_argv("gpu") == ["scontrol", "show", "partition", "gpu", "-o"]
     assert text.associations_argv("ann")[:6] == [
-        "sacctmgr", "-nP", "show", "assoc", "where", "user=ann",
-    ]  # fmt: skip
+        "sacctmgr",
+        "-nP",
+        "show",
+        "assoc",
+        "where",
+        "user=ann",
+    ]
     assert text.qos_argv(["a", "b"])[4:6] == ["where", "name=a,b"]
     assert text.sinfo_argv() == ["sinfo", "-h", "-o", "%P|%a|%l|%D|%t|%N|%G|%c|%m"]
 

@@ -18,13 +18,24 @@ MOMENTUM = Parameter("m", "float", low=0.0, high=1.0, when={"opt": ("sgd", None)
 @pytest.mark.parametrize(
     ("parameter", "value", "expected"),
     [
-        (FLOAT, 0, True), (FLOAT, 1.0, True), (FLOAT, 1.1, False), (FLOAT, True, False),
-        (FLOAT, "0.5", False), (FLOAT, float("nan"), False), (TENTHS, 0.3, True),
-        (TENTHS, 0.15, False), (INT, 6, True), (INT, 7, False), (INT, 6.0, False),
-        (INT, 14, False), (OPT, None, True), (OPT, [1, 2], True), (OPT, "[1, 2]", False),
+        (FLOAT, 0, True),
+        (FLOAT, 1.0, True),
+        (FLOAT, 1.1, False),
+        (FLOAT, True, False),
+        (FLOAT, "0.5", False),
+        (FLOAT, float("nan"), False),
+        (TENTHS, 0.3, True),
+        (TENTHS, 0.15, False),
+        (INT, 6, True),
+        (INT, 7, False),
+        (INT, 6.0, False),
+        (INT, 14, False),
+        (OPT, None, True),
+        (OPT, [1, 2], True),
+        (OPT, "[1, 2]", False),
         (OPT, "SGD", False),
     ],
-)  # fmt: skip
+)
 def test_contains(parameter: Parameter, value: Any, expected: bool) -> None:
     """A range holds its ends and its steps; a choice is matched with its type."""
     assert parameter.contains(value) is expected
@@ -56,10 +67,8 @@ def test_endless_values() -> None:
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [
-        ({"opt": "sgd"}, True), ({"opt": None}, True), ({"opt": "adam"}, False), ({}, False),
-    ],
-)  # fmt: skip
+    [({"opt": "sgd"}, True), ({"opt": None}, True), ({"opt": "adam"}, False), ({}, False)],
+)
 def test_is_active(values: dict[str, Any], expected: bool) -> None:
     """A conditional parameter exists where its parent does and has an allowed value."""
     assert MOMENTUM.is_active(values) is expected
@@ -86,14 +95,19 @@ def test_through_optuna() -> None:
 @pytest.mark.parametrize(
     "parameter",
     [
-        FLOAT, TENTHS, INT, OPT, Parameter("lr", "float", low=1e-5, high=1, log=True),
-        Parameter("q", "float", low=0, high=1, step=0.3), Parameter("n", "int", low=1, high=8),
+        FLOAT,
+        TENTHS,
+        INT,
+        OPT,
+        Parameter("lr", "float", low=1e-5, high=1, log=True),
+        Parameter("q", "float", low=0, high=1, step=0.3),
+        Parameter("n", "int", low=1, high=8),
         Parameter("u", "int", low=0, high=10, step=3),
         Parameter("w", "int", low=1, high=9, log=True),
         Parameter("c", "categorical", choices=(True, 2, 0.5, "é", {"a": [1]}, None)),
     ],
     ids=lambda parameter: parameter.name,
-)  # fmt: skip
+)
 def test_the_same_in_optunas_tables_without_optuna(parameter: Parameter) -> None:
     """Text of the distribution and numbers of values are what Optuna itself writes."""
     import warnings
@@ -158,9 +172,14 @@ def test_grid_size_ends() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "step", "expected"),
-    [(0, 0.3, 0.1, (3, True)), (0, 1, 0.3, (3, False)), (1, 10, 3, (3, True)),
-     (0.1, 0.7, 0.2, (3, True)), (1, 2, 5, (0, False))],
-)  # fmt: skip
+    [
+        (0, 0.3, 0.1, (3, True)),
+        (0, 1, 0.3, (3, False)),
+        (1, 10, 3, (3, True)),
+        (0.1, 0.7, 0.2, (3, True)),
+        (1, 2, 5, (0, False)),
+    ],
+)
 def test_whole_steps(low: float, high: float, step: float, expected: tuple[int, bool]) -> None:
     """Steps are counted exactly for decimal numbers."""
     assert whole_steps(low, high, step) == expected

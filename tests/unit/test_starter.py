@@ -29,7 +29,7 @@ from sweep.training_env import TrialValues, install_reporter
 
 REPOSITORY = Path(__file__).parents[2]
 
-SCRIPT = '''
+SCRIPT = """
 import argparse
 WIDTH = 256
 p = argparse.ArgumentParser()
@@ -55,7 +55,7 @@ p.add_argument("--version", action="version", version="1")
 args = p.parse_args()
 for epoch in range(args.epochs):
     print(f"epoch {epoch}: train_loss={1.0:.3f} val_acc={0.5:.4f} val_loss: {1e-5}")
-'''
+"""
 
 FLAGS = [
     Flag("data", "str", required=True),
@@ -78,7 +78,7 @@ FLAGS = [
     Flag("--tokenizer", "str", required=True),
 ]
 
-STUDY = r'''# A study of train.py. What was guessed is marked; change it as you like, then: sweep launch
+STUDY = r"""# A study of train.py. What was guessed is marked; change it as you like, then: sweep launch
 # study.yaml
 # - Replace EDIT_ME in the command: the script needs data, --tokenizer.
 # - Left as the script has them: --device, --amp, --ema, --betas.
@@ -117,7 +117,7 @@ max_parallel: 4   # so many at once, at most
 # resources: {time: 30min, gpus: 1, cpus: 4, memory: 8G}   # of one trial
 # slurm: {partition: gpu, account: my-project}
 # environment: {runtime: venv, image: .venv}
-'''  # noqa: E501
+"""  # noqa: E501
 
 
 def read(source: str) -> list[Flag]:
@@ -147,8 +147,12 @@ def test_flags_of_click_are_read() -> None:
 def test_argparse_itself_agrees(tmp_path: Path) -> None:
     """What argparse prints as the help of the same script reads nearly as its source does."""
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.replace("ArgumentParser()", "ArgumentParser(formatter_class="
-                                     "argparse.ArgumentDefaultsHelpFormatter)"))  # fmt: skip
+    script.write_text(
+        SCRIPT.replace(
+            "ArgumentParser()",
+            "ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)",
+        )
+    )
     got = {flag.option: flag for flag in read_help(ask_help(script))}
     assert list(got) == [flag.option for flag in FLAGS if not flag.is_positional]
     assert got["--optimizer"].choices == ("sgd", "adamw")
@@ -274,8 +278,14 @@ def test_the_study_of_a_script(tmp_path: Path) -> None:
     assert text == STUDY
     study = loads(text, "study.yaml")
     assert study.space.names() == [
-        "batch-size", "lr", "weight_decay", "dropout", "hidden-size", "num-layers", "optimizer",
-    ]  # fmt: skip
+        "batch-size",
+        "lr",
+        "weight_decay",
+        "dropout",
+        "hidden-size",
+        "num-layers",
+        "optimizer",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -292,10 +302,15 @@ def test_the_study_of_a_script(tmp_path: Path) -> None:
             "Test set: Average loss: 0.0312, Accuracy: 9891/10000",
             9891.0,
         ),
-        ('log.info(f"epoch {e} | train loss {t} | val ppl = {p}")', "val_ppl", "minimize",
-         "epoch 3 | train loss 2.1 | val ppl = 21.5", 21.5),
+        (
+            'log.info(f"epoch {e} | train loss {t} | val ppl = {p}")',
+            "val_ppl",
+            "minimize",
+            "epoch 3 | train loss 2.1 | val ppl = 21.5",
+            21.5,
+        ),
     ],
-)  # fmt: skip
+)
 def test_metrics_are_found_in_what_is_printed(
     source: str, metric: str, direction: str, line: str, value: float
 ) -> None:
@@ -448,10 +463,14 @@ def test_a_failed_init_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("my run!", "my-run"), ("../x", "x"), ("", "study"), ("été", "ete"), ("中", "study"),
+        ("my run!", "my-run"),
+        ("../x", "x"),
+        ("", "study"),
+        ("été", "ete"),
+        ("中", "study"),
         ("a" * 200, "a" * 100),
     ],
-)  # fmt: skip
+)
 def test_names_are_made_safe(text: str, name: str) -> None:
     """Any text gives a name that a folder and a job can have."""
     assert make_name(text) == name

@@ -33,35 +33,47 @@ ALLOWED = [
     (["grace=2min"], "grace was 60 s and is now 120 s."),
     (["stall_time=5min"], "stall_time was absent and is now 300 s."),
     (["sampler=gp"], 'sampler.type was "auto" and is now "gp".'),
-    (["pruner={type: median, interval: 2}"], 'pruner.type was "none" and is now "median".\n'
-     "pruner.options.interval was absent and is now 2."),
-    (["command=python main.py {params}"], "command was python train.py '{params}' and is now "
-     "python main.py '{params}'. New attempts run the new one."),
+    (
+        ["pruner={type: median, interval: 2}"],
+        'pruner.type was "none" and is now "median".\n'
+        "pruner.options.interval was absent and is now 2.",
+    ),
+    (
+        ["command=python main.py {params}"],
+        "command was python train.py '{params}' and is now "
+        "python main.py '{params}'. New attempts run the new one.",
+    ),
     (["objective.from.stdout=acc=(.*)"], 'objective.from.stdout was absent and is now "acc=(.*)".'),
-]  # fmt: skip
+]
 
 REFUSED = [
     (["trials=20"], "trials was 30 and is now 20; it can only grow."),
     (["space.lr.high=0.5"], "space.lr.high was 0.1 and is now 0.5."),
     (["space.lr.log=false"], "space.lr.log was true and is now false."),
-    (["space.opt.choices=[sgd, adamw]"],
-     'space.opt.choices was ["sgd", "adam"] and is now ["sgd", "adamw"].'),
+    (
+        ["space.opt.choices=[sgd, adamw]"],
+        'space.opt.choices was ["sgd", "adam"] and is now ["sgd", "adamw"].',
+    ),
     (["space.lr.when={opt: sgd}"], 'space.lr.when.opt was absent and is now ["sgd"].'),
     (["space.wd={type: int, low: 0, high: 1}"], "space.wd was added."),
-    (["points=[]", "space={lr: {type: float, low: 1e-4, high: 0.1, log: true}}"],
-     'space.opt was removed.\npoints was [{"lr": 0.01}] and is now [].'),
-    (["objective.direction=minimize"],
-     'objective.direction was "maximize" and is now "minimize".'),
+    (
+        ["points=[]", "space={lr: {type: float, low: 1e-4, high: 0.1, log: true}}"],
+        'space.opt was removed.\npoints was [{"lr": 0.01}] and is now [].',
+    ),
+    (["objective.direction=minimize"], 'objective.direction was "maximize" and is now "minimize".'),
     (["objective.metric=loss"], 'objective.metric was "acc" and is now "loss".'),
     (["objective.at=last"], 'objective.at was "best" and is now "last".'),
     (["seed=1"], "seed was 0 and is now 1."),
     (["fixed.epochs=6"], "fixed.epochs was 5 and is now 6."),
     (["fixed.epochs=5.0"], "fixed.epochs was 5 and is now 5.0."),
     (["fixed.width=3"], "fixed.width was absent and is now 3."),
-    (["points=[{lr: 0.01}, {lr: 0.02}]"],
-     'points was [{"lr": 0.01}] and is now [{"lr": 0.01}, {"lr": 0.02}]; trial 1 exists already.'),
+    (
+        ["points=[{lr: 0.01}, {lr: 0.02}]"],
+        'points was [{"lr": 0.01}] and is now [{"lr": 0.01}, {"lr": 0.02}]; '
+        "trial 1 exists already.",
+    ),
     (["points=[{lr: 0.02}]"], 'points was [{"lr": 0.01}] and is now [{"lr": 0.02}].'),
-]  # fmt: skip
+]
 
 
 def compare(overrides: list[str]) -> tuple[list[str], list[str]]:
@@ -72,8 +84,10 @@ def compare(overrides: list[str]) -> tuple[list[str], list[str]]:
 def test_nothing_changed() -> None:
     """The same study from another file, with parameters in another order, is the same."""
     assert compare([]) == ([], [])
-    order = "space={opt: {type: categorical, choices: [sgd, adam]}, " \
-        "lr: {type: float, low: 1e-4, high: 1e-1, log: true}}"  # fmt: skip
+    order = (
+        "space={opt: {type: categorical, choices: [sgd, adam]}, "
+        "lr: {type: float, low: 1e-4, high: 1e-1, log: true}}"
+    )
     assert compare([order]) == ([], [])
 
 
@@ -102,10 +116,12 @@ def test_points_for_new_trials() -> None:
     old = loads(BASE, "s.yaml", ["trials=1"])
     new = loads(BASE, "s.yaml", ["trials=2", "points=[{lr: 0.01}, {lr: 0.02}]"])
     assert changes(old, new) == (
-        ['points was [{"lr": 0.01}] and is now [{"lr": 0.01}, {"lr": 0.02}].',
-         "trials was 1 and is now 2."],
+        [
+            'points was [{"lr": 0.01}] and is now [{"lr": 0.01}, {"lr": 0.02}].',
+            "trials was 1 and is now 2.",
+        ],
         [],
-    )  # fmt: skip
+    )
 
 
 def test_several_objectives() -> None:

@@ -9,16 +9,7 @@ import pytest
 
 from sweep.errors import StudyFileError
 from sweep.space import Parameter
-from sweep.study import (
-    Choice,
-    Environment,
-    Objective,
-    Resources,
-    Retry,
-    Slurm,
-    Storage,
-    Study,
-)
+from sweep.study import Choice, Environment, Objective, Resources, Retry, Slurm, Storage, Study
 from sweep.studyfile import load, loads
 
 ROOT = Path(__file__).parents[2]
@@ -111,8 +102,9 @@ def test_the_studies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_thirty_parameters() -> None:
     """A large space keeps its order."""
     names = [f"group{i % 3}.value_{i}" for i in range(30)]
-    lines = "".join(f"  {name}: {{type: float, low: 0, high: {i + 1}}}\n"
-                    for i, name in enumerate(names))  # fmt: skip
+    lines = "".join(
+        f"  {name}: {{type: float, low: 0, high: {i + 1}}}\n" for i, name in enumerate(names)
+    )
     assert read(f"space:\n{lines}").space.names() == names
 
 
@@ -195,8 +187,15 @@ def test_conditions() -> None:
         "  other: {type: int, low: 0, high: 1, when: {shape: [[1, 2], [3]]}}\n"
     )
     assert study.space.names() == [
-        "opt", "momentum_on", "nesterov", "depth", "skip", "shape", "extra", "other",
-    ]  # fmt: skip
+        "opt",
+        "momentum_on",
+        "nesterov",
+        "depth",
+        "skip",
+        "shape",
+        "extra",
+        "other",
+    ]
     assert study.space.get("momentum_on").when == {"opt": ("sgd", "rms")}
     assert study.space.get("skip").when == {"depth": (3, 4), "opt": ("adam",)}
     assert study.space.get("extra").when == {"shape": ([1, 2],)}
@@ -206,19 +205,27 @@ def test_conditions() -> None:
 COMMANDS: list[tuple[str, tuple[str, ...]]] = [
     ("python train.py --config {config}", ("python", "train.py", "--config", "{config}")),
     ("'python train.py \"a b\"'", ("python", "train.py", "a b")),
-    ("[python, train.py, --epochs, 5, --rate, 1e-3, --flag, true]",
-     ("python", "train.py", "--epochs", "5", "--rate", "1e-3", "--flag", "true")),
-    ("|\n  python train.py \\\n    --lr {x}\n    --out {trial_dir}",
-     ("python", "train.py", "--lr", "{x}", "--out", "{trial_dir}")),
-    ("bash -c 'cd src && python train.py $HOME | tee log'",
-     ("bash", "-c", "cd src && python train.py $HOME | tee log")),
+    (
+        "[python, train.py, --epochs, 5, --rate, 1e-3, --flag, true]",
+        ("python", "train.py", "--epochs", "5", "--rate", "1e-3", "--flag", "true"),
+    ),
+    (
+        "|\n  python train.py \\\n    --lr {x}\n    --out {trial_dir}",
+        ("python", "train.py", "--lr", "{x}", "--out", "{trial_dir}"),
+    ),
+    (
+        "bash -c 'cd src && python train.py $HOME | tee log'",
+        ("bash", "-c", "cd src && python train.py $HOME | tee log"),
+    ),
     ("[sh, -c, 'a; b']", ("sh", "-c", "a; b")),
     ("train --glob '$x|y' --price 5$", ("train", "--glob", "$x|y", "--price", "5$")),
     ("train --json {{a}} {params}", ("train", "--json", "{{a}}", "{params}")),
     ("python -c 'import nope'", ("python", "-c", "import nope")),
-    ("train --resume {resume} --seed={seed} -n{x}",
-     ("train", "--resume", "{resume}", "--seed={seed}", "-n{x}")),
-]  # fmt: skip
+    (
+        "train --resume {resume} --seed={seed} -n{x}",
+        ("train", "--resume", "{resume}", "--seed={seed}", "-n{x}"),
+    ),
+]
 
 
 @pytest.mark.parametrize(("text", "expected"), COMMANDS)
@@ -233,10 +240,21 @@ def test_command(text: str, expected: tuple[str, ...]) -> None:
 
 
 TIMES = [
-    ("90s", 90), ("30min", 1800), ("30m", 1800), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800),
-    ("1 h 30 min", 5400), ("00:30:00", 1800), ("'30:00'", 1800), ("90:00", 5400),
-    ("1-00:00:00", 86400), ("1-12", 129600), ("1-12:30", 131400), ("100:00:00", 360000),
-]  # fmt: skip
+    ("90s", 90),
+    ("30min", 1800),
+    ("30m", 1800),
+    ("1h30m", 5400),
+    ("1.5h", 5400),
+    ("2d", 172800),
+    ("1 h 30 min", 5400),
+    ("00:30:00", 1800),
+    ("'30:00'", 1800),
+    ("90:00", 5400),
+    ("1-00:00:00", 86400),
+    ("1-12", 129600),
+    ("1-12:30", 131400),
+    ("100:00:00", 360000),
+]
 
 
 @pytest.mark.parametrize(("text", "seconds"), TIMES)
@@ -247,9 +265,16 @@ def test_time(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "memory_mb"),
-    [("8G", 8192), ("512M", 512), ("8GiB", 8192), ("8gb", 8192), ("1.5T", 1572864),
-     ("2048K", 2), ("8 G", 8192)],
-)  # fmt: skip
+    [
+        ("8G", 8192),
+        ("512M", 512),
+        ("8GiB", 8192),
+        ("8gb", 8192),
+        ("1.5T", 1572864),
+        ("2048K", 2),
+        ("8 G", 8192),
+    ],
+)
 def test_memory(text: str, memory_mb: int) -> None:
     """Memory is counted in MiB, as Slurm does."""
     assert read(f"resources: {{memory: {text}}}\n").resources.memory_mb == memory_mb
@@ -287,8 +312,10 @@ def test_the_rest_of_the_keys() -> None:
     assert study.slurm.setup == ("module load cuda", "export X=1")
     assert study.slurm.service.time_limit_s == 604800
     assert study.environment.env == {
-        "OMP_NUM_THREADS": "4", "WANDB_API_KEY": None, "TOKENIZERS_PARALLELISM": "false",
-    }  # fmt: skip
+        "OMP_NUM_THREADS": "4",
+        "WANDB_API_KEY": None,
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     assert study.storage == Storage(embedded="here")
     assert Study.from_json(study.to_json()) == study
 
@@ -315,16 +342,24 @@ def test_slots_and_what_cannot_go_with_them(text: str, other: str | None) -> Non
 SAMPLERS = [
     ("auto", Choice("auto")),
     ("{type: grid}", Choice("grid")),
-    ("{type: qmc, sequence: halton, scramble: false}",
-     Choice("qmc", {"sequence": "halton", "scramble": False})),
-    ("{type: tpe, startup_trials: 5, candidates: 48, multivariate: true}",
-     Choice("tpe", {"startup_trials": 5, "candidates": 48, "multivariate": True})),
+    (
+        "{type: qmc, sequence: halton, scramble: false}",
+        Choice("qmc", {"sequence": "halton", "scramble": False}),
+    ),
+    (
+        "{type: tpe, startup_trials: 5, candidates: 48, multivariate: true}",
+        Choice("tpe", {"startup_trials": 5, "candidates": 48, "multivariate": True}),
+    ),
     ("{type: gp, deterministic: true}", Choice("gp", {"deterministic": True})),
-    ("{type: cmaes, sigma0: 0.5, population: 8}",
-     Choice("cmaes", {"sigma0": 0.5, "population": 8})),
-    ("{type: nsgaii, population: 20, crossover_prob: 1}",
-     Choice("nsgaii", {"population": 20, "crossover_prob": 1.0})),
-]  # fmt: skip
+    (
+        "{type: cmaes, sigma0: 0.5, population: 8}",
+        Choice("cmaes", {"sigma0": 0.5, "population": 8}),
+    ),
+    (
+        "{type: nsgaii, population: 20, crossover_prob: 1}",
+        Choice("nsgaii", {"population": 20, "crossover_prob": 1.0}),
+    ),
+]
 
 
 @pytest.mark.parametrize(("text", "expected"), SAMPLERS)
@@ -336,16 +371,24 @@ def test_sampler(text: str, expected: Choice) -> None:
 
 PRUNERS = [
     ("none", Choice("none")),
-    ("{type: percentile, percentile: 25, min_resource: 3}",
-     Choice("percentile", {"percentile": 25.0, "min_resource": 3})),
+    (
+        "{type: percentile, percentile: 25, min_resource: 3}",
+        Choice("percentile", {"percentile": 25.0, "min_resource": 3}),
+    ),
     ("{type: hyperband, max_resource: auto}", Choice("hyperband", {"max_resource": "auto"})),
-    ("{type: threshold, upper: 1e3, warmup: 2}",
-     Choice("threshold", {"upper": 1000.0, "warmup": 2})),
-    ("{type: patient, patience: 3, pruner: {type: median, interval: 2}}",
-     Choice("patient", {"patience": 3, "pruner": {"type": "median", "interval": 2}})),
-    ("{type: patient, patience: 3, pruner: asha}",
-     Choice("patient", {"patience": 3, "pruner": {"type": "asha"}})),
-]  # fmt: skip
+    (
+        "{type: threshold, upper: 1e3, warmup: 2}",
+        Choice("threshold", {"upper": 1000.0, "warmup": 2}),
+    ),
+    (
+        "{type: patient, patience: 3, pruner: {type: median, interval: 2}}",
+        Choice("patient", {"patience": 3, "pruner": {"type": "median", "interval": 2}}),
+    ),
+    (
+        "{type: patient, patience: 3, pruner: asha}",
+        Choice("patient", {"patience": 3, "pruner": {"type": "asha"}}),
+    ),
+]
 
 
 @pytest.mark.parametrize(("text", "expected"), PRUNERS)
@@ -372,11 +415,14 @@ def test_several_objectives() -> None:
     [
         ("space: {a: {type: int, low: 1, high: 3}, b: {type: categorical, choices: [x, y]}}", 6),
         ("space: {a: {type: float, low: 0, high: 1, step: 0.25}}", 5),
-        ("space: {o: {type: categorical, choices: [sgd, adam]},"
-         " m: {type: int, low: 1, high: 4, when: {o: sgd}}}", 5),
+        (
+            "space: {o: {type: categorical, choices: [sgd, adam]},"
+            " m: {type: int, low: 1, high: 4, when: {o: sgd}}}",
+            5,
+        ),
         ("space: {a: {type: int, low: 1, high: 3}}\npoints: [{a: 1}]", 4),
     ],
-)  # fmt: skip
+)
 def test_grid_counts_itself(text: str, trials: int) -> None:
     """A grid without trials has as many as it has different configurations."""
     study = loads(f"{HEAD}sampler: grid\n{text}\n", "s.yaml")
@@ -395,10 +441,13 @@ OVERRIDES: list[tuple[tuple[str, ...], str, Any]] = [
     (("pruner={type: median}",), "pruner", Choice("median")),
     (("space.x.high=0.5",), "space.parameters.0.high", 0.5),
     (("space.m.lr={type: int, low: 1, high: 2}",), "space.parameters.1.name", "m.lr"),
-    (("space.m.lr.type=int", "space.m.lr.low=1", "space.m.lr.high=2"), "space.parameters.1",
-     Parameter("m.lr", "int", low=1, high=2)),
+    (
+        ("space.m.lr.type=int", "space.m.lr.low=1", "space.m.lr.high=2"),
+        "space.parameters.1",
+        Parameter("m.lr", "int", low=1, high=2),
+    ),
     (("environment.env.A=x=y",), "environment.env", {"A": "x=y"}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("overrides", "path", "expected"), OVERRIDES)

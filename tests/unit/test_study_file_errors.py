@@ -47,8 +47,9 @@ def test_there_are_enough_cases() -> None:
     assert sorted(set(titles)) == sorted(titles)
 
 
-@pytest.mark.parametrize(("text", "expected"), [case[1:] for case in CASES],
-                         ids=[case[0] for case in CASES])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
 def test_message(
     text: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,8 +90,7 @@ BYTES = [
     ),
     (
         b"#" * 1_000_001,
-        "s.yaml: must not be larger than 1,000,000 bytes (got 1,000,001). "
-        "Is this the right file?",
+        "s.yaml: must not be larger than 1,000,000 bytes (got 1,000,001). Is this the right file?",
     ),
     (
         b"[" * 900_000,
@@ -104,9 +104,7 @@ BYTES = [
 
 
 @pytest.mark.parametrize(("data", "expected"), BYTES)
-def test_bytes(
-    data: bytes, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes(data: bytes, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is no text, or no YAML by far, is one problem with its line."""
     monkeypatch.chdir(tmp_path)
     Path("s.yaml").write_bytes(data)
@@ -149,10 +147,7 @@ OVERRIDES = [
         '--set trials=many: trials: must be a whole number from 1 to 100000 (got "many"). '
         "For example trials: 30.",
     ),
-    (
-        ["trails=5"],
-        "--set trails=5: trails: is not a key of a study file. Did you mean trials?",
-    ),
+    (["trails=5"], "--set trails=5: trails: is not a key of a study file. Did you mean trials?"),
     (
         ["space.x.hihg=2"],
         "--set space.x.hihg=2: space.x.hihg: is not a key of a parameter of type float. "

@@ -12,8 +12,10 @@ from sweep.errors import InputError
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    return {"SWEEP_SITE_CONFIG": str(tmp_path / "site/site.yaml"),
-            "SWEEP_USER_CONFIG": str(tmp_path / "user/config.yaml")}  # fmt: skip
+    return {
+        "SWEEP_SITE_CONFIG": str(tmp_path / "site/site.yaml"),
+        "SWEEP_USER_CONFIG": str(tmp_path / "user/config.yaml"),
+    }
 
 
 def put(path: Path) -> Path:

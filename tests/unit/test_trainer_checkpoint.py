@@ -35,7 +35,7 @@ def test_two_are_kept_and_nothing_else_lies_there(tmp_path: Path) -> None:
 def test_names_sort_by_age(tmp_path: Path) -> None:
     """Whoever sorts the names finds the newest last."""
     first, second = save(tmp_path, (2, 0), (2, 120))
-    third, = save(tmp_path, (2, 1500))
+    (third,) = save(tmp_path, (2, 1500))
     assert first.name < second.name < third.name < "epoch-0003-0"
 
 
@@ -65,6 +65,7 @@ def test_no_readable_checkpoint_is_none(tmp_path: Path) -> None:
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     """A planted pickle is refused."""
+
     class Planted:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "run",))
@@ -79,7 +80,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A write that fails removes its temporary file and touches nothing else."""
-    path, = save(tmp_path, (1, 0))
+    (path,) = save(tmp_path, (1, 0))
 
     def fail(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -92,6 +93,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoints(
 
 def test_random_states_come_back(tmp_path: Path) -> None:
     """Python's, NumPy's and torch's sources go on where they were."""
+
     def draw() -> list[float]:
         return [random.random(), float(numpy.random.rand()), float(torch.rand(()))]
 

@@ -27,7 +27,8 @@ def test_mnist_has_a_recipe_that_whatever_is_given_beats(tmp_path: Path) -> None
     recipe = Options(data="mnist", layers=3, width=32, dropout=0.2, augment="crop", epochs=12)
     assert parse("--data", "mnist") == recipe
     assert parse("--data", "mnist", "--model", "cnn", "--epochs", "2") == dataclasses.replace(
-        recipe, model="cnn", epochs=2)
+        recipe, model="cnn", epochs=2
+    )
     assert parse("--data", "mnist", "--model", "mlp") == Options(data="mnist", model="mlp")
     file = tmp_path / "config.yaml"
     file.write_text("data: mnist\nlayers: 2\n")
@@ -52,17 +53,23 @@ def test_flags_beat_the_file_and_the_file_beats_the_environment(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("lr: 1e-05\nbatch_size: 64\noptimizer: \"adamw\"\n", Options(
-            lr=1e-5, batch_size=64, optimizer="adamw")),
+        (
+            'lr: 1e-05\nbatch_size: 64\noptimizer: "adamw"\n',
+            Options(lr=1e-5, batch_size=64, optimizer="adamw"),
+        ),
         ("batch-size: 64.0\nnesterov: false\n", Options(batch_size=64, nesterov=False)),
-        ("# a comment\n---\noptimizer: adamw  # the other\n\nlr: null\n", Options(
-            optimizer="adamw")),
+        (
+            "# a comment\n---\noptimizer: adamw  # the other\n\nlr: null\n",
+            Options(optimizer="adamw"),
+        ),
         ("data_dir: '/it''s here'\n", Options(data_dir="/it's here")),
-        ("data_dir: \"/a \\\"b\\\" \\u00e9 # c\"  # d\n", Options(data_dir='/a "b" é # c')),
-        ("\"lr\": 1\n", Options(lr=1.0)),
+        ('data_dir: "/a \\"b\\" \\u00e9 # c"  # d\n', Options(data_dir='/a "b" é # c')),
+        ('"lr": 1\n', Options(lr=1.0)),
         ("\ufefflr: 2.5E-1\r\nepochs: 3\r\n", Options(lr=0.25, epochs=3)),
-        ('{"lr": 0.1, "batch_size": 64, "nesterov": true, "dropout": null}', Options(
-            lr=0.1, batch_size=64)),
+        (
+            '{"lr": 0.1, "batch_size": 64, "nesterov": true, "dropout": null}',
+            Options(lr=0.1, batch_size=64),
+        ),
         ("", Options()),
     ],
 )
@@ -77,8 +84,10 @@ def test_config_files_are_read(tmp_path: Path, text: str, expected: Options) -> 
     ("text", "expected"),
     [
         ("lrr: 1\n", "F: lrr: is no parameter of the trainer. Did you mean lr?"),
-        ("bach_size: 1\n",
-         "F: bach_size: is no parameter of the trainer. Did you mean batch_size?"),
+        (
+            "bach_size: 1\n",
+            "F: bach_size: is no parameter of the trainer. Did you mean batch_size?",
+        ),
         ("lr: 0\n", "F: lr: must be > 0 (got 0)."),
         ("lr: .nan\n", "F: lr: must be a number (got .nan)."),
         ("lr: inf\n", "F: lr: must be > 0 (got inf)."),
@@ -87,14 +96,19 @@ def test_config_files_are_read(tmp_path: Path, text: str, expected: Options) -> 
         ("batch_size: 6.5\n", "F: batch_size: must be a whole number (got 6.5)."),
         ("dropout: 1.0\n", "F: dropout: must be >= 0 and < 1 (got 1.0)."),
         ("nesterov: maybe\n", "F: nesterov: must be true or false (got maybe)."),
-        ("optimizer: adam\n",
-         "F: optimizer: must be one of sgd, adamw (got adam). Did you mean adamw."),
+        (
+            "optimizer: adam\n",
+            "F: optimizer: must be one of sgd, adamw (got adam). Did you mean adamw.",
+        ),
         ('{"lr": true}', "F: lr: must be a number (got True)."),
         ('{"lr": [1]}', "F: lr: must be a number (got [1])."),
         ('{"lr": ', "F: not a JSON object: Expecting value: line 1 column 8 (char 7)."),
         ("lr: 1\nlr: 2\n", "F:2: lr: is given twice. Remove one."),
-        ("model:\n  width: 3\n", "F:2: not a flat `name: value` line (got 'width: 3'). "
-         "The trainer's config has no nesting and no lists."),
+        (
+            "model:\n  width: 3\n",
+            "F:2: not a flat `name: value` line (got 'width: 3'). "
+            "The trainer's config has no nesting and no lists.",
+        ),
         ("lr: [1, 2]\n", "F:1: lr: must be a single plain value (got '[1, 2]')."),
         ("lr: &a 1\n", "F:1: lr: must be a single plain value (got '&a 1')."),
         ("lr: 'a' b\n", "F:1: lr: text after the closing quote (got 'b')."),
@@ -114,14 +128,25 @@ def test_bad_config_files_are_refused(tmp_path: Path, text: str, expected: str) 
     [
         (["--epochs", "0"], "--epochs: must be >= 1 and <= 9999 (got 0)."),
         (["--lr=abc"], "--lr: must be a number (got abc)."),
-        (["--epoch", "3"], "--epoch: is no flag of the trainer. Did you mean --epochs?\n"
-         "3: the trainer takes flags only. See --help."),
-        (["--data", "minst"], "--data: must be one of digits, mnist, fashion-mnist, cifar10, "
-         "shards, synthetic (got minst). Did you mean mnist."),
-        (["--lr=-1", "--threads=-2"], "--lr: must be > 0 (got -1).\n"
-         "--threads: must be >= 0 and <= 4096 (got -2)."),
-        (["--config", "/nowhere/c.yaml"], "/nowhere/c.yaml: cannot read the config file "
-         "(No such file or directory). Check the path given to --config."),
+        (
+            ["--epoch", "3"],
+            "--epoch: is no flag of the trainer. Did you mean --epochs?\n"
+            "3: the trainer takes flags only. See --help.",
+        ),
+        (
+            ["--data", "minst"],
+            "--data: must be one of digits, mnist, fashion-mnist, cifar10, "
+            "shards, synthetic (got minst). Did you mean mnist.",
+        ),
+        (
+            ["--lr=-1", "--threads=-2"],
+            "--lr: must be > 0 (got -1).\n--threads: must be >= 0 and <= 4096 (got -2).",
+        ),
+        (
+            ["--config", "/nowhere/c.yaml"],
+            "/nowhere/c.yaml: cannot read the config file "
+            "(No such file or directory). Check the path given to --config.",
+        ),
     ],
 )
 def test_bad_flags_are_refused_all_at_once(argv: list[str], expected: str) -> None:
@@ -136,9 +161,11 @@ def test_differences_name_what_changes_the_run_and_pass_over_how_it_is_carried_o
     record = {"lr": 0.1, "threads": 1, "epochs": 3}
     assert config.differences(Options(lr=0.1, threads=4, epochs=3, output="x"), record) == []
     assert config.differences(Options(lr=0.2, epochs=3), record) == [
-        "lr: 0.1 in the checkpoint, 0.2 now"]
+        "lr: 0.1 in the checkpoint, 0.2 now"
+    ]
     assert config.differences(Options(lr=0.1, epochs=9), record) == [
-        "epochs: 3 in the checkpoint, 9 now"]
+        "epochs: 3 in the checkpoint, 9 now"
+    ]
     longer = Options(lr=0.1, epochs=9, schedule="constant")
     assert config.differences(longer, {**record, "schedule": "constant"}) == []
 

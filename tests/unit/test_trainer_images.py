@@ -26,7 +26,7 @@ def write_cifar(folder: Path, each: int = 4) -> list[bytes]:
     folder.mkdir(parents=True)
     records = [bytes([i % 10]) + bytes([i]) * 3072 for i in range(6 * each)]
     for number, file in enumerate((*cifar.TRAIN, *cifar.TEST)):
-        (folder / file).write_bytes(b"".join(records[number * each:(number + 1) * each]))
+        (folder / file).write_bytes(b"".join(records[number * each : (number + 1) * each]))
     return records
 
 
@@ -93,8 +93,9 @@ def array(value: int, shape: tuple[int, ...] = (6, 5, 3), kind: str = "uint8") -
 def test_shards_of_arrays_and_pictures_are_read_and_split(tmp_path: Path) -> None:
     """Two training shards, a test shard; validation is a tenth of the training examples."""
     picture = torch.arange(90).to(torch.uint8).view(6, 5, 3)
-    write_shard(tmp_path / "train-0.tar", [
-        {"cls": str(i % 3).encode(), "npy": array(i)} for i in range(19)])
+    write_shard(
+        tmp_path / "train-0.tar", [{"cls": str(i % 3).encode(), "npy": array(i)} for i in range(19)]
+    )
     write_shard(tmp_path / "train-1.tar", [{"cls": b"2\n", "png": png.write(picture)}])
     write_shard(tmp_path / "test-0.tar", [{"npy": array(7), "cls": b"1"}])
     got = data.load(Options(data="shards", data_dir=str(tmp_path)), with_test=True)
@@ -107,8 +108,10 @@ def test_shards_of_arrays_and_pictures_are_read_and_split(tmp_path: Path) -> Non
 
 def test_a_run_trains_on_shards(tmp_path: Path) -> None:
     """Grey images of a size of their own, with a class count from the labels."""
-    write_shard(tmp_path / "train-0.tar", [
-        {"cls": str(i % 2).encode(), "npy": array(200 * (i % 2) + i, (8, 6))} for i in range(50)])
+    write_shard(
+        tmp_path / "train-0.tar",
+        [{"cls": str(i % 2).encode(), "npy": array(200 * (i % 2) + i, (8, 6))} for i in range(50)],
+    )
     options = Options(data="shards", data_dir=str(tmp_path), model="mlp", epochs=3, batch_size=8)
     assert loop.train(options, Reporter({}), lambda line: None).best_accuracy == 1.0
 
@@ -149,16 +152,22 @@ def test_no_shards_and_cut_shards_are_said(tmp_path: Path) -> None:
 def encode(kind: int, rows: list[bytes], width: int, palette: bytes = b"") -> bytes:
     """A PNG file with filter bytes as given: what other programs write."""
     head = struct.pack(">IIBBBBB", width, len(rows), 8, kind, 0, 0, 0)
-    chunks = [(b"IHDR", head), *([(b"PLTE", palette)] if palette else []),
-              (b"IDAT", zlib.compress(b"".join(rows))), (b"IEND", b"")]
+    chunks = [
+        (b"IHDR", head),
+        *([(b"PLTE", palette)] if palette else []),
+        (b"IDAT", zlib.compress(b"".join(rows))),
+        (b"IEND", b""),
+    ]
     return png._START + b"".join(png._chunk(name, part) for name, part in chunks)
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (encode(0, [b"\0\1\2", b"\1\5\1", b"\2\1\1", b"\3\1\1", b"\4\1\1"], 2),
-         [[[1, 2], [5, 6], [6, 7], [4, 6], [5, 7]]]),
+        (
+            encode(0, [b"\0\1\2", b"\1\5\1", b"\2\1\1", b"\3\1\1", b"\4\1\1"], 2),
+            [[[1, 2], [5, 6], [6, 7], [4, 6], [5, 7]]],
+        ),
         (encode(4, [b"\1\1\xff\1\0"], 2), [[[1, 2]]]),
         (encode(2, [b"\1\1\2\3\1\1\1"], 2), [[[1, 2]], [[2, 3]], [[3, 4]]]),
         (encode(3, [b"\0\1\0"], 2, b"\1\2\3\4\5\6"), [[[4, 1]], [[5, 2]], [[6, 3]]]),
@@ -192,7 +201,7 @@ def test_augmented_images_are_shifted_and_mirrored_copies() -> None:
     index = torch.randperm(40)[:25]
     got = made.take(index)
     padded = torch.nn.functional.pad(images[index], [1] * 4)
-    windows = [padded[:, :, y:y + 6, x:x + 6] for y in range(3) for x in range(3)]
+    windows = [padded[:, :, y : y + 6, x : x + 6] for y in range(3) for x in range(3)]
     candidates = torch.stack(windows + [each.flip(3) for each in windows], 1)
     found = (candidates == got[:, None]).flatten(2).all(2).sum(1)
     assert (found >= 1).all()
@@ -223,19 +232,29 @@ def test_a_confusion_matrix_is_drawn(tmp_path: Path) -> None:
     confusion.draw([[30, 0], [5, 5]], tmp_path / "c.png")
     picture = png.read((tmp_path / "c.png").read_bytes())
     assert tuple(picture.shape) == (3, 144, 144)
-    corners = [picture[:, 48 * row + 3, 48 * column + 3].tolist()
-               for row in (1, 2) for column in (1, 2)]
+    corners = [
+        picture[:, 48 * row + 3, 48 * column + 3].tolist() for row in (1, 2) for column in (1, 2)
+    ]
     assert corners == [[8, 48, 107], [255, 255, 255], [131, 151, 181], [131, 151, 181]]
 
 
 def test_the_evaluation_writes_metrics_and_picture(tmp_path: Path) -> None:
     """Of a checkpoint of a network for other classes and shapes than digits."""
-    options = Options(data="synthetic", synthetic_size=100, synthetic_pixels=12,
-                      synthetic_channels=3, epochs=1, output=str(tmp_path), model="resnet",
-                      layers=1, width=8)
+    options = Options(
+        data="synthetic",
+        synthetic_size=100,
+        synthetic_pixels=12,
+        synthetic_channels=3,
+        epochs=1,
+        output=str(tmp_path),
+        model="resnet",
+        layers=1,
+        width=8,
+    )
     loop.train(options, Reporter({}), lambda line: None)
-    code = evaluate.main([str(tmp_path), "--output", str(tmp_path / "m.json"), "--picture",
-                          str(tmp_path / "c.png")])
+    code = evaluate.main(
+        [str(tmp_path), "--output", str(tmp_path / "m.json"), "--picture", str(tmp_path / "c.png")]
+    )
     assert code == 0
     assert json.loads((tmp_path / "m.json").read_text())["count"] == 13
     assert tuple(png.read((tmp_path / "c.png").read_bytes()).shape) == (3, 528, 528)
@@ -243,6 +262,7 @@ def test_the_evaluation_writes_metrics_and_picture(tmp_path: Path) -> None:
 
 def test_parts_of_ranks_have_no_padding() -> None:
     """13 examples over 4 ranks: each is counted once, in one rank."""
+
     class Part(evaluate.Ranks):
         def sum(self, value: Any) -> Any:
             return value

@@ -25,11 +25,13 @@ class Attempt(Reporter):
 
     def __init__(self, folder: Path, stop: str = "", at: int = 0, resume: Path | None = None):
         folder.mkdir(parents=True, exist_ok=True)
-        super().__init__({
-            "SWEEP_METRICS": str(folder / "metrics.jsonl"),
-            "SWEEP_CHECKPOINT_DIR": str(folder / "checkpoints"),
-            "SWEEP_RESUME": str(resume or ""),
-        })
+        super().__init__(
+            {
+                "SWEEP_METRICS": str(folder / "metrics.jsonl"),
+                "SWEEP_CHECKPOINT_DIR": str(folder / "checkpoints"),
+                "SWEEP_RESUME": str(resume or ""),
+            }
+        )
         self.folder, self._stop, self._at, self._looks = folder / "checkpoints", stop, at, 0
         self.journal = folder / "metrics.jsonl"
 
@@ -41,8 +43,10 @@ class Attempt(Reporter):
         """What was reported, without the time that an epoch took."""
         lines = self.journal.read_text().splitlines() if self.journal.exists() else []
         found = [decode(line) for line in lines]
-        return [(step, {k: v for k, v in metrics.items() if k != "epoch_s"})
-                for step, _, metrics in found]
+        return [
+            (step, {k: v for k, v in metrics.items() if k != "epoch_s"})
+            for step, _, metrics in found
+        ]
 
 
 def quiet(line: str) -> None:
@@ -55,7 +59,8 @@ def weights(folder: Path) -> dict[str, Any]:
 
 def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
     return first.keys() == second.keys() and all(
-        torch.equal(first[name], second[name]) for name in first)
+        torch.equal(first[name], second[name]) for name in first
+    )
 
 
 def test_the_digits_are_learned() -> None:
@@ -86,10 +91,16 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not(tmp_path: Pat
     assert first.reports() != third.reports()
 
 
-@pytest.mark.parametrize("changes", [
-    {}, {"optimizer": "adamw", "lr": 0.01}, {"schedule": "one-cycle"}, {"schedule": "constant"},
-    {"model": "cnn", "width": 4},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"optimizer": "adamw", "lr": 0.01},
+        {"schedule": "one-cycle"},
+        {"schedule": "constant"},
+        {"model": "cnn", "width": 4},
+    ],
+)
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_run_that_left_after_an_epoch_goes_on_exactly(
     tmp_path: Path, changes: dict[str, Any], at: int
@@ -158,7 +169,7 @@ def test_checkpoints_that_are_all_damaged_mean_a_start_from_the_beginning(tmp_pa
 
 
 def test_a_run_killed_after_its_last_checkpoint_reports_its_last_epoch_again(
-    tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """Attempt 2 has nothing to train, yet a value to show."""
     first = Attempt(tmp_path / "1")
@@ -187,9 +198,10 @@ def test_divergence_is_reported_as_nan_and_ends_the_run(tmp_path: Path) -> None:
     """Sweep decides what to make of it; the accuracy of NaN logits is no accuracy."""
     attempt = Attempt(tmp_path)
     result = loop.train(
-        dataclasses.replace(QUICK, lr=1e30, momentum=0.99, batch_size=8), attempt, quiet)
+        dataclasses.replace(QUICK, lr=1e30, momentum=0.99, batch_size=8), attempt, quiet
+    )
     assert (result.ended, result.epochs) == ("diverged", 1)
-    (step, metrics), = attempt.reports()
+    ((step, metrics),) = attempt.reports()
     assert (step, math.isnan(metrics["val_accuracy"])) == (1, True)
 
 
@@ -209,8 +221,11 @@ def test_the_command_goes_on_from_its_output_folder(
     assert command.main([*argv, "--epochs", "2", "--resume", "auto"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [
-        ["epoch", "1/1"], ["best", lines[1].split()[1]],
-        ["resumed", "from"], ["epoch", "2/2"], ["best", lines[4].split()[1]],
+        ["epoch", "1/1"],
+        ["best", lines[1].split()[1]],
+        ["resumed", "from"],
+        ["epoch", "2/2"],
+        ["best", lines[4].split()[1]],
     ]
 
 
@@ -237,6 +252,7 @@ def test_a_full_disk_ends_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 1 and no traceback."""
+
     def fail(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -266,6 +282,7 @@ def test_schedules_follow_the_place_in_the_run(name: str, expected: list[float])
 
 def test_the_light_optimizers_are_torchs_own(tmp_path: Path) -> None:
     """Leaving out the compiler's wrappers changes no number."""
+
     def descend(make: Any) -> list[float]:
         torch.manual_seed(0)
         network = torch.nn.Linear(3, 2)
@@ -276,11 +293,14 @@ def test_the_light_optimizers_are_torchs_own(tmp_path: Path) -> None:
             chosen.step()
         return network.weight.flatten().tolist()
 
-    for kind, more in [(torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
-                       (torch.optim.AdamW, {"weight_decay": 0.1})]:
+    for kind, more in [
+        (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
+        (torch.optim.AdamW, {"weight_decay": 0.1}),
+    ]:
         light = optimizer._start_lightly(kind)
         assert descend(lambda p, k=light, m=more: k(p, lr=0.05, fused=True, **m)) == descend(
-            lambda p, k=kind, m=more: k(p, lr=0.05, fused=True, **m))
+            lambda p, k=kind, m=more: k(p, lr=0.05, fused=True, **m)
+        )
 
 
 @pytest.mark.parametrize(
@@ -302,6 +322,7 @@ def test_a_cnn_too_deep_for_the_image_is_refused() -> None:
 
 def test_measuring_counts_every_example_once() -> None:
     """Sums over uneven parts are divided once; rows of the confusion are true classes."""
+
     class Echo(torch.nn.Module):
         def forward(self, pixels: Any) -> Any:
             return torch.nn.functional.one_hot(pixels.flatten().long(), 3).float() * 100
@@ -309,5 +330,9 @@ def test_measuring_counts_every_example_once() -> None:
     images = torch.tensor([0, 1, 2, 2] * 600, dtype=torch.uint8).view(-1, 1, 1, 1)
     labels = torch.tensor([0, 1, 2, 1] * 600)
     got = evaluate.measure(Echo(), data.Split(images, labels), classes=3)
-    assert got == {"loss": 25.0, "accuracy": 0.75, "count": 2400,
-                   "confusion": [[600, 0, 0], [0, 600, 600], [0, 0, 600]]}
+    assert got == {
+        "loss": 25.0,
+        "accuracy": 0.75,
+        "count": 2400,
+        "confusion": [[600, 0, 0], [0, 600, 600], [0, 0, 600]],
+    }

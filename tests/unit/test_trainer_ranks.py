@@ -25,13 +25,32 @@ QUICK = Options(epochs=2, width=16, train_fraction=0.3, lr=0.1, device="cpu")
     [
         ({}, None),
         ({"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}, (3, 1, 4)),
-        ({"SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM_LOCALID": "0",
-          "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "8"}, (2, 0, 4)),
-        ({"SLURM_STEP_ID": "1", "SLURM_PROCID": "1", "SLURM_LOCALID": "1", "SLURM_NTASKS": "2"},
-         (1, 1, 2)),
+        (
+            {
+                "SLURM_STEP_ID": "0",
+                "SLURM_PROCID": "2",
+                "SLURM_LOCALID": "0",
+                "SLURM_STEP_NUM_TASKS": "4",
+                "SLURM_NTASKS": "8",
+            },
+            (2, 0, 4),
+        ),
+        (
+            {"SLURM_STEP_ID": "1", "SLURM_PROCID": "1", "SLURM_LOCALID": "1", "SLURM_NTASKS": "2"},
+            (1, 1, 2),
+        ),
         # torchrun under srun; and a batch script, which srun did not start.
-        ({"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "SLURM_STEP_ID": "0",
-          "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, (1, 1, 2)),
+        (
+            {
+                "RANK": "1",
+                "LOCAL_RANK": "1",
+                "WORLD_SIZE": "2",
+                "SLURM_STEP_ID": "0",
+                "SLURM_PROCID": "0",
+                "SLURM_STEP_NUM_TASKS": "1",
+            },
+            (1, 1, 2),
+        ),
         ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "4"}, None),
     ],
 )
@@ -55,9 +74,7 @@ def test_the_place_is_read_from_torchrun_or_srun(
         ("auto", {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a"}, "MASTER_PORT: is not set"),
     ],
 )
-def test_contradictions_are_refused(
-    parallel: str, environ: dict[str, str], expected: str
-) -> None:
+def test_contradictions_are_refused(parallel: str, environ: dict[str, str], expected: str) -> None:
     """Before anything is waited for."""
     with pytest.raises(InputError) as caught:
         ranks.join(parallel, False, environ)
@@ -100,18 +117,29 @@ def test_interfaces_that_do_not_exist_are_refused(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("The server socket has failed to listen. port: 7, code: -98, name: EADDRINUSE",
-         "port 7 of h is taken by another program. Start again with another MASTER_PORT."),
-        ("[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1",
-         "the connection to another rank broke: that process has ended."),
-        ("[gloo] Timed out waiting 5000ms for recv operation to complete",
-         "another rank was not heard for 5 s (SWEEP_DDP_TIMEOUT_S) at h:7. It died, hangs, never "
-         "started, or is not reached by the network that was chosen (GLOO_SOCKET_IFNAME=lo)."),
-        ("[gloo] enforce fail at device.cc:46: rv != -1. Unable to find address for: ib9",
-         "the ranks' hosts do not reach each other by the network that was chosen "
-         "(GLOO_SOCKET_IFNAME=lo)."),
-        ("The IPv4 network addresses of (h, 7) cannot be retrieved (gai error: -2)",
-         "the name h does not resolve on this host."),
+        (
+            "The server socket has failed to listen. port: 7, code: -98, name: EADDRINUSE",
+            "port 7 of h is taken by another program. Start again with another MASTER_PORT.",
+        ),
+        (
+            "[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1",
+            "the connection to another rank broke: that process has ended.",
+        ),
+        (
+            "[gloo] Timed out waiting 5000ms for recv operation to complete",
+            "another rank was not heard for 5 s (SWEEP_DDP_TIMEOUT_S) at h:7. It died, hangs, "
+            "never started, or is not reached by the network that was chosen "
+            "(GLOO_SOCKET_IFNAME=lo).",
+        ),
+        (
+            "[gloo] enforce fail at device.cc:46: rv != -1. Unable to find address for: ib9",
+            "the ranks' hosts do not reach each other by the network that was chosen "
+            "(GLOO_SOCKET_IFNAME=lo).",
+        ),
+        (
+            "The IPv4 network addresses of (h, 7) cannot be retrieved (gai error: -2)",
+            "the name h does not resolve on this host.",
+        ),
         ("something else", "the ranks could not work together. (torch says: 'something else')"),
     ],
 )
@@ -123,8 +151,13 @@ def test_errors_of_the_network_are_said_in_sentences(text: str, expected: str) -
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("3", (3, 0.0)), ("0", (0, 0.0)), ("90s", (0, 90.0)), ("5min", (0, 300.0)),
-     ("1.5 h", (0, 5400.0))],
+    [
+        ("3", (3, 0.0)),
+        ("0", (0, 0.0)),
+        ("90s", (0, 90.0)),
+        ("5min", (0, 300.0)),
+        ("1.5 h", (0, 5400.0)),
+    ],
 )
 def test_checkpoint_intervals_are_epochs_or_times(text: str, expected: tuple[int, float]) -> None:
     """A number counts epochs; a time has its unit."""
@@ -135,13 +168,17 @@ def test_checkpoint_intervals_are_epochs_or_times(text: str, expected: tuple[int
 @pytest.mark.parametrize("text", ["-1", "5m", "1.5", "min", "1d"])
 def test_other_intervals_are_refused(text: str) -> None:
     """5m could mean months or minutes."""
-    with pytest.raises(InputError, match="--checkpoint-every: must be a whole number of epochs, "
-                                         "or a time such as 90s, 5min or 1h"):
+    with pytest.raises(
+        InputError,
+        match="--checkpoint-every: must be a whole number of epochs, "
+        "or a time such as 90s, 5min or 1h",
+    ):
         parse([f"--checkpoint-every={text}"], {})
 
 
 def test_looks_settle_at_one_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several ranks count steps instead of looking at clocks: 1, 2, 4 … up to a second's worth."""
+
     class Two(Ranks):
         def agree(self, *numbers: int) -> tuple[int, ...]:
             return numbers
@@ -182,8 +219,20 @@ def test_checkpoints_by_time_are_written_in_mid_epoch(
     monkeypatch.setattr(checkpoint, "save", save)
     options = dataclasses.replace(QUICK, checkpoint_every="0.000001s", output=str(tmp_path))
     loop.train(options, Reporter({}), lambda line: None)
-    assert saved == [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 0),
-                     (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (2, 0)]
+    assert saved == [
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (0, 4),
+        (0, 5),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (1, 3),
+        (1, 4),
+        (1, 5),
+        (2, 0),
+    ]
 
 
 def test_a_checkpoint_is_a_copy_and_its_error_comes_with_the_next_call(
@@ -217,9 +266,10 @@ def run(**changes: Any) -> tuple[loop.Result, list[str]]:
 
 
 def test_options_that_do_not_work_here_are_given_up_with_a_line(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without changing a number of the run."""
+
     def refuse(*args: Any, **more: Any) -> None:
         raise RuntimeError("no compiler found\nmore")
 

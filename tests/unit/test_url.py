@@ -41,14 +41,16 @@ PARAMETERS = [
 MASKED = [
     ("postgresql://u:secret@h:5/d", "postgresql://u:***@h:5/d"),
     ("postgresql://u:se@cr/et@h/d", "postgresql://u:***@h/d"),
-    ("postgresql://u:secret@h/d?password=secret&sslmode=x",
-     "postgresql://u:***@h/d?password=***&sslmode=x"),
+    (
+        "postgresql://u:secret@h/d?password=secret&sslmode=x",
+        "postgresql://u:***@h/d?password=***&sslmode=x",
+    ),
     ("postgresql://h/d?sslpassword=secret", "postgresql://h/d?sslpassword=***"),
     ("mysql://u:secret@h/d", "mysql://u:***@h/d"),
     ("postgresql://u@h:5432/d", "postgresql://u@h:5432/d"),
     ("postgresql://h:5432/d", "postgresql://h:5432/d"),
     ("nonsense", "nonsense"),
-]  # fmt: skip
+]
 
 REFUSED = [
     ("sqlite:///x.db", "159 double claims"),

@@ -36,9 +36,7 @@ def test_array_size(settings: dict[str, int], left: int, limits: Limits, expecte
         ({}, 100, Limits(submitted=3), [1]),
     ],
 )
-def test_chains(
-    settings: dict[str, int], left: int, limits: Limits, expected: list[int]
-) -> None:
+def test_chains(settings: dict[str, int], left: int, limits: Limits, expected: list[int]) -> None:
     """Where nodes may not submit all waves are queued at once, and something follows the first."""
     assert plan_waves(make_study(**settings), left, limits, chain=True) == expected
     if limits.submitted is not None:
@@ -69,11 +67,7 @@ def test_slots(slots: int, parallel: int | None, executor: str, expected: int) -
 
 @pytest.mark.parametrize(
     ("settings", "left", "expected"),
-    [
-        ({}, 18, [5, 2]),
-        ({"trials_per_task": 2}, 18, [3, 2]),
-        ({"tasks": 3}, 18, [3, 2]),
-    ],
+    [({}, 18, [5, 2]), ({"trials_per_task": 2}, 18, [3, 2]), ({"tasks": 3}, 18, [3, 2])],
 )
 def test_arrays_of_tasks_with_slots(
     settings: dict[str, int], left: int, expected: list[int]
