@@ -1,0 +1,98 @@
+"""One storm, or some: ``python -m tests.chaos --seed 7 --number 1``. Exit code 1 on any fault.
+
+The same seed, number and form give the same study and the same plan; ``--plan`` shows it only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.chaos import ground as grounds
+from tests.chaos import storm, studies
+from tests.chaos.auditor import Report
+from tests.chaos.studies import Drawn
+from tests.cluster.cluster import Cluster
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--number", type=int, default=1, help="which study of the seed")
+    parser.add_argument("--count", type=int, default=1, help="so many, from --number on")
+    parser.add_argument("--form", choices=sorted(studies.FORMS), default="long")
+    parser.add_argument("--slurm", action="store_true", help="on a real Slurm (as root)")
+    parser.add_argument("--trials", type=int, help="so many, instead of a drawn number")
+    parser.add_argument("--kills-per-minute", type=float)
+    parser.add_argument("--plan", action="store_true", help="show the study and its plan only")
+    parser.add_argument("--keep", action="store_true", help="keep the folder, clean or not")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the reports there")
+    options = parser.parse_args(argv)
+    form = studies.FORMS[options.form]
+    numbers = range(options.number, options.number + options.count)
+    drawn = [studies.draw_study(options.seed, n, form, options.trials) for n in numbers]
+    if options.plan:
+        for one in drawn:
+            print(one.describe())
+            kinds = grounds.SLURM_KILLS if options.slurm else grounds.LOCAL_KILLS
+            for event in storm.draw_plan(one, kinds, options.kills_per_minute, options.slurm):
+                print(f"  {event}")
+        return 0
+    reports = []
+    with cluster_of(options.slurm) as cluster:
+        for one in drawn:
+            reports.append(run(one, cluster, options.kills_per_minute, options.keep))
+            if options.json:
+                texts = [report.to_dict() for report in reports]
+                options.json.write_text(json.dumps(texts, indent=1) + "\n")
+    faulty = [report.name for report in reports if not report.is_clean]
+    print(f"{len(reports)} studies, {len(faulty)} with faults: {' '.join(faulty) or '-'}")
+    return 1 if faulty else 0
+
+
+def run(drawn: Drawn, cluster: Cluster | None, rate: float | None, keep: bool = False) -> Report:
+    """Play one study where it belongs, print the audit, and keep its folder where it has faults."""
+    ground: grounds.Ground
+    if cluster is None:
+        folder = Path(tempfile.mkdtemp(prefix=f"{drawn.name}-"))
+        ground = grounds.LocalGround(folder, drawn.name)
+    else:
+        ground = grounds.SlurmGround(cluster, drawn.name)
+    keep_folder = True
+    try:
+        report = storm.play(drawn, ground, rate, cluster is not None, say)
+        say(report.text())
+        keep_folder = keep or not report.is_clean
+        return report
+    finally:
+        ground.close(keep_folder)
+        if keep_folder:
+            say(f"kept: {ground.folder}")
+
+
+@contextmanager
+def cluster_of(wanted: bool) -> Iterator[Cluster | None]:
+    """Give a cluster of our own, for as long as it is needed; None where none is wanted."""
+    if not wanted:
+        yield None
+        return
+    root = Path(tempfile.mkdtemp(prefix="sweep-storm-", dir="/tmp"))
+    root.chmod(0o755)  # the cluster's user works in it
+    cluster = Cluster(root)
+    try:
+        yield cluster.up()
+    finally:
+        cluster.down()
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,386 @@
+"""Where a storm takes place: this machine, or a real Slurm. Runs sweep's commands, and kills.
+
+Nothing of sweep's is imported here. Trainings name themselves in the ledger; what is above them is
+found by their parents, the local runner by its record, the server by PostgreSQL's own pid file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.processes import wait_for
+from tests.cluster.user import User
+from tests.conftest import sweep_environment
+from tests.processes import end_processes, find_processes
+
+TRAINING = Path(__file__).with_name("training.py")
+LOCAL_KILLS = ("training", "training", "training", "task", "task", "runner", "launch", "database")
+SLURM_KILLS = (
+    *("training", "training", "task", "task", "batch", "stepd"),
+    *("launch", "slurmctld", "database", "database job"),
+)
+
+
+class Ran(NamedTuple):
+    """How a command ended, and what it printed; a code of None: it was ended after its time."""
+
+    argv: tuple[str, ...]
+    code: int | None
+    out: str
+    err: str
+
+
+class Live(NamedTuple):
+    """A training that is alive by the ledger."""
+
+    trial: int
+    attempt: int
+    pid: int
+
+
+class Tail:
+    """Follows a ledger: how many epochs were ended, and which trainings are alive."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.epochs = 0
+        self.lines = 0
+        self._offsets: dict[Path, int] = {}
+        self._alive: dict[Live, int] = {}  # and when each began, in ticks
+
+    def follow(self) -> None:
+        """Read what is new."""
+        for path in self.folder.glob("*.jsonl"):
+            offset = self._offsets.get(path, 0)
+            if path.stat().st_size <= offset:
+                continue
+            with open(path, "rb") as stream:
+                stream.seek(offset)
+                data = stream.read()
+            whole = data.rfind(b"\n") + 1
+            self._offsets[path] = offset + whole
+            for text in data[:whole].splitlines():
+                self._take(json.loads(text))
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        self.lines += 1
+        who = Live(line["trial"], line["attempt"], line["pid"])
+        if line["word"] == "begin":
+            self._alive[who] = line["start"]
+        elif line["word"] in ("left", "done"):
+            self._alive.pop(who, None)
+        elif line["word"] == "ended":
+            self.epochs += 1
+
+    def living(self) -> list[Live]:
+        """Return the trainings that are alive, by trial."""
+        for who, start in list(self._alive.items()):
+            if start_time(who.pid) != start:
+                del self._alive[who]
+        return sorted(self._alive)
+
+
+class Ground:
+    """What both grounds share. ``folder`` holds all of one storm."""
+
+    kills: Sequence[str]
+    executor: str
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.work, self.ledger, self.runs = folder / "work", folder / "ledger", folder / "runs"
+        for path in (self.work, self.ledger):
+            self.make(path)
+        self.tail = Tail(self.ledger)
+        self.file = self.work / "study.yaml"
+        self.write(self.work / TRAINING.name, TRAINING.read_text())
+
+    @property
+    def study(self) -> Path:
+        return self.runs / self.name
+
+    # What a ground has of its own
+
+    def make(self, folder: Path) -> None:
+        """Make a folder that the study's trainings may write to."""
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self, path: Path, text: str) -> None:
+        path.write_text(text)
+
+    def python(self) -> str:
+        raise NotImplementedError
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command of sweep's."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keys of the study file that the place decides."""
+        raise NotImplementedError
+
+    def leftovers(self) -> list[str]:
+        """Return what of the study still runs, its database apart."""
+        raise NotImplementedError
+
+    def accounting(self, jobs: Sequence[str]) -> list[str]:
+        """Return the accounting's rows of jobs; none where there is no accounting."""
+        return []
+
+    def close(self, keep: bool) -> None:
+        """End all that runs; remove the folder unless it is to be kept."""
+        raise NotImplementedError
+
+    # Commands
+
+    def sweep(self, *arguments: str, timeout_s: float = 240.0) -> Ran:
+        """Run a command of sweep's."""
+        child = self.start(*arguments)
+        try:
+            out, err = child.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            out, err = child.communicate()
+            return Ran(arguments, None, out, err)
+        return Ran(arguments, child.returncode, out, err)
+
+    def write_study(self, keys: Mapping[str, Any], epochs: int, every: int, epoch_s: float) -> None:
+        """Write the study file; JSON is YAML."""
+        command = [self.python(), str(self.work / TRAINING.name), f"--ledger={self.ledger}"]
+        command += [f"--epochs={epochs}", f"--epoch-s={epoch_s}", f"--every={every}", "{params}"]
+        given = {"name": self.name, "command": command, **self.settings(), **keys}
+        self.write(self.file, json.dumps(given, indent=1))
+
+    # Faults
+
+    def kill(self, kind: str, choice: float, delay_s: float) -> str:
+        """Kill something of a kind; return what it was, empty where there was none.
+
+        Args:
+            choice: From 0 to 1: which one of several.
+            delay_s: How long what comes back by our hand stays away.
+        """
+        if kind == "database":
+            return self._kill_database()
+        living = self.tail.living()
+        if not living:
+            return ""
+        victim = living[int(choice * len(living))]
+        pid = victim.pid if kind == "training" else self.above(victim.pid, kind)
+        if pid is None or not send_kill(pid):
+            return ""
+        return f"{kind} {pid} of trial {victim.trial}, attempt {victim.attempt}"
+
+    def above(self, training: int, kind: str) -> int | None:
+        """Return the process of a kind above a training; None where there is none (any more)."""
+        if kind != "task":
+            raise ValueError(f"nothing here is a {kind}")
+        pid = parent(training)
+        return pid if pid > 1 else None
+
+    def _kill_database(self) -> str:
+        pid = self.postmaster()
+        return f"postmaster {pid}" if pid and send_kill(pid) else ""
+
+    def postmaster(self) -> int | None:
+        """Return the embedded server's process while it lives."""
+        for path in self.runs.glob(".postgres/**/postmaster.pid"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                pid = int(path.read_text().split()[0])
+                if Path(f"/proc/{pid}/comm").read_text().strip() == "postgres":
+                    return pid
+        return None
+
+
+class LocalGround(Ground):
+    """This machine, with the local executor and an embedded server."""
+
+    kills = LOCAL_KILLS
+    executor = "local"
+
+    def python(self) -> str:
+        return sys.executable
+
+    def settings(self) -> dict[str, Any]:
+        return {"executor": "local"}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "sweep", *arguments],
+            cwd=self.work,
+            env=sweep_environment(self.runs, {"SWEEP_STORAGE": None})
+            | {"SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": ""},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def kill(self, kind: str, choice: float, delay_s: float) -> str:
+        if kind != "runner":
+            return super().kill(kind, choice, delay_s)
+        pids = [pid for path in self.study.glob("local/*/runner.json") if (pid := _recorded(path))]
+        killed = [pid for pid in pids if send_kill(pid)]
+        return f"runner {killed}" if killed else ""
+
+    def leftovers(self) -> list[str]:
+        found = {p.pid: p for folder in (self.study, self.work) for p in find_processes(folder)}
+        return [f"process {p.pid} {p.command[:200]}" for p in found.values()]
+
+    def close(self, keep: bool) -> None:
+        end_processes(self.study)
+        end_processes(self.work)
+        if self.runs.is_dir():
+            self.sweep("db", "stop")
+        end_processes(self.folder)
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class SlurmGround(Ground):
+    """A real Slurm, with the embedded server in a job of its own."""
+
+    kills = SLURM_KILLS
+    executor = "slurm"
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster = cluster
+        self.user = User(cluster, cluster.home / name)
+        super().__init__(self.user.folder, name)
+
+    def make(self, folder: Path) -> None:
+        self.user.make(folder)
+
+    def write(self, path: Path, text: str) -> None:
+        self.user.write(str(path.relative_to(self.folder)), text)
+
+    def python(self) -> str:
+        return str(self.user.bin / "python")
+
+    def settings(self) -> dict[str, Any]:
+        resources = {"time": "00:20:00", "cpus": 1, "memory": "200M"}
+        return {"executor": self.executor, "resources": resources}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return self.cluster.start(
+            [str(self.user.bin / "sweep"), *arguments],
+            user=self.cluster.user,
+            env=self.user.env(),
+            cwd=self.work,
+        )
+
+    def kill(self, kind: str, choice: float, delay_s: float) -> str:
+        if kind == "slurmctld":
+            self.cluster.kill_slurmctld()
+            time.sleep(delay_s)
+            self.cluster.start_slurmctld()
+            return f"slurmctld, for {delay_s:.1f} s"
+        if kind == "database job":
+            jobs = [row[0] for row in self.user.queue() if row[1].startswith("sweep-db-")]
+            if jobs:
+                self.cluster.run(["scancel", "--full", "--signal=KILL", *jobs])
+            return f"database job {jobs}" if jobs else ""
+        return super().kill(kind, choice, delay_s)
+
+    def above(self, training: int, kind: str) -> int | None:
+        if kind == "task":
+            return super().above(training, kind)
+        below, pid = training, parent(training)
+        while pid > 1:
+            if read_name(pid).startswith("slurmstepd"):
+                return pid if kind == "stepd" else below
+            below, pid = pid, parent(pid)
+        return None
+
+    def leftovers(self) -> list[str]:
+        jobs = [
+            f"job {' '.join(row)}"
+            for row in self.user.queue()
+            if not row[1].startswith("sweep-db-") and self.name in row[1]
+        ]
+        trainings = [f"training {who}" for who in self.tail.living()]
+        return jobs + trainings
+
+    def accounting(self, jobs: Sequence[str]) -> list[str]:
+        if not jobs:
+            return []
+        argv = ["sacct", "-nPXD", "-j", ",".join(jobs), "-o", "JobID,State,Start,End"]
+        rows = self.cluster.run(argv, check=True).stdout.splitlines()
+        return ["|".join(_in_seconds(part) for part in row.split("|")) for row in rows]
+
+    def close(self, keep: bool) -> None:
+        with contextlib.suppress(subprocess.SubprocessError):
+            self.cluster.run(["scancel", "-u", self.cluster.user])
+        with contextlib.suppress(TimeoutError):
+            wait_for(lambda: not self.user.queue(), 90, "the queue to be empty")
+        self.sweep("db", "stop")
+        end_processes(self.folder)
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def parent(pid: int) -> int:
+    """Return a process's parent; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a live process began, in ticks; None when it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def read_name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def send_kill(pid: int) -> bool:
+    """Send SIGKILL; tell whether there was such a process."""
+    if pid in (0, 1, os.getpid()):
+        return False
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _recorded(path: Path) -> int | None:
+    """Return the process that a runner's record names, while it lives."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return record["pid"] if start_time(record["pid"]) == record["start"] else None
+
+
+def _in_seconds(text: str) -> str:
+    """Return one of sacct's times in epoch seconds; other text as it is."""
+    try:
+        return str(datetime.fromisoformat(text).timestamp())
+    except ValueError:
+        return text
+
+
