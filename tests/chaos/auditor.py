@@ -1,9 +1,9 @@
 """An auditor that shares no code with sweep: it believes the training's ledger, and reads the rest.
 
-It reads the ledger (``training.py``), the files under ``runs/<name>/``, the database with plain SQL
-over Optuna's tables and ``sweep_attempt`` and ``sweep_metric``, what ``sweep collect`` printed, and on
-Slurm the accounting. It counts faults by kind and says of which trials, and computes the study's
-best by itself. Nothing here imports sweep; a test holds that.
+It reads the ledger (``training.py``), the files under ``runs/<name>/``, the database with plain
+SQL over Optuna's tables and ``sweep_attempt`` and ``sweep_metric``, what ``sweep collect`` printed,
+and on Slurm the accounting. It counts faults by kind and says of which trials, and computes the
+study's best by itself. Nothing here imports sweep; a test holds that.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 KINDS = {
     "wrong_number": "the study has not exactly N trials",
     "stuck": "trials that wait or run at the end",
+    "wedged": "times that nothing moved any more until the study was launched again",
     "lost": "trials whose end is not the one that their training came to",
     "double": "trials with two attempts alive at once",
     "over_parallel": "times at which more than max_parallel trainings were alive",
@@ -126,6 +127,7 @@ class Evidence:
         folders: (trial, attempt) of every attempt's folder.
         crashes: Crash files and commands that left with 70.
         refused: Commands that ended otherwise than they should.
+        wedged: What status said whenever nothing had moved for long, unasked for.
         left: Processes and jobs that were left.
         watched: Numbers of stored values of attempts that have a successor, as seen over time.
         accounting: ``sacct -nPXD -o JobID,State,Start,End`` with times in epoch seconds.
@@ -141,6 +143,7 @@ class Evidence:
     folders: Iterable[tuple[int, int]] = ()
     crashes: Sequence[str] = ()
     refused: Sequence[str] = ()
+    wedged: Sequence[str] = ()
     left: Sequence[str] = ()
     watched: Sequence[Mapping[tuple[int, int], int]] = ()
     accounting: Sequence[str] = ()
@@ -227,7 +230,8 @@ class Run:
 
     @property
     def first(self) -> int:
-        return self.lines[0].epoch
+        """The epoch that it began with."""
+        return next((line.epoch for line in self.lines if line.word == "begin"), 0)
 
 
 def audit(facts: Facts, found: Evidence) -> Report:
@@ -441,7 +445,7 @@ class _Auditor:
                 self._add(
                     "lost_values",
                     trial,
-                    f"attempt {attempt}: {len(lost)} reported values are not stored (steps {steps})",
+                    f"attempt {attempt}: {len(lost)} reports are not stored (steps {steps})",
                 )
             self._foreign(trial, attempt, "stored", mine, theirs)
         written: dict[tuple[int, int], dict[tuple[str, int], float]] = defaultdict(dict)
@@ -571,6 +575,7 @@ class _Auditor:
         for kind, found in (
             ("crashes", self.found.crashes),
             ("refused", self.found.refused),
+            ("wedged", self.found.wedged),
             ("left_over", self.found.left),
         ):
             for what in found:

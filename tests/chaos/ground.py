@@ -382,5 +382,3 @@ def _in_seconds(text: str) -> str:
         return str(datetime.fromisoformat(text).timestamp())
     except ValueError:
         return text
-
-

@@ -283,9 +283,9 @@ class Storm:
             self._gave_up = True
         elif now - self._moved[1] > self.drawn.form.patience_s:
             shown = self._run("status", self.drawn.name, "--json", quiet=True).out
-            self.helped.append(shown)
-            waited_s = now - self._moved[1]
-            self.say(f"NOTHING MOVED for {waited_s:.0f} s: {' '.join(shown.split())[:600]}")
+            text = f"for {now - self._moved[1]:.0f} s: {' '.join(shown.split())[:600]}"
+            self.helped.append(f"at epoch {self.tail.epochs}, {text}")
+            self.say(f"NOTHING MOVED {text}")
             self._launch()
             self._moved = (self.tail.lines, time.monotonic())
 
@@ -313,6 +313,7 @@ class Storm:
             folders=auditor.read_folders(self.ground.study),
             crashes=[*self.crashes, *self._crash_files()],
             refused=self.refused,
+            wedged=self.helped,
             left=left,
             watched=self.watched,
             accounting=self.ground.accounting(jobs),
@@ -332,11 +333,7 @@ class Storm:
         return [f"{path.name}: {path.read_text(errors='replace')[-1500:]}" for path in paths]
 
     def _figures(self) -> dict[str, Any]:
-        return {
-            "killed": self.killed,
-            "helped": len(self.helped),
-            "took_s": round(time.monotonic() - self._began),
-        }
+        return {"killed": self.killed, "took_s": round(time.monotonic() - self._began)}
 
 
 def play(

@@ -135,10 +135,11 @@ class Drawn:
 
     def describe(self) -> str:
         """Return the study in a few lines."""
-        shown = {k: v for k, v in self.keys.items() if k not in ("space", "retry", "keep", "grace")}
+        dull = ("space", "retry", "keep", "grace")
+        shown = {key: value for key, value in self.keys.items() if key not in dull}
         lines = [
-            f"study {self.name} ({self.form.name}): {self.trials} trials of {self.epochs} epochs of "
-            f"{self.form.epoch_s} s, {self.max_parallel} at once",
+            f"study {self.name} ({self.form.name}): {self.trials} trials of {self.epochs} epochs "
+            f"of {self.form.epoch_s} s, {self.max_parallel} at once",
             f"  {json.dumps(shown)}",
         ]
         return "\n".join([*lines, f"  space {json.dumps(self.keys['space'])}"])
