@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="keep the folder, clean or not")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the reports there")
     options = parser.parse_args(argv)
+    # Whoever ends it, what the storm has started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     form = studies.FORMS[options.form]
     numbers = range(options.number, options.number + options.count)
     drawn = [studies.draw_study(options.seed, n, form, options.trials) for n in numbers]
@@ -88,6 +92,7 @@ def cluster_of(wanted: bool) -> Iterator[Cluster | None]:
         yield cluster.up()
     finally:
         cluster.down()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def say(text: str) -> None:

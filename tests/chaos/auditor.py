@@ -33,6 +33,7 @@ KINDS = {
     "wrong_parameters": "trials that trained with other parameters than the stored ones",
     "wrong_values": "trials whose objective is not the ledger's",
     "wrong_rank": "trials that are ranked otherwise than by the ledger",
+    "wrong_status": "times that status tells another best or other counts",
     "left_over": "processes and jobs of the study that outlived it",
     "refused": "commands of sweep's that did not end well",
     "crashes": "faults of sweep's own (exit code 70, crash files)",
@@ -124,6 +125,7 @@ class Evidence:
         journals: What lies in the attempts' ``metrics.jsonl``.
         state: The study's own state: word, by.
         collected: What ``sweep collect --format json`` printed of all trials.
+        status: What ``sweep status --json`` printed at the end.
         folders: (trial, attempt) of every attempt's folder.
         crashes: Crash files and commands that left with 70.
         refused: Commands that ended otherwise than they should.
@@ -140,6 +142,7 @@ class Evidence:
     journals: Sequence[MetricRow] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
     collected: Sequence[Mapping[str, Any]] = ()
+    status: Mapping[str, Any] = field(default_factory=dict)
     folders: Iterable[tuple[int, int]] = ()
     crashes: Sequence[str] = ()
     refused: Sequence[str] = ()
@@ -263,6 +266,7 @@ class _Auditor:
             self._attempts,
             self._parameters,
             self._results,
+            self._status,
             self._outside,
         ):
             check()
@@ -568,6 +572,24 @@ class _Auditor:
                 self._add("wrong_rank", trial, "collect does not list it")
             elif collected[trial]["state"] != row.state:
                 self._add("wrong_rank", trial, f"collect says it is {collected[trial]['state']}")
+
+    def _status(self) -> None:
+        status = self.found.status
+        if not status:
+            return
+        counts: dict[str, int] = defaultdict(int)
+        for row in self.found.trials:
+            counts[row.state] += 1
+        shown = {state: count for state, count in status["counts"].items() if count}
+        if shown != counts:
+            self._add("wrong_status", None, f"counts {shown}, in the database {dict(counts)}")
+        violations = self._own_violations()
+        kept = {trial for trial in self.objectives if not violations[trial]}
+        if len(self.facts.objectives) > 1 or not kept:
+            return  # there is no best one, or none keeps to the constraints
+        best = (status.get("best") or {}).get("trial")
+        if best != self._own_best():
+            self._add("wrong_status", best, f"is the best; by the ledger {self._own_best()}")
 
     # Around it
 

@@ -299,7 +299,7 @@ class Storm:
 
     def _audit(self, left: list[str]) -> Report:
         name = self.drawn.name
-        self._run("status", name, "--json", quiet=True)
+        status = self._run("status", name, "--json", quiet=True)
         chosen = [word for state in STATES for word in ("--state", state)]
         collected = self._run("collect", name, "--format", "json", *chosen, quiet=True)
         self._url = None
@@ -310,6 +310,7 @@ class Storm:
             lines=auditor.read_ledger(self.ground.ledger),
             journals=auditor.read_journals(self.ground.study),
             collected=json.loads(collected.out) if collected.code == 0 else [],
+            status=json.loads(status.out) if status.code == 0 else {},
             folders=auditor.read_folders(self.ground.study),
             crashes=[*self.crashes, *self._crash_files()],
             refused=self.refused,

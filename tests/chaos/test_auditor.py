@@ -121,6 +121,7 @@ def make() -> Evidence:
             }
             for number in range(3)
         ],
+        status={"counts": {"complete": 3, "failed": 0}, "best": {"trial": 2}},
         folders={(0, 1), (1, 1), (1, 2), (2, 1)},
     )
 
@@ -159,7 +160,15 @@ def in_state(found: Evidence, trial: int, state: str) -> Evidence:
         if row["rank"]:
             above = [r for r in shown if r["rank"] and r["value"] > row["value"]]
             row["rank"] = 1 + len(above)
-    return change(found, trials=trials, collected=shown)
+    return with_status(change(found, trials=trials, collected=shown))
+
+
+def with_status(found: Evidence) -> Evidence:
+    """Have status tell what the database and ``collect`` do."""
+    states = [trial.state for trial in found.trials]
+    best = [row["trial"] for row in found.collected if row["rank"] == 1]
+    counts = {state: states.count(state) for state in states}
+    return change(found, status={"counts": counts, "best": {"trial": best[0]}})
 
 
 def waits(found: Evidence) -> Evidence:
@@ -289,6 +298,14 @@ def worst_first(found: Evidence) -> Evidence:
     return change(found, collected=[{**r, "rank": r["trial"] + 1} for r in found.collected])
 
 
+def status_has_another_best(found: Evidence) -> Evidence:
+    return change(found, status={**found.status, "best": {"trial": 0}})
+
+
+def status_counts_otherwise(found: Evidence) -> Evidence:
+    return change(found, status={**found.status, "counts": {"complete": 2}})
+
+
 def process_is_left(found: Evidence) -> Evidence:
     return change(found, left=["process 17 python training.py"])
 
@@ -335,6 +352,8 @@ FAULTS = [
     (of_the_wrong_attempt, "wrong_values", [1]),
     (collect_shows_another, "wrong_values", [0, 1, 2]),
     (worst_first, "wrong_rank", [0, 2]),
+    (status_has_another_best, "wrong_status", [0]),
+    (status_counts_otherwise, "wrong_status", []),
     (process_is_left, "left_over", []),
     (job_is_left, "left_over", []),
     (command_is_refused, "refused", []),
