@@ -147,21 +147,16 @@ class Ground:
 
     def sweep(self, *arguments: str, timeout_s: float = 240.0) -> Ran:
         """Run a command of sweep's."""
-        child = self.start(*arguments)
-        try:
-            out, err = child.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            out, err = child.communicate()
-            return Ran(arguments, None, out, err)
-        return Ran(arguments, child.returncode, out, err)
+        return finish(arguments, self.start(*arguments), timeout_s)
 
     def write_study(self, keys: Mapping[str, Any], epochs: int, every: int, epoch_s: float) -> None:
         """Write the study file; JSON is YAML."""
         command = [self.python(), str(self.work / TRAINING.name), f"--ledger={self.ledger}"]
         command += [f"--epochs={epochs}", f"--epoch-s={epoch_s}", f"--every={every}", "{params}"]
         given = {"name": self.name, "command": command, **self.settings(), **keys}
-        self.write(self.file, json.dumps(given, indent=1))
+        new = self.file.with_suffix(".new")
+        self.write(new, json.dumps(given, indent=1))
+        new.replace(self.file)  # another launch may be reading it
 
     # Faults
 
@@ -330,6 +325,17 @@ class SlurmGround(Ground):
         end_processes(self.folder)
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def finish(arguments: tuple[str, ...], child: subprocess.Popen[str], timeout_s: float) -> Ran:
+    """Wait for a command that was started; one that does not end in time is ended."""
+    try:
+        out, err = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        out, err = child.communicate()
+        return Ran(arguments, None, out, err)
+    return Ran(arguments, child.returncode, out, err)
 
 
 def parent(pid: int) -> int:

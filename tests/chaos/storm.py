@@ -19,7 +19,7 @@ import psycopg2
 
 from tests.chaos import auditor
 from tests.chaos.auditor import Evidence, Report
-from tests.chaos.ground import Ground, Ran
+from tests.chaos.ground import Ground, Ran, finish
 from tests.chaos.studies import Drawn
 
 POLL_S = 0.2
@@ -29,7 +29,9 @@ STATUS_S = 15.0  # between two looks of a user's
 AWAY_S = 8.0  # a database that is away for so long: a user looks
 LEAVE_S = 60.0  # for what still runs when the last trial has ended
 HELPED = 4  # times that a study without progress is launched again, before it counts as stuck
+COMMAND_S = 300.0  # for a command of sweep's
 EXIT_FAULT = 70
+AT_WORK = "is at work"  # what a launch says that met another: no fault
 STATES = ("waiting", "running", "complete", "pruned", "failed", "cancelled")
 AT_END = None
 
@@ -44,6 +46,7 @@ class Event:
         kind: What is killed.
         choice: From 0 to 1: which one of several, or how many.
         delay_s: Where something is given time: a launch before it is killed, a daemon that is away.
+        beside: The next events do not wait for this one's command.
     """
 
     after: int | None
@@ -51,10 +54,11 @@ class Event:
     kind: str = ""
     choice: float = 0.0
     delay_s: float = 0.0
+    beside: bool = False
 
     def __str__(self) -> str:
         when = "when it has ended" if self.after is AT_END else f"after epoch {self.after}"
-        more = f" {self.kind}" if self.kind else ""
+        more = (f" {self.kind}" if self.kind else "") + (", beside" if self.beside else "")
         return f"{when}: {self.what}{more} (choice {self.choice:.2f}, {self.delay_s:.1f} s)"
 
 
@@ -82,10 +86,16 @@ def draw_plan(
 
     events = [event("kill", draw.choice(kills)) for _ in range(count)]
     others = ["raise", "raise", "stop", "stop", "drain", "launch"] + ["switch"] * switches
-    events += [event(draw.choice(others)) for _ in range(draw.randint(*drawn.form.events))]
+    for _ in range(draw.randint(*drawn.form.events)):
+        other = event(draw.choice(others))
+        beside = draw.random() < 0.4 and other.what in ("raise", "launch")
+        events.append(replace(other, beside=beside))
     if draw.random() < 0.3:
         events.append(replace(event("raise"), after=AT_END))
-    return sorted(events, key=lambda event: (event.after is AT_END, event.after or 0))
+    events.sort(key=lambda event: (event.after is AT_END, event.after or 0))
+    if draw.random() < 0.25:
+        events.insert(0, Event(0, "kill", "launch", delay_s=round(draw.uniform(0.0, 6.0), 2)))
+    return events
 
 
 class Storm:
@@ -111,6 +121,7 @@ class Storm:
         self.watched: list[Mapping[tuple[int, int], int]] = []
         self.helped: list[str] = []
         self.killed = 0
+        self._beside: list[tuple[tuple[str, ...], subprocess.Popen[str]]] = []
         self._url: str | None = None
         self._over = False
         self._gave_up = False
@@ -130,7 +141,8 @@ class Storm:
     def play(self) -> Report:
         """Launch, let everything happen, wait for the end, and audit."""
         self._write()
-        self._launch()
+        if not self.plan or (self.plan[0].kind, self.plan[0].after) != ("launch", 0):
+            self._launch()
         for event in self.plan:
             self._wait(event.after)
             if self._over and event.after is not AT_END:
@@ -140,6 +152,8 @@ class Storm:
                 break
             self._act(event)
         self._wait(AT_END)
+        for argv, child in self._beside:
+            self._took(argv, child, COMMAND_S)
         left = self._wait_left()
         self.say("ended" if self._over else "NOT ended")
         return self._audit(left)
@@ -153,6 +167,7 @@ class Storm:
             self._kill(event)
         elif event.what == "raise":
             self._raise(event)
+            self._launch(event.beside)
         elif event.what in ("stop", "drain"):
             self._run("stop", self.drawn.name, *(["--drain"] if event.what == "drain" else []))
             self._launch()
@@ -161,7 +176,7 @@ class Storm:
             self._write()
             self._launch()
         else:
-            self._launch()
+            self._launch(event.beside)
 
     def _kill(self, event: Event) -> None:
         end = time.monotonic() + 5.0
@@ -194,7 +209,6 @@ class Storm:
         self.say(f"raise trials from {self.trials} to {raised}")
         self.trials = raised
         self._write()
-        self._launch()
 
     # Commands
 
@@ -205,18 +219,32 @@ class Storm:
             keys["executor"] = self.executor
         self.ground.write_study(keys, drawn.epochs, drawn.form.every, drawn.form.epoch_s)
 
-    def _launch(self) -> Ran:
-        return self._run("launch", self.ground.file.name)
+    def _launch(self, beside: bool = False) -> None:
+        if beside:
+            argv = ("launch", self.ground.file.name)
+            self._beside.append((argv, self.ground.start(*argv)))
+        else:
+            self._run("launch", self.ground.file.name)
 
     def _run(self, *arguments: str, quiet: bool = False) -> Ran:
-        ran = self.ground.sweep(*arguments)
+        return self._took(arguments, self.ground.start(*arguments), COMMAND_S, quiet)
+
+    def _took(
+        self,
+        arguments: tuple[str, ...],
+        child: subprocess.Popen[str],
+        limit_s: float,
+        quiet: bool = False,
+    ) -> Ran:
+        """Take in how a command ended; one that does not end in time is ended."""
+        ran = finish(arguments, child, limit_s)
         said = " ".join(arguments)
         if not quiet:
             last = (ran.out.strip() or ran.err.strip() or "-").splitlines()[-1]
             self.say(f"sweep {said}: {ran.code}; {last[:100]}")
         if ran.code == EXIT_FAULT or "Traceback (most recent call last)" in ran.err:
             self.crashes.append(f"sweep {said}: {ran.err[-2000:]}")
-        elif ran.code != 0:
+        elif ran.code != 0 and AT_WORK not in ran.err:
             code = "no end in time" if ran.code is None else f"exit code {ran.code}"
             self.refused.append(f"sweep {said}: {code}: {ran.err.strip()[-600:]}")
         return ran
@@ -231,6 +259,9 @@ class Storm:
                 return
             self._look()
             self._help()
+            for argv, child in [one for one in self._beside if one[1].poll() is not None]:
+                self._beside.remove((argv, child))
+                self._took(argv, child, COMMAND_S)
             time.sleep(POLL_S)
 
     def _look(self) -> None:
