@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.processes import wait_for
+from tests.cluster.processes import find_job_processes, wait_for
 from tests.cluster.user import User
 from tests.conftest import sweep_environment
 from tests.processes import end_processes, find_processes
@@ -254,6 +254,7 @@ class SlurmGround(Ground):
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster
         self.user = User(cluster, cluster.home / name)
+        self.ghosts: set[str] = set()
         super().__init__(self.user.folder, name)
 
     def make(self, folder: Path) -> None:
@@ -301,20 +302,28 @@ class SlurmGround(Ground):
         return None
 
     def leftovers(self) -> list[str]:
-        jobs = [
-            f"job {' '.join(row)}"
-            for row in self.user.queue()
-            if not row[1].startswith("sweep-db-") and self.name in row[1]
-        ]
-        trainings = [f"training {who}" for who in self.tail.living()]
-        return jobs + trainings
+        """A job that Slurm lists as running long after its last process is no fault of sweep's.
+
+        Nor is what waits for its end: a killed controller or slurmstepd leaves such jobs.
+        """
+        held = {job for pid in find_job_processes(self.cluster.root) for job in _jobs_of(pid)}
+        found, self.ghosts = [], set()
+        for job, name, state, reason in self.user.queue():
+            if name.startswith("sweep-db-") or self.name not in name:
+                continue
+            if (state == "PENDING" and reason != "Dependency") or job in held:
+                found.append(f"job {job} {name} {state} {reason}")
+            else:
+                self.ghosts.add(job)
+        return found + [f"training {who}" for who in self.tail.living()]
 
     def accounting(self, jobs: Sequence[str]) -> list[str]:
         if not jobs:
             return []
         argv = ["sacct", "-nPXD", "-j", ",".join(jobs), "-o", "JobID,State,Start,End"]
-        rows = self.cluster.run(argv, check=True).stdout.splitlines()
-        return ["|".join(_in_seconds(part) for part in row.split("|")) for row in rows]
+        rows = [row.split("|") for row in self.cluster.run(argv, check=True).stdout.splitlines()]
+        told = [row for row in rows if row[0] not in self.ghosts]
+        return ["|".join(_in_seconds(part) for part in row) for row in told]
 
     def close(self, keep: bool) -> None:
         with contextlib.suppress(subprocess.SubprocessError):
@@ -380,6 +389,17 @@ def _recorded(path: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return record["pid"] if start_time(record["pid"]) == record["start"] else None
+
+
+def _jobs_of(pid: int) -> list[str]:
+    """Return the names by which squeue may list the job of a process: number, and element."""
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+    found = dict(word.decode(errors="replace").split("=", 1) for word in words if b"=" in word)
+    array, index = found.get("SLURM_ARRAY_JOB_ID"), found.get("SLURM_ARRAY_TASK_ID")
+    return [found["SLURM_JOB_ID"], f"{array}_{index}"]
 
 
 def _in_seconds(text: str) -> str:

@@ -28,6 +28,7 @@ MOST_LOOK_S = 30.0  # where a look is expensive
 STATUS_S = 15.0  # between two looks of a user's
 AWAY_S = 8.0  # a database that is away for so long: a user looks
 LEAVE_S = 60.0  # for what still runs when the last trial has ended
+MOST_MORE = 20  # trials that are added at once
 HELPED = 4  # times that a study without progress is launched again, before it counts as stuck
 COMMAND_S = 300.0  # for a command of sweep's
 EXIT_FAULT = 70
@@ -203,7 +204,7 @@ class Storm:
         self._launch()
 
     def _raise(self, event: Event) -> None:
-        more = 1 + int(event.choice * max(1, self.drawn.trials // 2))
+        more = 1 + int(event.choice * max(1, min(self.drawn.trials // 2, MOST_MORE)))
         most = self.drawn.most_trials
         raised = self.trials + more if most is None else min(self.trials + more, most)
         self.say(f"raise trials from {self.trials} to {raised}")
