@@ -29,7 +29,7 @@ class Form:
         kills_per_minute: How often something is killed.
         events: Least and most of what else happens.
         patience_s: Without progress for so long, a user would launch again.
-        samplers: Those that are drawn from.
+        samplers, budgets: Those that are drawn from.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Form:
     events: tuple[int, int]
     patience_s: float
     samplers: tuple[str, ...] = SAMPLERS
+    budgets: tuple[str, ...] = BUDGETS
 
 
 # gp and auto import torch, for seconds.
@@ -80,6 +81,7 @@ HUGE = Form(
     events=(3, 6),
     patience_s=240.0,
     samplers=("random", "tpe", "qmc"),
+    budgets=("none",),  # it shall be long
 )
 FORMS = {form.name: form for form in (SHORT, LONG, HUGE)}
 
@@ -158,7 +160,9 @@ def draw_study(seed: int, number: int, form: Form, trials: int | None = None) ->
     several = draw.random() < 0.2
     sampler = draw.choice(SAMPLERS_OF_SEVERAL if several else form.samplers)
     pruner = "none" if several else draw.choice(PRUNERS)
-    budget = draw.choice(("none", "none", "time") if several else BUDGETS)
+    budget = draw.choice(form.budgets)
+    if several and budget in ("target", "patience"):
+        budget = "none"
     objective = _objective(draw, several)
     space, size = _space(draw, sampler, trials)
     keys: dict[str, Any] = {
