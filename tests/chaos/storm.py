@@ -33,6 +33,7 @@ HELPED = 4  # times that a study without progress is launched again, before it c
 COMMAND_S = 300.0  # for a command of sweep's
 EXIT_FAULT = 70
 AT_WORK = "is at work"  # what a launch says that met another: no fault
+STANDS = ("stopped", "held")  # states of a study that goes on only when it is launched
 STATES = ("waiting", "running", "complete", "pruned", "failed", "cancelled")
 AT_END = None
 
@@ -269,7 +270,9 @@ class Storm:
         now = time.monotonic()
         if now - self._looked_as_user > STATUS_S:
             self._looked_as_user = now
-            self._run("status", self.drawn.name, "--json", quiet=True)
+            shown = self._run("status", self.drawn.name, "--json", quiet=True)
+            if shown.code == 0 and json.loads(shown.out)["state"] in STANDS:
+                self._help_on(shown.out, "and nobody asked for that")
         if now - self._looked < self._look_s:
             return
         self._looked = now
@@ -315,11 +318,14 @@ class Storm:
             self._gave_up = True
         elif now - self._moved[1] > self.drawn.form.patience_s:
             shown = self._run("status", self.drawn.name, "--json", quiet=True).out
-            text = f"for {now - self._moved[1]:.0f} s: {' '.join(shown.split())[:600]}"
-            self.helped.append(f"at epoch {self.tail.epochs}, {text}")
-            self.say(f"NOTHING MOVED {text}")
-            self._launch()
-            self._moved = (self.tail.lines, time.monotonic())
+            self._help_on(shown, f"for {now - self._moved[1]:.0f} s")
+
+    def _help_on(self, shown: str, how: str) -> None:
+        text = f"{how}: {' '.join(shown.split())[:600]}"
+        self.helped.append(f"at epoch {self.tail.epochs} it stands, {text}")
+        self.say(f"NOTHING MOVES, {text}")
+        self._launch()
+        self._moved = (self.tail.lines, time.monotonic())
 
     def _wait_left(self) -> list[str]:
         end = time.monotonic() + LEAVE_S
