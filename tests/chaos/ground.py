@@ -93,10 +93,15 @@ class Tail:
 
 
 class Ground:
-    """What both grounds share. ``folder`` holds all of one storm."""
+    """What both grounds share. ``folder`` holds all of one storm.
+
+    Attributes:
+        leave_s: After the last trial's end, for what still runs to end by itself.
+    """
 
     kills: Sequence[str]
     executor: str
+    leave_s: float
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
@@ -204,6 +209,7 @@ class LocalGround(Ground):
 
     kills = LOCAL_KILLS
     executor = "local"
+    leave_s = 60.0
 
     def python(self) -> str:
         return sys.executable
@@ -250,6 +256,7 @@ class SlurmGround(Ground):
 
     kills = SLURM_KILLS
     executor = "slurm"
+    leave_s = 300.0  # an element whose slurmstepd was killed is put back, and waits two minutes
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster

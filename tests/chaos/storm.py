@@ -27,7 +27,6 @@ LOOK_S = 1.5  # between two looks into the database
 MOST_LOOK_S = 30.0  # where a look is expensive
 STATUS_S = 15.0  # between two looks of a user's
 AWAY_S = 8.0  # a database that is away for so long: a user looks
-LEAVE_S = 60.0  # for what still runs when the last trial has ended
 MOST_MORE = 20  # trials that are added at once
 HELPED = 4  # times that a study without progress is launched again, before it counts as stuck
 COMMAND_S = 300.0  # for a command of sweep's
@@ -328,7 +327,7 @@ class Storm:
         self._moved = (self.tail.lines, time.monotonic())
 
     def _wait_left(self) -> list[str]:
-        end = time.monotonic() + LEAVE_S
+        end = time.monotonic() + self.ground.leave_s
         while (left := self.ground.leftovers()) and time.monotonic() < end:
             time.sleep(0.5)
         return left
