@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.study import Storage
+from sweep.core.study import Storage
 from sweep.studyfile.rules import INVALID, Reader, Word, either
 from sweep.studyfile.sections import Key, Section
 from sweep.studyfile.tree import Node

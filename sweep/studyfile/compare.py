@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from sweep.space import Space
-from sweep.study import Objective, Study
+from sweep.core.space import Space
+from sweep.core.study import Objective, Study
 from sweep.studyfile.keys import OBJECTIVE, STUDY
 from sweep.studyfile.site_keys import RESOURCES, SERVICE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sweep.errors import closest
-from sweep.space import Parameter, to_optuna
+from sweep.core.errors import closest
+from sweep.core.space import Parameter, to_optuna
 from sweep.studyfile.rules import INVALID, Reader, is_number, join, shown_number
 from sweep.studyfile.tree import Node
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.study import Constraint
+from sweep.core.study import Constraint
 from sweep.studyfile.rules import INVALID, Reader, Real, join
 from sweep.studyfile.sections import Key, Section
 from sweep.studyfile.tree import Node

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep.errors import closest
-from sweep.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
-from sweep.space import Space, same_value
-from sweep.study import Choice
+from sweep.core.errors import closest
+from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
+from sweep.core.space import Space, same_value
+from sweep.core.study import Choice
 from sweep.studyfile.conditions import describe_values
 from sweep.studyfile.rules import INVALID, Reader, join
 from sweep.studyfile.tree import Node

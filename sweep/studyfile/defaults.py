@@ -12,8 +12,8 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep import settings
-from sweep.errors import InputError, Problem, StudyFileError
+from sweep.core import settings
+from sweep.core.errors import InputError, Problem, StudyFileError
 from sweep.studyfile.keys import STUDY
 from sweep.studyfile.rules import Reader
 from sweep.studyfile.sections import Section

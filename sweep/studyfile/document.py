@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweep.errors import InputError
-from sweep.paths import write_atomic
+from sweep.core.errors import InputError
+from sweep.core.files import write_atomic
 from sweep.studyfile import (
     address,
     amounts,

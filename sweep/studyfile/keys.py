@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweep.study import Choice, Ddp, Environment, Objective, Resources, Retry, Slurm, Storage
+from sweep.core.study import Choice, Ddp, Environment, Objective, Resources, Retry, Slurm, Storage
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints

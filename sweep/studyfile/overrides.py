@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.errors import InputError, Problem
+from sweep.core.errors import InputError, Problem
 from sweep.studyfile.tree import Node, YamlError, parse
 
 # Their keys are names that may hold dots, so what is left of a path is one name there.

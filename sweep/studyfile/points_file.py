@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.space import Parameter, Space
+from sweep.core.space import Parameter, Space
 from sweep.studyfile.rules import Reader
 from sweep.studyfile.tree import Node
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sweep.errors import InputError, Problem, StudyFileError
-from sweep.study import Study
+from sweep.core.errors import InputError, Problem, StudyFileError
+from sweep.core.study import Study
 from sweep.studyfile.crosschecks import check_together
 from sweep.studyfile.defaults import lay_beneath, read_defaults
 from sweep.studyfile.keys import STUDY
@@ -24,7 +24,7 @@ def load(
 
     Args:
         overrides: ``key.path=value`` each, the value in YAML; they win over the file.
-        environ: Names the files of defaults; see ``sweep.settings``.
+        environ: Names the files of defaults; see ``sweep.core.settings``.
 
     Raises:
         StudyFileError: With all problems, in the order of the lines.

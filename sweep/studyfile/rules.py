@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sweep.errors import Problem, closest
+from sweep.core.errors import Problem, closest
 from sweep.studyfile.tree import Node
 
 

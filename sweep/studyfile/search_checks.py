@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.space import Space
+from sweep.core.space import Space
 from sweep.studyfile.points_file import read_points
 from sweep.studyfile.rules import INVALID, Reader
 from sweep.studyfile.tree import Node

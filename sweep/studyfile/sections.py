@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.errors import closest
-from sweep.study import Choice
+from sweep.core.errors import closest
+from sweep.core.study import Choice
 from sweep.studyfile.rules import INVALID, Reader, Rule, Word, add_advice, either, join
 from sweep.studyfile.tree import Node
 

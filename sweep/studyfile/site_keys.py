@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.study import Ddp, Environment, Resources, Service, Slurm
+from sweep.core.study import Ddp, Environment, Resources, Service, Slurm
 from sweep.studyfile.amounts import Duration, Memory
 from sweep.studyfile.kinds import Gpus, PortRange, Variables
 from sweep.studyfile.rules import Flag, Text, TextList, Whole, Word

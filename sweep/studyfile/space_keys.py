@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.errors import closest
-from sweep.space import Parameter, Space, to_optuna, whole_steps
+from sweep.core.errors import closest
+from sweep.core.space import Parameter, Space, to_optuna, whole_steps
 from sweep.studyfile.conditions import order_parents_first, resolve_conditions
 from sweep.studyfile.ranges import explain_type
 from sweep.studyfile.rules import (

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.errors import Problem
+from sweep.core.errors import Problem
 from sweep.studyfile.syntax import explain_syntax
 
 # A study file of 1,000 points has about 100 KB; reading costs about 10 s a MB.

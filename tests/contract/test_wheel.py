@@ -184,7 +184,7 @@ def test_newcomer_as_an_ordinary_user(installed: Installed) -> None:
 
 def test_batch_script_template_is_found(installed: Installed) -> None:
     """The Slurm batch script's template lies inside the installed package."""
-    code = "from sweep.template import own_folder; print(own_folder())"
+    code = "from sweep.core.templates import own_folder; print(own_folder())"
     folder = Path(installed.run(installed.bin / "python", "-c", code).strip())
     assert folder.is_relative_to(installed.top)
     assert (folder / "task.sh.j2").is_file()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.errors import InputError, StudyFileError
-from sweep.settings import homes
-from sweep.study import Study
+from sweep.core.errors import InputError, StudyFileError
+from sweep.core.settings import homes
+from sweep.core.study import Study
 from sweep.studyfile import load
 from sweep.studyfile.defaults import MAY_BE_DEFAULTS
 from sweep.studyfile.keys import STUDY

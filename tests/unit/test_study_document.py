@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.errors import InputError
+from sweep.core.errors import InputError
 from sweep.studyfile import document, json_schema, loads
 from sweep.studyfile.document import describe, renew, shown_default
 from sweep.studyfile.keys import STUDY

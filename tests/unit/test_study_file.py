@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sweep.errors import StudyFileError
-from sweep.space import Parameter
-from sweep.study import Choice, Environment, Objective, Resources, Retry, Slurm, Storage, Study
+from sweep.core.errors import StudyFileError
+from sweep.core.space import Parameter
+from sweep.core.study import Choice, Environment, Objective, Resources, Retry, Slurm, Storage, Study
 from sweep.studyfile import load, loads
 
 ROOT = Path(__file__).parents[2]

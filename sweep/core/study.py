@@ -1,0 +1,401 @@
+"""The study: what to run, what to vary, what to optimise and what it may use, as plain data.
+
+Frozen dataclasses with a JSON form, and no import beyond the standard library: a worker reads the
+study back in a millisecond. Reading and checking the YAML that a user writes is ``studyfile``'s
+job; the fields here are the ones that it checks and that the JSON Schema is generated from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweep.core.space import Parameter, Space
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One thing to optimise.
+
+    Attributes:
+        metric: Name of a reported metric.
+        direction: "maximize" or "minimize".
+        at: "best" or "last" of the reported steps.
+        pattern: Regular expression that finds the metric in the output, or None when training
+            reports it (``from: {stdout: …}`` in the file).
+    """
+
+    metric: str
+    direction: str = "minimize"
+    at: str = "best"
+    pattern: str | None = None
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What a metric must keep to for a trial to be feasible.
+
+    Attributes:
+        metric: Name of a reported metric.
+        max, min: Largest and smallest value that is allowed of its last report, or None.
+    """
+
+    metric: str
+    max: float | None = None
+    min: float | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A sampler, a pruner or a terminator: its name and its options."""
+
+    type: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often a trial may be tried.
+
+    Attributes:
+        max_attempts: Tries in all that end in a fault that is not the user's code.
+        max_user_failures: Failures of the user's own code before the first metric of the study
+            that hold it; min(max_parallel, 3) when None.
+    """
+
+    max_attempts: int = 3
+    max_user_failures: int | None = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial needs.
+
+    Attributes:
+        time_limit_s: Limit of a task in seconds, or None for the site's default.
+        nodes: Whole number of nodes.
+        gpus: Count, or "type:count", per node; 0 for none.
+        shard: Shares of a GPU (``--gres=shard:N``), or None.
+        mps: Percentage of a GPU by MPS, or None.
+        cpus: CPUs per node, or None for the site's default.
+        memory_mb: Memory per node in MiB, or None.
+    """
+
+    time_limit_s: int | None = None
+    nodes: int = 1
+    gpus: int | str = 0
+    shard: int | None = None
+    mps: int | None = None
+    cpus: int | None = None
+    memory_mb: int | None = None
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs per node."""
+        if isinstance(self.gpus, int):
+            return self.gpus
+        return int(self.gpus.rsplit(":", 1)[1])
+
+    def so_many_gpus(self, count: int) -> int | str:
+        """Return a request for another number of GPUs per node, of the same type."""
+        if isinstance(self.gpus, int):
+            return count
+        return f"{self.gpus.rsplit(':', 1)[0]}:{count}"
+
+    @property
+    def gpus_used(self) -> float | None:
+        """GPUs that a trial holds on all its nodes; None where it is not known: ``shard`` does not
+        say of how many shares."""
+        if self.shard is not None:
+            return None
+        return (self.mps / 100 if self.mps is not None else float(self.gpu_count)) * self.nodes
+
+
+@dataclass(frozen=True)
+class Service:
+    """The small job that holds the database and the finaliser on a cluster."""
+
+    partition: str | None = None
+    time_limit_s: int | None = None
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What only Slurm understands.
+
+    Attributes:
+        slots: Trials that one task serves side by side; ``Study.slots`` says how many it will.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+    exclusive: bool = False
+    setup: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    slots: int = 1
+    service: Service = Service()
+
+
+@dataclass(frozen=True)
+class Ddp:
+    """How the ranks of a trial that has several are started and find each other.
+
+    Attributes:
+        ranks_per_node: Processes on each node, or None for one a GPU.
+        port_range: First and last port at which they may meet.
+        interface: Network interfaces that they talk by, or None for what gloo and NCCL choose.
+        ib: "on" or "off" for InfiniBand in NCCL; None leaves it to NCCL.
+        debug: "off", "info" or "detail": what NCCL and torch.distributed print.
+        timeout_s: Silence of a rank after which the others give up, or None for the training's own
+            limit (the reference trainer's is 50).
+    """
+
+    ranks_per_node: int | None = None
+    port_range: tuple[int, ...] = (20000, 29999)
+    interface: str | None = None
+    ib: str | None = None
+    debug: str = "off"
+    timeout_s: int | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where the training's software comes from.
+
+    Attributes:
+        runtime: none, venv, conda, modules, apptainer, singularity, enroot or pyxis.
+        image: Image, environment folder or environment name, as the runtime means it.
+        binds: "source[:destination[:ro]]".
+        env: Variables set for training; a value of None passes the launching shell's.
+        unpack: Whether ``sweep build`` makes a folder of the image instead of one file.
+        build: "here" or "job": where images are built.
+        built: The file or folder that ``sweep build`` made of ``image``; None where ``image`` is
+            what is started.
+    """
+
+    runtime: str = "none"
+    image: str | None = None
+    unpack: bool = False
+    build: str = "here"
+    built: str | None = None
+    binds: tuple[str, ...] = ()
+    workdir: str | None = None
+    gpu: str = "auto"
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    remap_root: bool = False
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where the study's rows live; all None for the embedded server.
+
+    Attributes:
+        url: A PostgreSQL URL without a password, or None.
+        embedded: "job" (a job of its own on Slurm) or "here" (on the launching machine).
+    """
+
+    url: str | None = None
+    embedded: str = "job"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A whole study.
+
+    Attributes:
+        command: The user's command, one argument each, with placeholders.
+        fixed: Values that every trial gets beside its parameters.
+        points: Configurations of the user's own, tried first; may leave parameters out.
+        warm_start: Name of an earlier study whose trials the sampler learns from, or None.
+        duplicates: What becomes of a configuration that has finished already: "keep" (it runs
+            again), "resample" or "reuse" (its result counts).
+        constraints: What metrics must keep to.
+        trials: N.
+        seed: Seed of the study; each trial's comes from it and the trial's number.
+        time_s: The study ends once trials have run for so many seconds, or None. Time in which
+            none runs does not count.
+        gpu_hours: The study ends once its trials have used so much, or None.
+        target: The study ends once a trial is as good as this, or None.
+        patience: The study ends once so many trials in a row were no better, or None.
+        terminator: Optuna's judgement that little is left to gain.
+        max_parallel: K, the most trials that run at once, or None for as many as there are tasks.
+        trial_time_s: Limit of one trial's training in seconds (over its attempts), or None.
+        stall_time_s: Training that reports nothing and prints nothing for so many seconds has
+            hung, or None for no watch.
+        grace_s: Seconds between the signal before a time limit and the limit itself.
+        tasks: Array tasks to submit, or None for as many as trials.
+        trials_per_task: Trials that a task (each of its slots) pulls at most, or None for as many
+            as its time allows.
+        keep: Checkpoints of so many best trials are kept.
+        workdir: Folder in which training starts; absolute, as launch resolved it.
+        code: "frozen" (trials run a copy made at launch) or "live" (the files as they are then).
+        data: Paths whose content is recorded with the study.
+        track: Trackers that are shown what trials do: "mlflow", "tensorboard".
+        commands: Further commands by name, which run on a trial's checkpoint.
+        source: Path of the study file, absolute.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    objectives: tuple[Objective, ...]
+    space: Space
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    points: tuple[Mapping[str, Any], ...] = ()
+    warm_start: str | None = None
+    duplicates: str = "keep"
+    constraints: tuple[Constraint, ...] = ()
+    trials: int = 1
+    seed: int = 0
+    sampler: Choice = Choice("auto")
+    pruner: Choice = Choice("none")
+    time_s: int | None = None
+    gpu_hours: float | None = None
+    target: float | None = None
+    patience: int | None = None
+    terminator: Choice = Choice("none")
+    max_parallel: int | None = None
+    retry: Retry = Retry()
+    resources: Resources = Resources()
+    trial_time_s: int | None = None
+    stall_time_s: int | None = None
+    grace_s: int = 60
+    tasks: int | None = None
+    trials_per_task: int | None = None
+    keep: int = 5
+    executor: str = "auto"
+    launcher: str = "auto"
+    ddp: Ddp = Ddp()
+    slurm: Slurm = Slurm()
+    environment: Environment = Environment()
+    storage: Storage = Storage()
+    workdir: str = "."
+    code: str = "frozen"
+    data: tuple[str, ...] = ()
+    track: tuple[str, ...] = ()
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    source: str = ""
+
+    @property
+    def objective(self) -> Objective:
+        """The objective of a study that has one."""
+        return self.objectives[0]
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        return tuple(objective.direction for objective in self.objectives)
+
+    @property
+    def is_multi_objective(self) -> bool:
+        return len(self.objectives) > 1
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether something else than the last of its trials can end it."""
+        limits = (self.time_s, self.gpu_hours, self.target, self.patience)
+        return self.terminator.type != "none" or any(limit is not None for limit in limits)
+
+    def at_workdir(self, path: str) -> Path:
+        """Return a path of the study file: a relative one lies in the workdir, ~ is home."""
+        return Path(self.workdir, Path(path).expanduser())
+
+    @property
+    def venv_folder(self) -> Path:
+        """The folder of the virtual environment, with runtime venv."""
+        given = self.environment
+        return self.at_workdir(given.built or given.image or ".venv")
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Processes that a launcher starts on each node."""
+        return self.ddp.ranks_per_node or self.resources.gpu_count or 1
+
+    @property
+    def world(self) -> int:
+        """Processes of a trial on all its nodes; with ``launcher: python`` there is one."""
+        return 1 if self.launcher == "python" else self.resources.nodes * self.ranks_per_node
+
+    @property
+    def parallel(self) -> int:
+        """K as a number, never above the number of trials."""
+        return max(1, min(self.max_parallel or self.trials, self.trials))
+
+    @property
+    def slots(self) -> int:
+        """Trials that a task serves side by side: on Slurm ``slurm.slots``, and never above K.
+
+        Elsewhere one: this machine runs K tasks side by side anyway.
+        """
+        return min(self.slurm.slots, self.parallel) if self.executor == "slurm" else 1
+
+    def to_json(self) -> str:
+        """Return the study as JSON text that ``from_json`` reads back equal."""
+        import dataclasses
+
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False)
+
+    @staticmethod
+    def from_json(text: str) -> Study:
+        """Read back what ``to_json`` wrote. Raises: ValueError for other text."""
+        return typing.cast(Study, _build("Study", json.loads(text)))
+
+
+def _build(kind: str, data: Any) -> Any:
+    """Return what JSON data are as a field of that type, whose name is read: evaluating a hundred
+    annotations would take longer than all else that a task does with its study."""
+    kind = kind.removesuffix(" | None")
+    if data is None:
+        return None
+    outer, _, inner = kind.partition("[")
+    if outer == "tuple":
+        inner = inner.removesuffix(", ...]")
+        return tuple([_build(inner, item) for item in data])
+    if outer == "Mapping":
+        inner = inner.partition(", ")[2].removesuffix("]")
+        return {name: _build(inner, value) for name, value in data.items()}
+    cls: Any = _CLASSES.get(kind)
+    kinds = (
+        {f.name: str(f.type) for f in dataclasses.fields(cls)}
+        if dataclasses.is_dataclass(cls)
+        else None
+    )
+    if kinds is None:
+        if isinstance(data, dict) and kind not in ("Any", "Value"):
+            raise TypeError(f"a field of the type {kind} cannot be read back")
+        return data
+    unknown = set(data) - set(kinds)
+    if unknown:
+        raise ValueError(f"{kind} has no {', '.join(sorted(unknown))}")
+    return cls(**{name: _build(kinds[name], value) for name, value in data.items()})
+
+
+# The classes that a study is made of, by the names that annotations have for them.
+_CLASSES = {
+    cls.__name__: cls
+    for cls in (
+        Parameter,
+        Space,
+        Objective,
+        Constraint,
+        Choice,
+        Retry,
+        Resources,
+        Service,
+        Slurm,
+        Ddp,
+        Environment,
+        Storage,
+        Study,
+    )
+}
