@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.command import launchers, pyxis
+from sweep.command import launchers, pyxis, reference_trainer
 from sweep.command.filling import EDIT, explain_missing, fill, find_script
 from sweep.command.inner import CONTAINERS, folders_of, image_of, split_bind
 from sweep.command.runtimes import RUNTIMES, Built
@@ -79,6 +79,9 @@ def find_missing(
         alone = replace(study, launcher=launchers.PYTHON)
         argv, env = build(alone, values, base_env, workdir)
         missing = explain_missing(argv, env, workdir)
+    if missing is None and not (study.executor == "slurm" and study.slurm.setup):
+        # What a site's setup brings to a task's Python, this machine cannot tell.
+        missing = reference_trainer.explain_gone(argv, env, workdir)
     return missing
 
 
