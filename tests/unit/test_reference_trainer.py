@@ -84,8 +84,8 @@ def test_where_there_is_none_it_says_how_to_get_it(
     got = ask(tmp_path, bin_folder, NEW, OLD, command)
     assert got and got.endswith(
         "The reference trainer is run by `python -m sweep.trainer.export` where that Python has "
-        "sweep installed (pip install 'sweep-hpo[trainer]'), and by `python -m trainer.export` from "
-        "within a checkout of sweep."
+        "sweep installed (pip install 'sweep-hpo[trainer]'), and by `python -m trainer.export` "
+        "from within a checkout of sweep."
     )
 
 
