@@ -197,12 +197,10 @@ def test_every_package_is_installed() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     listed = config["options"]["packages"].split()
-    folders = {
-        ".".join(path.parent.relative_to(ROOT).parts)
-        for package in ("sweep", "trainer")
-        for path in modules(package)
-    }
-    assert sorted(listed) == sorted({*folders, "sweep.templates"})
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in modules("sweep")}
+    mapped = dict(re.findall(r"^(\S+) = (\S+)$", config["options"]["package_dir"], re.MULTILINE))
+    assert mapped == {"sweep.templates": "templates", "sweep.trainer": "trainer"}
+    assert sorted(listed) == sorted({*folders, *mapped})
 
 
 def test_the_package_itself_imports_nothing() -> None:
@@ -233,13 +231,35 @@ def test_trainer_knows_only_the_reporter() -> None:
     assert wrong == []
 
 
+def test_trainer_runs_under_both_its_names() -> None:
+    """It is ``trainer`` in a checkout and ``sweep.trainer`` in a wheel: it writes out neither."""
+    wrong = []
+    for path in modules("trainer"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        explained = {ast.get_docstring(node, clean=False) for node in [tree, *functions(tree)]}
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            text = node.value if isinstance(node, ast.Constant) else ""
+            named = isinstance(text, str) and text not in explained and "-m trainer." in text
+            if named or any(re.match(r"(sweep\.)?trainer\b", name) for name in names):
+                wrong.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}")
+    assert wrong == []
+
+
+def functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Return a module's functions and methods."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
 def test_sweep_never_imports_the_trainer() -> None:
     """sweep runs a command, whatever it is."""
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in modules("sweep")
         for name, line in imports(path)
-        if name.split(".")[0] == "trainer"
+        if re.match(r"(sweep\.)?trainer\b", name)
     ]
     assert found == []
 

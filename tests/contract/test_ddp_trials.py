@@ -100,7 +100,9 @@ def test_a_killed_rank_and_the_curve_of_one_process(
     assert sweep("launch", write(tmp_path)).code == 0
     first = attempt(runs, 0, 1)
     wait_for(lambda: len(list((first / "checkpoints").glob("*.pt"))) > 0, "a checkpoint")
-    (rank,) = processes.processes_with("RANK", "1")
+    # Other tests on this machine may have a rank 1 as well.
+    ours = {each.pid for each in processes.processes_with("SWEEP_TRIAL_DIR", str(first))}
+    (rank,) = [each for each in processes.processes_with("RANK", "1") if each.pid in ours]
     rank.signal(signal.SIGKILL)
     code, out, err = sweep("launch", "study.yaml", "--wait")
     assert code == 0, out + err

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.errors import InputError, closest
 from sweep.core.study import Study
-from sweep.training.command import launchers, pyxis
+from sweep.training.command import launchers, pyxis, reference_trainer
 from sweep.training.command.containers import CONTAINERS, folders_of, image_of, split_bind
 from sweep.training.command.environment import TrialValues, environment
 from sweep.training.command.filling import EDIT, explain_missing, fill, find_script
@@ -79,6 +79,9 @@ def find_missing(
         alone = replace(study, launcher=launchers.PYTHON)
         argv, env = build(alone, values, base_env, workdir)
         missing = explain_missing(argv, env, workdir)
+    if missing is None and not (study.executor == "slurm" and study.slurm.setup):
+        # What a site's setup brings to a task's Python, this machine cannot tell.
+        missing = reference_trainer.explain_gone(argv, env, workdir)
     return missing
 
 
