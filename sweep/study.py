@@ -1,20 +1,24 @@
 """The study: what to run, what to vary, what to optimise and what it may use, as plain data.
 
-Frozen dataclasses with a JSON form, and no import beyond the standard library: a worker reads the
-study back in a millisecond. Reading and checking the YAML that a user writes is ``studyfile``'s
-job; the fields here are the ones that it checks and that the JSON Schema is generated from.
+Frozen dataclasses with a JSON form, and no import beyond the standard library. Their fields, types
+and defaults are told here and nowhere else. Reading and checking the YAML that a user writes is
+``studyfile``'s job: its tables give each field its key, rule and sentence (``studyfile.keys`` says
+how a key is added).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
+import types
 import typing
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweep.plain import dataclass, field, field_kinds
-from sweep.space import Parameter, Space
+from sweep.space import Space
 
 
 @dataclass(frozen=True)
@@ -340,57 +344,35 @@ class Study:
 
     def to_json(self) -> str:
         """Return the study as JSON text that ``from_json`` reads back equal."""
-        import dataclasses
-
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False)
 
     @staticmethod
     def from_json(text: str) -> Study:
         """Read back what ``to_json`` wrote. Raises: ValueError for other text."""
-        return typing.cast(Study, _build("Study", json.loads(text)))
+        return typing.cast(Study, _build(Study, json.loads(text)))
 
 
-def _build(kind: str, data: Any) -> Any:
-    """Return what JSON data are as a field of that type, whose name is read: evaluating a hundred
-    annotations would take longer than all else that a task does with its study."""
-    kind = kind.removesuffix(" | None")
+_kinds = functools.cache(typing.get_type_hints)  # evaluates a class's annotations, once
+
+
+def _build(kind: Any, data: Any) -> Any:
+    """Return what JSON data are as a field of that type."""
+    outer, inner = typing.get_origin(kind), typing.get_args(kind)
     if data is None:
         return None
-    outer, _, inner = kind.partition("[")
-    if outer == "tuple":
-        inner = inner.removesuffix(", ...]")
-        return tuple([_build(inner, item) for item in data])
-    if outer == "Mapping":
-        inner = inner.partition(", ")[2].removesuffix("]")
-        return {name: _build(inner, value) for name, value in data.items()}
-    cls: Any = _CLASSES.get(kind)
-    kinds = field_kinds(cls)
-    if kinds is None:
-        if isinstance(data, dict) and kind not in ("Any", "Value"):
+    if outer is types.UnionType:
+        # Where several are left they are plain values: one says as much as all.
+        return _build(next(one for one in inner if one is not types.NoneType), data)
+    if outer is tuple:
+        return tuple([_build(inner[0], item) for item in data])
+    if outer is Mapping:
+        return {name: _build(inner[1], value) for name, value in data.items()}
+    if not dataclasses.is_dataclass(kind):
+        if isinstance(data, dict) and kind is not Any:
             raise TypeError(f"a field of the type {kind} cannot be read back")
         return data
+    kinds = _kinds(kind)
     unknown = set(data) - set(kinds)
     if unknown:
-        raise ValueError(f"{kind} has no {', '.join(sorted(unknown))}")
-    return cls(**{name: _build(kinds[name], value) for name, value in data.items()})
-
-
-# The classes that a study is made of, by the names that annotations have for them.
-_CLASSES = {
-    cls.__name__: cls
-    for cls in (
-        Parameter,
-        Space,
-        Objective,
-        Constraint,
-        Choice,
-        Retry,
-        Resources,
-        Service,
-        Slurm,
-        Ddp,
-        Environment,
-        Storage,
-        Study,
-    )
-}
+        raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
+    return kind(**{name: _build(kinds[name], value) for name, value in data.items()})

@@ -52,7 +52,7 @@ def origins(
 def _walk(node: Node, path: str, rule: Any) -> Iterator[Origin]:
     if node.kind == "map" and node.entries:
         section = rule.section if isinstance(rule, StorageAddress) else rule
-        keys = {key.name: key for key in section.keys} if isinstance(section, Section) else {}
+        keys = section.keys if isinstance(section, Section) else {}
         for name, key in keys.items():
             below = f"{path}.{name}" if path else name
             if name in node.entries:
@@ -69,9 +69,9 @@ def _walk(node: Node, path: str, rule: Any) -> Iterator[Origin]:
 
 def _absent(key: Any, path: str) -> Iterator[Origin]:
     if isinstance(key.rule, Section):
-        for inner in key.rule.keys:
+        for name, inner in key.rule.keys.items():
             if inner.default is not REQUIRED:  # a section that is absent asks for nothing
-                yield from _absent(inner, f"{path}.{inner.name}")
+                yield from _absent(inner, f"{path}.{name}")
         return
     text = "" if key.default is REQUIRED else shown_default(key).strip("`")
     if text:

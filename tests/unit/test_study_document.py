@@ -8,7 +8,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.studyfile import document, json_schema, loads
-from sweep.studyfile.document import describe, renew, shown_default
+from sweep.studyfile.document import renew, shown_default
 from sweep.studyfile.keys import STUDY
 
 PATH = Path(__file__).parents[2] / "docs" / "study-file.md"
@@ -51,8 +51,8 @@ def test_every_key_of_the_schema_has_its_line():
 )
 def test_values_and_defaults_in_words(name: str, value: str, default: str):
     """People read what a key takes and what it is when absent."""
-    key = next(key for key in STUDY.keys if key.name == name)
-    assert (describe(key.rule), shown_default(key)) == (value, default)
+    key = STUDY.keys[name]
+    assert (key.rule.in_words, shown_default(key)) == (value, default)
 
 
 def test_the_first_example_loads():
