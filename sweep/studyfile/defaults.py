@@ -15,7 +15,7 @@ from typing import Any
 from sweep import settings
 from sweep.errors import InputError, Problem, StudyFileError
 from sweep.studyfile.keys import STUDY
-from sweep.studyfile.rules import Place, Reader
+from sweep.studyfile.rules import Place, Reader, join
 from sweep.studyfile.sections import Section
 from sweep.studyfile.tree import Node, YamlError, decode, parse
 
@@ -129,9 +129,7 @@ def _merge(lower: Node, upper: Node, path: str) -> Node:
     if path == "environment" and _word(upper, "runtime") not in (None, _word(lower, "runtime")):
         below = {name: node for name, node in below.items() if name in _OF_ANY_RUNTIME}
     entries = {
-        name: _merge(below[name], node, f"{path}.{name}" if path else name)
-        if name in below
-        else node
+        name: _merge(below[name], node, join(path, name)) if name in below else node
         for name, node in upper.entries.items()
     }
     kept = {name: node for name, node in below.items() if name not in entries}

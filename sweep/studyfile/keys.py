@@ -1,7 +1,12 @@
 """The table of everything that a study file may hold.
 
-One table for all: the loader checks by it, ``sweep schema`` generates the JSON Schema from it, and
-editors show its sentences. ``site_keys``, ``search_keys`` and ``space_keys`` hold its larger parts.
+One table for all: the loader checks by it, ``sweep schema`` generates the JSON Schema from it, its
+sentences are what editors show and ``docs/study-file.md`` lists. ``site_keys``, ``search_keys``,
+``space_keys`` and ``constraint_keys`` hold its larger parts.
+
+To add a key: a field with its type and default in ``sweep.study``, and a row of the same name here.
+What it must keep to beside other keys is a function in ``crosschecks``. Where it may stand in a
+site's or a user's defaults, ``defaults`` names it.
 """
 
 from __future__ import annotations

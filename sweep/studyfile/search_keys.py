@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sweep.studyfile.rules import Flag, Real, Whole, Word, meaning
 from sweep.studyfile.sections import REQUIRED, Key, Variant
 
-Keys = Mapping[str, Key]
+Keys = dict[str, Key]
 _STARTUP_ALIASES = "n_startup_trials startup warmup_trials"
 
 STARTUP = {

@@ -60,8 +60,16 @@ class Section:
     in_words = "keys"
 
     def __post_init__(self) -> None:
-        known = {one.name: one for one in dataclasses.fields(self.fills)} if self.fills else {}
-        self.keys = {name: _complete(name, key, known) for name, key in self.keys.items()}
+        self.keys = {name: self._complete(name, key) for name, key in self.keys.items()}
+
+    def _complete(self, name: str, key: Key) -> Key:
+        """Return a key with its field's name, the default that the field has, and an example."""
+        filled, default, example = key.field or name, key.default, key.example
+        if default is _OF_FIELD:
+            default = _default_of(self.fills, filled) if self.fills else None
+        if example is None:
+            example = default
+        return dataclasses.replace(key, field=filled, default=default, example=example)
 
     def read(self, at: Place) -> Any:
         values = self.read_values(at)
@@ -115,20 +123,18 @@ class Section:
         return closed | ({"required": required} if required else {})
 
 
-def _complete(name: str, key: Key, known: Mapping[str, dataclasses.Field[Any]]) -> Key:
-    """Return a key with its field's name, the default that the field has, and an example."""
-    default = key.default
-    if default is _OF_FIELD and known:
-        of_field = known[key.field or name]
-        default = of_field.default
-        if of_field.default_factory is not dataclasses.MISSING:
-            default = of_field.default_factory()
-        elif default is dataclasses.MISSING:
-            default = REQUIRED
-    elif default is _OF_FIELD:
-        default = None
-    example = default if key.example is None else key.example
-    return dataclasses.replace(key, field=key.field or name, default=default, example=example)
+def _default_of(cls: Any, name: str) -> Any:
+    """Return what a field of a data class is unless given; REQUIRED where it must be.
+
+    Raises:
+        TypeError: There is no such field.
+    """
+    field = next((one for one in dataclasses.fields(cls) if one.name == name), None)
+    if field is None:
+        raise TypeError(f"{cls.__name__} has no field {name}, which a key of the study file fills.")
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return REQUIRED if field.default is dataclasses.MISSING else field.default
 
 
 @dataclass(frozen=True)
