@@ -129,12 +129,12 @@ def _default_of(cls: Any, name: str) -> Any:
     Raises:
         TypeError: There is no such field.
     """
-    field = next((one for one in dataclasses.fields(cls) if one.name == name), None)
-    if field is None:
+    found = next((one for one in dataclasses.fields(cls) if one.name == name), None)
+    if found is None:
         raise TypeError(f"{cls.__name__} has no field {name}, which a key of the study file fills.")
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return REQUIRED if field.default is dataclasses.MISSING else field.default
+    if found.default_factory is not dataclasses.MISSING:
+        return found.default_factory()
+    return REQUIRED if found.default is dataclasses.MISSING else found.default
 
 
 @dataclass(frozen=True)
