@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 Value = Any  # a float, an int, or any JSON value for a choice
@@ -72,8 +73,6 @@ class Parameter:
             low: Any = self.low
             high: Any = self.high
             if self.step:  # as Optuna has it: the range ends at its last step
-                from decimal import Decimal
-
                 steps, is_whole = whole_steps(low, high, self.step)
                 end = Decimal(repr(low)) + steps * Decimal(repr(self.step))
                 high = high if is_whole else end
@@ -137,8 +136,6 @@ class Parameter:
             return list(self.choices)
         if self.type == "int":
             return [self.low + i * (self.step or 1) for i in range(count)]  # type: ignore
-        from decimal import Decimal
-
         low, step = Decimal(repr(self.low)), Decimal(repr(self.step or 0))
         return [float(low + i * step) for i in range(count)]
 
@@ -217,8 +214,6 @@ def whole_steps(low: float, high: float, step: float) -> tuple[int, bool]:
 
     Exact for numbers as they are written: 0.3 is three steps of 0.1.
     """
-    from decimal import Decimal
-
     distance = Decimal(repr(high)) - Decimal(repr(low))
     steps, rest = divmod(distance, Decimal(repr(step)))
     return int(steps), rest == 0

@@ -1,21 +1,24 @@
 """The study: what to run, what to vary, what to optimise and what it may use, as plain data.
 
-Frozen dataclasses with a JSON form, and no import beyond the standard library: a worker reads the
-study back in a millisecond. Reading and checking the YAML that a user writes is ``studyfile``'s
-job; the fields here are the ones that it checks and that the JSON Schema is generated from.
+Frozen dataclasses with a JSON form, and no import beyond the standard library. Types and defaults
+are told here and nowhere else. Reading and checking the YAML that a user writes is ``studyfile``'s
+job: ``studyfile.keys`` says what each field means, and how one is added. Told here is only what the
+values in a field are, where that is not what the user writes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweep.core.space import Parameter, Space
+from sweep.core.space import Space
 
 
 @dataclass(frozen=True)
@@ -23,9 +26,6 @@ class Objective:
     """One thing to optimise.
 
     Attributes:
-        metric: Name of a reported metric.
-        direction: "maximize" or "minimize".
-        at: "best" or "last" of the reported steps.
         pattern: Regular expression that finds the metric in the output, or None when training
             reports it (``from: {stdout: …}`` in the file).
     """
@@ -38,12 +38,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a metric must keep to for a trial to be feasible.
-
-    Attributes:
-        metric: Name of a reported metric.
-        max, min: Largest and smallest value that is allowed of its last report, or None.
-    """
+    """What the last report of a metric must keep to for a trial to be feasible."""
 
     metric: str
     max: float | None = None
@@ -60,13 +55,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Retry:
-    """How often a trial may be tried.
-
-    Attributes:
-        max_attempts: Tries in all that end in a fault that is not the user's code.
-        max_user_failures: Failures of the user's own code before the first metric of the study
-            that hold it; min(max_parallel, 3) when None.
-    """
+    """How often a trial may be tried; ``max_attempts`` does not count the user's own failures."""
 
     max_attempts: int = 3
     max_user_failures: int | None = None
@@ -74,16 +63,12 @@ class Retry:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one trial needs.
+    """What one trial needs, on each of its nodes.
 
     Attributes:
-        time_limit_s: Limit of a task in seconds, or None for the site's default.
-        nodes: Whole number of nodes.
-        gpus: Count, or "type:count", per node; 0 for none.
-        shard: Shares of a GPU (``--gres=shard:N``), or None.
-        mps: Percentage of a GPU by MPS, or None.
-        cpus: CPUs per node, or None for the site's default.
-        memory_mb: Memory per node in MiB, or None.
+        time_limit_s: Limit of a task, which may serve several trials.
+        gpus: Count, or "type:count"; 0 for none.
+        memory_mb: In MiB, as Slurm counts.
     """
 
     time_limit_s: int | None = None
@@ -150,13 +135,7 @@ class Ddp:
     """How the ranks of a trial that has several are started and find each other.
 
     Attributes:
-        ranks_per_node: Processes on each node, or None for one a GPU.
-        port_range: First and last port at which they may meet.
-        interface: Network interfaces that they talk by, or None for what gloo and NCCL choose.
-        ib: "on" or "off" for InfiniBand in NCCL; None leaves it to NCCL.
-        debug: "off", "info" or "detail": what NCCL and torch.distributed print.
-        timeout_s: Silence of a rank after which the others give up, or None for the training's own
-            limit (the reference trainer's is 50).
+        timeout_s: None for the training's own limit (the reference trainer's is 50).
     """
 
     ranks_per_node: int | None = None
@@ -172,12 +151,8 @@ class Environment:
     """Where the training's software comes from.
 
     Attributes:
-        runtime: none, venv, conda, modules, apptainer, singularity, enroot or pyxis.
         image: Image, environment folder or environment name, as the runtime means it.
-        binds: "source[:destination[:ro]]".
         env: Variables set for training; a value of None passes the launching shell's.
-        unpack: Whether ``sweep build`` makes a folder of the image instead of one file.
-        build: "here" or "job": where images are built.
         built: The file or folder that ``sweep build`` made of ``image``; None where ``image`` is
             what is started.
     """
@@ -199,12 +174,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the study's rows live; all None for the embedded server.
-
-    Attributes:
-        url: A PostgreSQL URL without a password, or None.
-        embedded: "job" (a job of its own on Slurm) or "here" (on the launching machine).
-    """
+    """Where the study's rows live; ``url`` is None for the embedded server."""
 
     url: str | None = None
     embedded: str = "job"
@@ -216,33 +186,13 @@ class Study:
 
     Attributes:
         command: The user's command, one argument each, with placeholders.
-        fixed: Values that every trial gets beside its parameters.
-        points: Configurations of the user's own, tried first; may leave parameters out.
-        warm_start: Name of an earlier study whose trials the sampler learns from, or None.
-        duplicates: What becomes of a configuration that has finished already: "keep" (it runs
-            again), "resample" or "reuse" (its result counts).
-        constraints: What metrics must keep to.
+        points: May leave parameters out; the first trials, in this order.
         trials: N.
-        seed: Seed of the study; each trial's comes from it and the trial's number.
-        time_s: The study ends once trials have run for so many seconds, or None. Time in which
-            none runs does not count.
-        gpu_hours: The study ends once its trials have used so much, or None.
-        target: The study ends once a trial is as good as this, or None.
-        patience: The study ends once so many trials in a row were no better, or None.
-        terminator: Optuna's judgement that little is left to gain.
-        max_parallel: K, the most trials that run at once, or None for as many as there are tasks.
-        trial_time_s: Limit of one trial's training in seconds (over its attempts), or None.
-        stall_time_s: Training that reports nothing and prints nothing for so many seconds has
-            hung, or None for no watch.
-        grace_s: Seconds between the signal before a time limit and the limit itself.
-        tasks: Array tasks to submit, or None for as many as trials.
-        trials_per_task: Trials that a task (each of its slots) pulls at most, or None for as many
-            as its time allows.
-        keep: Checkpoints of so many best trials are kept.
-        workdir: Folder in which training starts; absolute, as launch resolved it.
-        code: "frozen" (trials run a copy made at launch) or "live" (the files as they are then).
-        data: Paths whose content is recorded with the study.
-        track: Trackers that are shown what trials do: "mlflow", "tensorboard".
+        time_s: Budget of the whole study; the limit of one task is in ``resources``.
+        max_parallel: K, or None for as many as there are tasks; ``parallel`` is the number.
+        tasks: None for as many as trials.
+        trials_per_task: Of each of a task's slots.
+        workdir: Absolute, as launch resolved it.
         commands: Further commands by name, which run on a trial's checkpoint.
         source: Path of the study file, absolute.
     """
@@ -341,61 +291,35 @@ class Study:
 
     def to_json(self) -> str:
         """Return the study as JSON text that ``from_json`` reads back equal."""
-        import dataclasses
-
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False)
 
     @staticmethod
     def from_json(text: str) -> Study:
         """Read back what ``to_json`` wrote. Raises: ValueError for other text."""
-        return typing.cast(Study, _build("Study", json.loads(text)))
+        return typing.cast(Study, _build(Study, json.loads(text)))
 
 
-def _build(kind: str, data: Any) -> Any:
-    """Return what JSON data are as a field of that type, whose name is read: evaluating a hundred
-    annotations would take longer than all else that a task does with its study."""
-    kind = kind.removesuffix(" | None")
+_kinds = functools.cache(typing.get_type_hints)  # evaluates a class's annotations, once
+
+
+def _build(kind: Any, data: Any) -> Any:
+    """Return what JSON data are as a field of that type."""
+    outer, inner = typing.get_origin(kind), typing.get_args(kind)
     if data is None:
         return None
-    outer, _, inner = kind.partition("[")
-    if outer == "tuple":
-        inner = inner.removesuffix(", ...]")
-        return tuple([_build(inner, item) for item in data])
-    if outer == "Mapping":
-        inner = inner.partition(", ")[2].removesuffix("]")
-        return {name: _build(inner, value) for name, value in data.items()}
-    cls: Any = _CLASSES.get(kind)
-    kinds = (
-        {f.name: str(f.type) for f in dataclasses.fields(cls)}
-        if dataclasses.is_dataclass(cls)
-        else None
-    )
-    if kinds is None:
-        if isinstance(data, dict) and kind not in ("Any", "Value"):
+    if outer is types.UnionType:
+        # Where several are left they are plain values: one says as much as all.
+        return _build(next(one for one in inner if one is not types.NoneType), data)
+    if outer is tuple:
+        return tuple([_build(inner[0], item) for item in data])
+    if outer is Mapping:
+        return {name: _build(inner[1], value) for name, value in data.items()}
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        if isinstance(data, dict) and kind is not Any:
             raise TypeError(f"a field of the type {kind} cannot be read back")
         return data
+    kinds = _kinds(kind)
     unknown = set(data) - set(kinds)
     if unknown:
-        raise ValueError(f"{kind} has no {', '.join(sorted(unknown))}")
-    return cls(**{name: _build(kinds[name], value) for name, value in data.items()})
-
-
-# The classes that a study is made of, by the names that annotations have for them.
-_CLASSES = {
-    cls.__name__: cls
-    for cls in (
-        Parameter,
-        Space,
-        Objective,
-        Constraint,
-        Choice,
-        Retry,
-        Resources,
-        Service,
-        Slurm,
-        Ddp,
-        Environment,
-        Storage,
-        Study,
-    )
-}
+        raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
+    return kind(**{name: _build(kinds[name], value) for name, value in data.items()})

@@ -20,10 +20,10 @@ _ABSENT: Any = object()
 _UNITS = {"_s": " s", "_mb": " MiB"}
 # Names in the file of the fields that have another one.
 _KEYS = {
-    key.attribute: key.name
+    key.field: name
     for section in (STUDY, RESOURCES, SERVICE, OBJECTIVE)
-    for key in section.keys
-    if key.attribute
+    for name, key in section.keys.items()
+    if key.field != name
 } | {"pattern": "from.stdout"}
 
 
