@@ -397,10 +397,10 @@ def test_as_an_ordinary_user(open_dir: Path) -> None:
     assert Path(f"/proc/{done.stdout.strip()}").stat().st_uid == nobody.pw_uid
     daemon = pwd.getpwnam("daemon")
     code = (
-        "import sys; from sweep.storage.embedded import control\ntry: control.VERB(sys.argv[1])\n"
+        "import sys; from sweep.storage.embedded import control, server\ntry: VERB(sys.argv[1])\n"
     )
     code += "except Exception as error: print(type(error).__name__, error)"
-    for verb in ("start", "stop", "status", "running"):
+    for verb in ("control.start", "control.stop", "server.status", "server.running"):
         refused = _run(
             code.replace("VERB", verb), open_dir, user=daemon.pw_uid, group=daemon.pw_gid
         )
