@@ -21,8 +21,8 @@ from sweep.storage.sampling import first_rows
 from sweep.study import Choice, Objective, Study
 from sweep.trial import End
 from tests.chaos.scene import SEED
+from tests.chaos.tcp_proxy import Proxy
 from tests.postgres_fixture import Server, running_server
-from tests.tcp_proxy import Proxy
 
 TRIALS, STEPS, WORKERS = 24, 3, 4
 
