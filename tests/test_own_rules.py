@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT
+
+pytestmark = pytest.mark.real
 
 HEAD = "import os, pathlib, subprocess, sys, time\nimport pytest\nfrom tests.needs import *\n"
 
@@ -24,9 +27,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["tests.conftest"]\n')
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n"
-        "    long: l\n    slurm: s\n    crashes: c\n"
+        "    long: l\n    slurm: s\n    real: r\n    crashes: c\n"
     )
-    (tmp_path / ".gitignore").write_text("test-report.json\n__pycache__\nbase\n*.mark\n")
+    (tmp_path / ".gitignore").write_text("test-*.json\n__pycache__\nbase\n*.mark\n")
     return tmp_path
 
 
@@ -40,12 +43,20 @@ def commit(folder: Path) -> None:
         subprocess.run(["git", *command], cwd=folder, check=True, capture_output=True)
 
 
-def start(folder: Path, *arguments: str, require: str = "") -> subprocess.Popen[str]:
+def start(
+    folder: Path, *arguments: str, require: str = "", prepare: Callable[[], Any] | None = None
+) -> subprocess.Popen[str]:
     outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     env = {**outer, "PYTHONPATH": str(ROOT), "SWEEP_TEST_REQUIRE": require}
     argv = [sys.executable, "-m", "pytest", "--basetemp", str(folder / "base"), *arguments]
     return subprocess.Popen(
-        argv, cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        argv,
+        cwd=folder,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=prepare,
     )
 
 
@@ -53,6 +64,11 @@ def run(folder: Path, *arguments: str, require: str = "") -> tuple[int, str]:
     process = start(folder, *arguments, require=require)
     text, _ = process.communicate(timeout=120)
     return process.returncode, text
+
+
+def ignore_interrupts() -> None:
+    """What a shell does to a command that it starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def report(folder: Path) -> dict[str, Any]:
@@ -131,6 +147,49 @@ def test_leaked_process_fails_the_session(folder: Path) -> None:
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_durations_are_recorded_and_the_slowest_printed(
+    folder: Path, workers: tuple[str, ...]
+) -> None:
+    """Setup and teardown count, failures too; what an earlier run noted of other tests stays."""
+    write(
+        folder,
+        "@pytest.fixture\ndef slow():\n    time.sleep(0.2)\n    yield\n    time.sleep(0.2)\n"
+        "def test_a(slow): pass\n"
+        "def test_b(): assert not time.sleep(0.2)\n"
+        "def test_c(): pytest.skip('not here')\n"
+        "@pytest.mark.parametrize('n', range(30))\ndef test_many(n): pass\n",
+    )
+    _, text = run(folder, "-q", *workers)
+    _, _, table = text.partition("= slowest 20 of 32 tests =")
+    lines = [line.split(" s  ") for line in table.splitlines()[1:21]]
+    assert [name for _, name in lines[:2]] == ["test_it.py::test_a", "test_it.py::test_b"], text
+    assert float(lines[0][0]) >= 0.4 and all(name.startswith("test_it.py::") for _, name in lines)
+
+    noted = json.loads((folder / "test-durations.json").read_text())
+    assert len(noted) == 32 and noted["test_it.py::test_a"] >= 0.4
+    run(folder, "-k", "test_b", *workers)
+    later = json.loads((folder / "test-durations.json").read_text())
+    assert later.pop("test_it.py::test_b") >= 0.2
+    assert later == {name: took for name, took in noted.items() if "test_b" not in name}
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "workers"])
+def test_started_in_the_background_children_can_be_interrupted(
+    folder: Path, workers: tuple[str, ...]
+) -> None:
+    """Where a shell has the tests ignore SIGINT, what they start does not."""
+    write(
+        folder,
+        "def test_a():\n"
+        "    code = 'import signal; signal.raise_signal(signal.SIGINT)'\n"
+        "    child = subprocess.run([sys.executable, '-c', code], stderr=subprocess.PIPE)\n"
+        "    assert b'KeyboardInterrupt' in child.stderr\n",
+    )
+    text, _ = start(folder, *workers, prepare=ignore_interrupts).communicate(timeout=120)
+    assert "1 passed" in text, text
 
 
 def test_report_survives_a_kill_and_is_resumed(folder: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks.orchestration import COLUMNS, Bench, Case, table
 
+pytestmark = pytest.mark.real
+
 CASE = Case((0.1,) * 6, 2)
 
 

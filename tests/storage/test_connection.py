@@ -18,6 +18,8 @@ from sweep.storage import connection, schema
 from sweep.storage.connection import Database
 from tests.postgres_fixture import PASSWORD, Server, running_server
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:

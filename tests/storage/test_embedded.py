@@ -25,6 +25,8 @@ from sweep.postgres.folder import Folder
 from sweep.postgres.processes import is_alive
 from sweep.postgres.server import connected
 
+pytestmark = pytest.mark.real
+
 HOME = Path(postgres.__file__).resolve().parents[2]
 DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 START = "import sys; from sweep import postgres; print(postgres.start(sys.argv[1]).pid, flush=True)"
@@ -372,11 +374,12 @@ def test_one_watcher_over_restarts(data_dir: Path) -> None:
         postgres.stop(data_dir)
     postgres.start(data_dir)
     time.sleep(2)  # longer than a watcher takes to see that a server has ended
+    assert _wait(lambda: len(watchers()) == 1)
     [watcher] = watchers()
     os.kill(watcher, signal.SIGKILL)
     assert _wait(lambda: not is_alive(watcher))
     postgres.start(data_dir)
-    assert len(watchers()) == 1
+    assert _wait(lambda: len(watchers()) == 1)
     postgres.stop(data_dir)
     assert _wait(lambda: watchers() == [])
 

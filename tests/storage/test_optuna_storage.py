@@ -374,7 +374,11 @@ def test_fence_holds_against_an_end_in_progress(storage: PostgresStorage) -> Non
         storage.database.execute("UPDATE sweep_attempt SET outcome = 'lost'")
         thread = threading.Thread(target=write)
         thread.start()
-        time.sleep(0.3)
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        give_up_at = time.monotonic() + 60
+        while not storage.database.execute(waits)[0][0]:
+            assert time.monotonic() < give_up_at, "the write does not wait"
+            time.sleep(0.02)
     thread.join()
     bound.database.close()
     assert len(refused) == 1

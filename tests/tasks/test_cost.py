@@ -20,6 +20,8 @@ from sweep.studyfile import load
 from tests.test_architecture import HEAVY, ROOT
 from tests.toys import TRAINING
 
+pytestmark = pytest.mark.real
+
 # Runs one task to its end in its own process, counting what it asks of the database.
 TASK = """
 import json, sys, time

@@ -31,6 +31,8 @@ from tests.needs import mlflow_server_python, require
 from tests.study_rows import make_study
 from tests.toys import TRAINING, write_toy
 
+pytestmark = pytest.mark.real
+
 TRIALS = 3
 LAUNCH_S = 600.0
 STEPS = 5

@@ -12,6 +12,8 @@ import pytest
 from sweep.trial import TrialRecord
 from tests.chaos.scene import TRAIN, Scene, expected_losses, kill, read_journal
 
+pytestmark = pytest.mark.real
+
 # Takes no notice of anything; with "silent" it reports once and then hangs.
 DEAF = """
 import json, os, sys, time

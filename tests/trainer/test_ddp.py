@@ -17,6 +17,8 @@ from sweep.report import Reporter, decode  # noqa: E402
 from tests.trainer.ranks_of_trainer import QUICK, finish, free_port, start  # noqa: E402
 from trainer import checkpoint, config, loop  # noqa: E402
 
+pytestmark = pytest.mark.real
+
 # Sums over a batch are taken in another order, which changes the last bit of a float32 (6e-8) in
 # each step; over some ten steps of a network that learns without chaos it stays far below this.
 TOLERANCE = 1e-5

@@ -14,6 +14,8 @@ from trainer import export, loop  # noqa: E402
 from trainer.config import InputError, Options  # noqa: E402
 from trainer.evaluate import load_state  # noqa: E402
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -13,6 +13,8 @@ import pytest
 
 from trainer import fetch
 
+pytestmark = pytest.mark.real
+
 FILES = {file: gzip.compress(file.encode() * 5000, mtime=0) for file in fetch.DIGESTS["mnist"][1]}
 
 

@@ -21,6 +21,8 @@ from sweep.report import Reporter, decode  # noqa: E402
 from trainer import checkpoint, loop  # noqa: E402
 from trainer.config import Options  # noqa: E402
 
+pytestmark = pytest.mark.real
+
 OPTIONS = Options(epochs=4, width=16, dropout=0.2, optimizer="adamw", lr=0.01, device="cpu")
 
 

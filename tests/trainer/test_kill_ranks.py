@@ -21,6 +21,8 @@ from tests.trainer.ranks_of_trainer import free_port  # noqa: E402
 from trainer import checkpoint, ranks, train  # noqa: E402
 from trainer.run import Run  # noqa: E402
 
+pytestmark = pytest.mark.real
+
 ARGV = [
     "--data",
     "digits",

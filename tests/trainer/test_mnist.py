@@ -14,7 +14,7 @@ from sweep.report import Reporter  # noqa: E402
 from trainer import data, fetch, loop  # noqa: E402
 from trainer.config import InputError, Options  # noqa: E402
 
-pytestmark = pytest.mark.mnist
+pytestmark = [pytest.mark.mnist, pytest.mark.real]
 
 
 @pytest.fixture(scope="module")

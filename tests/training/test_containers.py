@@ -24,6 +24,8 @@ from tests.conftest import Sweep, run_sweep, sweep_environment
 from tests.needs import as_other_user, require
 from tests.toys import write_toy
 
+pytestmark = pytest.mark.real
+
 PYTHON = os.path.realpath(sys.executable)
 BINDS = ["/usr", sys.base_prefix]
 HOSTILE = "a,b 'c' \"d\" $(touch pwned) `id` ${HOME} \\ ü é: {x} %s;&|*"

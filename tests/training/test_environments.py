@@ -26,6 +26,8 @@ from tests.toys import write_toy
 from tests.training.container_stubs import write_enroot, write_micromamba, write_srun
 from tests.training.test_containers import BINDS, HOSTILE, PRINT, PYTHON, make_study, run
 
+pytestmark = pytest.mark.real
+
 # An srun that starts its command here: one rank, no cluster.
 SRUN = """\
 #!/bin/sh
