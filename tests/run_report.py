@@ -99,7 +99,7 @@ def now() -> str:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a file of JSON, whole or not at all."""
-    from sweep.paths import write_atomic
+    from sweep.core.files import write_atomic
 
     write_atomic(path, json.dumps(content, indent=1) + "\n", mode=0o644)
 

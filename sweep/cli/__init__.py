@@ -13,7 +13,14 @@ from typing import Any
 
 import click
 
-from sweep.errors import EXIT_DONE, EXIT_FAULT, EXIT_INPUT, EXIT_INTERRUPTED, SweepError, closest
+from sweep.core.errors import (
+    EXIT_DONE,
+    EXIT_FAULT,
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    SweepError,
+    closest,
+)
 
 # Where each command lives: module and attribute.
 COMMANDS = {
@@ -112,8 +119,8 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_DONE
     except Exception as error:
-        from sweep.crash import write_crash
-        from sweep.paths import runs_folder
+        from sweep.core.paths import runs_folder
+        from sweep.core.system.crash import write_crash
 
         path = write_crash(runs_folder(), error, arguments)
         click.echo(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli.common import get_runs, json_option, runs_option
-from sweep.errors import SweepError
+from sweep.core.errors import SweepError
 
 if TYPE_CHECKING:
-    from sweep.space import Parameter
+    from sweep.core.space import Parameter
 
 
 @click.command(
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace a study file that is there.")
 def init(script: Path | None, source: Path | None, folder: Path, force: bool) -> None:
     """Write a commented study file."""
-    from sweep.starter import init as write_starter
+    from sweep.studyfile.starter.init import init as write_starter
 
     written = write_starter(folder, script, source, force=force)
     for path in written.files:
@@ -103,14 +103,14 @@ def check(
         return
     if as_json or executor:
         raise click.UsageError("--json and --executor go with --on-node.")
-    from sweep.screens import shown
-    from sweep.startable import check_command
-    from sweep.storage.samplers import choose
-    from sweep.storage.sampling import fixed_design
+    from sweep.control.check import quick
+    from sweep.results.terminal import shown
+    from sweep.search.propose import fixed_design
+    from sweep.search.samplers import choose
     from sweep.studyfile import load
 
     study = load(study_file, overrides)
-    check_command(study, os.environ)
+    quick.check_startable(study, os.environ)
     fixed_design(study)
     click.echo(f"{study_file}: ok")
     click.echo(f"  command   {' '.join(study.command)}")
@@ -136,7 +136,7 @@ def check(
 
 
 def _describe(parameter: Parameter) -> str:
-    from sweep.screens import shown
+    from sweep.results.terminal import shown
 
     if parameter.type == "categorical":
         what = ", ".join(shown(choice) for choice in parameter.choices)
@@ -176,12 +176,12 @@ def db() -> None:
 @runs_option
 def start(runs: Path | None) -> None:
     """Start the server (commands start it by themselves when they need it)."""
-    from sweep import postgres
-    from sweep.paths import make_private
+    from sweep.core.files import make_private
+    from sweep.storage.embedded import control
 
     where = get_runs(runs)
     make_private(where.root)
-    server = postgres.start(where.postgres)
+    server = control.start(where.postgres)
     click.echo(f"running at {server.url(masked=True)}")
 
 
@@ -189,10 +189,10 @@ def start(runs: Path | None) -> None:
 @runs_option
 def stop_server(runs: Path | None) -> None:
     """Stop the server; the data stay."""
-    from sweep import postgres
+    from sweep.storage.embedded import control
 
     where = get_runs(runs)
-    click.echo("stopped" if postgres.stop(where.postgres) else "it was not running")
+    click.echo("stopped" if control.stop(where.postgres) else "it was not running")
 
 
 @db.command(name="status")
@@ -200,9 +200,9 @@ def stop_server(runs: Path | None) -> None:
 @runs_option
 def server_status(as_json: bool, runs: Path | None) -> None:
     """Show whether the server runs, and where."""
-    from sweep import postgres
+    from sweep.storage.embedded import server
 
-    found = postgres.status(get_runs(runs).postgres)
+    found = server.status(get_runs(runs).postgres)
     if as_json:
         click.echo(json.dumps(found, indent=2, default=str))
         return
@@ -216,16 +216,17 @@ def server_status(as_json: bool, runs: Path | None) -> None:
 @runs_option
 def url(password: bool, psql: bool, runs: Path | None) -> None:
     """Print the server's URL, for Optuna and its dashboard; starts the server if need be."""
-    from sweep import postgres
+    from sweep.storage.embedded import control
+    from sweep.storage.embedded.server import running
 
     where = get_runs(runs)
-    server = postgres.running(where.postgres)
+    server = running(where.postgres)
     if server is None:
         if not where.postgres.exists():
             raise SweepError(
                 f"{where.root} has no embedded database yet.", "sweep launch, or sweep db start."
             )
-        server = postgres.start(where.postgres)
+        server = control.start(where.postgres)
     text = server.url(masked=not password)
     # Optuna needs the driver's name: without one, SQLAlchemy 2.1 looks for psycopg 3.
     click.echo(text.replace("postgresql+psycopg2://", "postgresql://") if psql else text)

@@ -44,9 +44,9 @@ def build(
     requirements.txt for venv, a lock file or environment.yml for conda. It lies in
     runs/.images/, with its log, and is built once: named by the digest of its source.
     """
-    from sweep.build import ensure
-    from sweep.executors import resolve
+    from sweep.schedulers.choose import resolve
     from sweep.studyfile import load
+    from sweep.training.build import ensure
 
     study = resolve(load(study_file, overrides))
     tell = (lambda text: click.echo(text, err=True)) if not as_json else (lambda _: None)

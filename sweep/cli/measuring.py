@@ -18,12 +18,12 @@ from sweep.cli.common import (
     study_argument,
     wait_side_runs,
 )
-from sweep.errors import EXIT_FAILED, InputError
+from sweep.core.errors import EXIT_FAILED, InputError
 
 if TYPE_CHECKING:
-    from sweep.paths import Runs
-    from sweep.study import Study
-    from sweep.trial_command import Outcome
+    from sweep.core.paths import Runs
+    from sweep.core.study import Study
+    from sweep.tasks.side_runs.command import Outcome
 
 
 @click.command(
@@ -54,7 +54,8 @@ def run(
     With the study's software, executor and resources, as a single process. What it reports and
     writes is kept beside the study's trials, in a folder of its own.
     """
-    from sweep import rerun, trial_command
+    from sweep.tasks.side_runs import command as trial_command
+    from sweep.tasks.side_runs import rerun
 
     opened = open_study(get_runs(runs), study)
     command = trial_command.as_study(opened.study, name)
@@ -164,8 +165,8 @@ def scaling(
     A table, results/scaling-MODE.json and .png, and a sentence on the bottleneck. Interrupted, it
     shows those that had ended.
     """
-    from sweep import scaling as measured
-    from sweep.executors import scheduler_of
+    from sweep.schedulers.choose import scheduler_of
+    from sweep.tasks.side_runs import scaling as measured
 
     if bool(gpus) == bool(ranks):
         raise InputError("Give --gpus or --ranks.", "For example --gpus 1,2,4.")
@@ -202,7 +203,7 @@ def scaling(
 def _show_scaling(report: dict[str, Any], path: Path, as_json: bool) -> None:
     import json
 
-    from sweep import scaling_figures as figures
+    from sweep.tasks.side_runs import scaling_figures as figures
 
     rows, unit, picture = report["rows"], report["unit"], path.with_suffix(".png")
     try:
@@ -227,11 +228,11 @@ def _subject(
     where: Runs, name: str | None, trial: int | None, executor: str | None
 ) -> tuple[Study, dict[str, Any]]:
     """Return the study that is meant and the values to train with."""
-    from sweep import rerun
-    from sweep.executors import resolve
-    from sweep.scaling import default_params
-    from sweep.side_run import params_of
+    from sweep.schedulers.choose import resolve
     from sweep.studyfile import load
+    from sweep.tasks.side_runs import rerun
+    from sweep.tasks.side_runs.run import params_of
+    from sweep.tasks.side_runs.scaling import default_params
 
     if name and name.endswith((".yaml", ".yml")) and trial is None:
         study = resolve(load(Path(name), (f"executor={executor}",) if executor else ()))

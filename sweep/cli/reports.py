@@ -56,8 +56,8 @@ def report(
 
     The file needs no network and nothing beside it: send it, archive it, print it.
     """
-    from sweep.reporting import build
-    from sweep.task_energy import note_tasks
+    from sweep.control.slurm_energy import note_tasks
+    from sweep.results.page import build
 
     opened = open_study(get_runs(runs), study)
     schedule = scheduler_for(opened.study)(opened.folder)

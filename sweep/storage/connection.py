@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
-from sweep.errors import DatabaseUnavailable, InputError, SweepError
-from sweep.storage.names import is_address, resolve
+from sweep.core.errors import DatabaseUnavailable, InputError, SweepError
 from sweep.storage.prepared import as_prepared
-from sweep.storage.refusals import HARMLESS_STATES, advice_for, first_line, is_full, passes
+from sweep.storage.resolve import is_address, resolve
+from sweep.storage.server_errors import HARMLESS_STATES, advice_for, first_line, is_full, passes
 from sweep.storage.url import describe, dsn
 
 T = TypeVar("T")

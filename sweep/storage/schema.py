@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from sweep.errors import BusyError, SweepError
+from sweep.core.errors import BusyError, SweepError
 from sweep.storage.connection import Database
 from sweep.storage.url import mask, normalise
 

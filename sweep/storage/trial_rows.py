@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import Any
 
-from sweep.lean import without_gc
+from sweep.core.system.lean_imports import without_gc
 from sweep.storage.connection import Database
 
 FINISHED = ("COMPLETE", "PRUNED", "FAIL")

@@ -10,7 +10,7 @@ import pytest
 
 LOOK = """
 import sys
-from sweep import lean
+from sweep.core.system import lean_imports as lean
 lean.load_psycopg2()
 lean.load_optuna()
 print(sorted({"ssl", "asyncio", "tqdm", "tqdm.auto"} & set(sys.modules)))
@@ -25,14 +25,14 @@ print(tqdm.__module__, ssl.OPENSSL_VERSION[:7])
 """
 WHOLE = """
 import sys, tqdm.auto
-from sweep import lean
+from sweep.core.system import lean_imports as lean
 lean.load_optuna()
 import optuna.progress_bar
 print(optuna.progress_bar.tqdm is tqdm.auto.tqdm)
 """
 ALONE = """
 import gc, os
-from sweep import lean
+from sweep.core.system import lean_imports as lean
 before = dict(os.environ)
 lean.load_psycopg2()
 lean.load_optuna()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sweep.launch import launch
-from sweep.local import LocalScheduler
-from sweep.paths import Runs, StudyFolder
-from sweep.scheduler import ArrayJob
-from sweep.storage.samplers import STARTUP
+from sweep.control.launch import launch
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.scheduler import ArrayJob
+from sweep.schedulers.local.scheduler import LocalScheduler
+from sweep.search.samplers import STARTUP
 from sweep.studyfile import load
 from tests.test_architecture import HEAVY, ROOT
 from tests.toys import TRAINING
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
 # Runs one task to its end in its own process, counting what it asks of the database.
 TASK = """
 import json, sys, time
-from sweep import task
+from sweep.tasks import main as task
 from sweep.storage.connection import Database
 
 asked, run = [], Database._run
@@ -162,7 +162,7 @@ def test_a_fixed_design_imports_nothing_heavy(
     )
     assert sorted(set(found["modules"]) & set(HEAVY)) == []
     # A local array's runner has imported that before it forks its elements.
-    code = "import sys; from sweep import task; task.preload(); print(*sys.modules)"
+    code = "import sys; from sweep.tasks import main; main.preload(); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from sweep import build, manifest
-from sweep.ending import read_end
-from sweep.paths import Runs
-from sweep.study import Environment
+from sweep.core.paths import Runs
+from sweep.core.study import Environment
+from sweep.provenance import manifest
+from sweep.training import build
+from sweep.training.exit_reason import read_end
 from tests.conftest import Sweep, run_sweep
 from tests.needs import ensure_modules, require
 from tests.toys import write_toy
