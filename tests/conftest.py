@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests import apptainer, run_report
+from tests.cluster import is_daily
 from tests.cluster.fixture import clean_slurm, slurm, slurm_cgroup
 from tests.needs import ensure_apptainer, point_at_data
 from tests.postgres_fixture import (
@@ -110,6 +111,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if find_folder(item) in REAL_FOLDERS or REAL_FIXTURES.intersection(fixtures_of(item)):
             item.add_marker(pytest.mark.real)
+        if find_folder(item) == "cluster" and not is_daily(item.nodeid):
+            item.add_marker(pytest.mark.cluster)
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items.sort(key=rank)
 

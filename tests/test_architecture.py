@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import DAILY
+
 ROOT = Path(__file__).parents[1]
 
 ROOMS: dict[str, set[str]] = {
@@ -338,6 +340,14 @@ def test_imports_stand_at_the_top() -> None:
                     wrong.append(f"{name}:{node.lineno} {asked[0]}")
     assert wrong == []
     assert count <= MOST_INNER_IMPORTS
+
+
+def test_the_cluster_tests_of_every_day_exist() -> None:
+    """What `make test` is to run of them is named by hand."""
+    for file, names in DAILY.items():
+        text = (ROOT / "tests/cluster" / file).read_text(encoding="utf-8")
+        lost = [name for name in names if f"def {name.partition('[')[0]}(" not in text]
+        assert lost == [], file
 
 
 def test_modules_are_small() -> None:
