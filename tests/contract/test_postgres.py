@@ -20,10 +20,10 @@ import psycopg2
 import pytest
 
 from sweep.core.errors import DatabaseUnavailable, SweepError
+from sweep.core.system.processes import find_process
 from sweep.storage.embedded import control
 from sweep.storage.embedded import server as servers
 from sweep.storage.embedded.folder import Folder
-from sweep.storage.embedded.processes import is_alive
 from sweep.storage.embedded.server import Server, clients, connected, running, using
 
 HOME = Path(control.__file__).resolve().parents[3]
@@ -107,7 +107,7 @@ def _processes(data_dir: Path) -> list[int]:
     """Return the living processes that work in this folder or name it."""
     found = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or not is_alive(int(entry.name)):
+        if not entry.name.isdigit() or find_process(int(entry.name)) is None:
             continue
         try:
             words = (entry / "cmdline").read_bytes()
@@ -239,7 +239,7 @@ def test_committed_data_survive_sigkill(data_dir: Path) -> None:
     _query(server, "CREATE TABLE kept AS SELECT generate_series(1, 1000) AS number")
     client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     os.kill(server.pid, signal.SIGKILL)
-    assert _wait(lambda: not is_alive(server.pid))
+    assert _wait(lambda: find_process(server.pid) is None)
     again = control.start(data_dir)
     assert again.pid != server.pid
     assert again.port == server.port
@@ -253,7 +253,7 @@ def test_stale_pid_of_another_process(data_dir: Path) -> None:
     pid_file = Folder(data_dir).pgdata / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
     os.kill(server.pid, signal.SIGKILL)
-    assert _wait(lambda: not is_alive(server.pid))
+    assert _wait(lambda: find_process(server.pid) is None)
     with subprocess.Popen(["/bin/sleep", "600"]) as other:
         try:
             pid_file.write_text("\n".join([str(other.pid), *lines[1:]]) + "\n")
@@ -351,11 +351,11 @@ def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
     server = control.start(data_dir, idle_stop_s=1)
     client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     time.sleep(2.5)
-    assert is_alive(server.pid)
+    assert find_process(server.pid)
     with using(data_dir):
         client.close()
         time.sleep(2.5)
-        assert is_alive(server.pid)
+        assert find_process(server.pid)
     assert _wait(lambda: running(data_dir) is None, 30)
     assert _wait(lambda: _processes(data_dir) == [])
 
@@ -378,7 +378,7 @@ def test_one_watcher_over_restarts(data_dir: Path) -> None:
     time.sleep(2)  # longer than a watcher takes to see that a server has ended
     [watcher] = watchers()
     os.kill(watcher, signal.SIGKILL)
-    assert _wait(lambda: not is_alive(watcher))
+    assert _wait(lambda: find_process(watcher) is None)
     control.start(data_dir)
     assert len(watchers()) == 1
     control.stop(data_dir)
@@ -397,10 +397,10 @@ def test_as_an_ordinary_user(open_dir: Path) -> None:
     assert Path(f"/proc/{done.stdout.strip()}").stat().st_uid == nobody.pw_uid
     daemon = pwd.getpwnam("daemon")
     code = (
-        "import sys; from sweep.storage.embedded import control\ntry: control.VERB(sys.argv[1])\n"
+        "import sys; from sweep.storage.embedded import control, server\ntry: VERB(sys.argv[1])\n"
     )
     code += "except Exception as error: print(type(error).__name__, error)"
-    for verb in ("start", "stop", "status", "running"):
+    for verb in ("control.start", "control.stop", "server.status", "server.running"):
         refused = _run(
             code.replace("VERB", verb), open_dir, user=daemon.pw_uid, group=daemon.pw_gid
         )
