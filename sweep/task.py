@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 
-from sweep.tasks.main import main, preload
+from sweep.tasks.main import main
 
-__all__ = ["main", "preload"]
+__all__ = ["main"]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -58,21 +58,25 @@ TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
 # Only here may torch be imported: a sampler needs it, and a check asks whether it is there.
 TORCH_MAY = {"sweep/search/propose.py", "sweep/search/samplers.py", "sweep/control/check/inside.py"}
 
-# A task that finds nothing to pull ends in a tenth of a second, so these come later.
+# Each takes from a tenth of a second to some seconds of CPU: a task whose design is fixed, and the
+# command line where it only answers, do without them.
 HEAVY = (
-    "optuna",
-    "sqlalchemy",
-    "pandas",
-    "rich",
-    "ruamel",
-    "click",
-    "torch",
-    "numpy",
-    "jinja2",
-    "alembic",
-    "matplotlib",
-    "scipy",
+    *("optuna", "sqlalchemy", "alembic", "pandas", "numpy", "scipy", "torch"),
+    *("matplotlib", "rich", "pyarrow", "vl_convert", "mlflow", "tensorboard"),
 )
+# Modules of sweep that import a heavy one at their top; others import these where they use them.
+HEAVY_MODULES = {
+    "sweep.results.frames",
+    "sweep.search.pruning",
+    "sweep.search.view",
+    "sweep.storage.optuna_storage",
+    "sweep.storage.optuna_studies",
+    "sweep.tasks.tracking.mlflow",
+    "sweep.tasks.tracking.tensorboard",
+}
+# There only on some machines, or only for whoever asked for it.
+OPTIONAL = ("pynvml", "ctypes", "fcntl")
+MOST_INNER_IMPORTS = 60
 
 LINES = 500  # as the formatter lays them out
 LONGER = {
@@ -305,6 +309,35 @@ def test_starting_imports_nothing_heavy(module: str) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert sorted((set(done.stdout.split()) & set(HEAVY)) - allowed) == []
+
+
+def test_imports_stand_at_the_top() -> None:
+    """Inside functions there are only heavy libraries, modules that bring one, and optional ones.
+
+    ``report.py`` and what runs in images import what may be missing there where they use it.
+    """
+    alone = {"sweep/report.py", "sweep/control/check/inside.py", "sweep/provenance/installed.py"}
+    count, wrong = 0, []
+    for path in modules("sweep"):
+        name = str(path.relative_to(ROOT))
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    asked = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom):
+                    base = node.module or ""
+                    asked = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+                else:
+                    continue
+                count += 1
+                tops = {one.split(".")[0] for one in asked}
+                may = tops & {*HEAVY, *OPTIONAL} or set(asked) & HEAVY_MODULES
+                if not may and name not in {*alone, "sweep/__init__.py"}:
+                    wrong.append(f"{name}:{node.lineno} {asked[0]}")
+    assert wrong == []
+    assert count <= MOST_INNER_IMPORTS
 
 
 def test_modules_are_small() -> None:

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep.cli.checking import check_on_node
 from sweep.cli.common import get_runs, json_option, runs_option
+from sweep.control.check import quick
 from sweep.core.errors import SweepError
+from sweep.core.files import make_private
+from sweep.results.terminal import shown
+from sweep.search.propose import fixed_design
+from sweep.search.samplers import choose
+from sweep.storage.embedded import control, server
+from sweep.storage.embedded.server import running
+from sweep.studyfile import json_schema, load
+from sweep.studyfile.starter.init import init as write_starter
 
 if TYPE_CHECKING:
     from sweep.core.space import Parameter
@@ -39,8 +49,6 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace a study file that is there.")
 def init(script: Path | None, source: Path | None, folder: Path, force: bool) -> None:
     """Write a commented study file."""
-    from sweep.studyfile.starter.init import init as write_starter
-
     written = write_starter(folder, script, source, force=force)
     for path in written.files:
         click.echo(f"wrote {path}")
@@ -97,18 +105,10 @@ def check(
     1 where one has failed.
     """
     if on_node:
-        from sweep.cli.checking import check_on_node
-
         check_on_node(study_file, executor, overrides, patience, as_json, runs)
         return
     if as_json or executor:
         raise click.UsageError("--json and --executor go with --on-node.")
-    from sweep.control.check import quick
-    from sweep.results.terminal import shown
-    from sweep.search.propose import fixed_design
-    from sweep.search.samplers import choose
-    from sweep.studyfile import load
-
     study = load(study_file, overrides)
     quick.check_startable(study, os.environ)
     fixed_design(study)
@@ -136,8 +136,6 @@ def check(
 
 
 def _describe(parameter: Parameter) -> str:
-    from sweep.results.terminal import shown
-
     if parameter.type == "categorical":
         what = ", ".join(shown(choice) for choice in parameter.choices)
         if len(what) > 60:
@@ -159,8 +157,6 @@ def _describe(parameter: Parameter) -> str:
 )
 def schema() -> None:
     """Print the JSON Schema of study files, for editors."""
-    from sweep.studyfile import json_schema
-
     click.echo(json.dumps(json_schema(), indent=2))
 
 
@@ -176,9 +172,6 @@ def db() -> None:
 @runs_option
 def start(runs: Path | None) -> None:
     """Start the server (commands start it by themselves when they need it)."""
-    from sweep.core.files import make_private
-    from sweep.storage.embedded import control
-
     where = get_runs(runs)
     make_private(where.root)
     server = control.start(where.postgres)
@@ -189,8 +182,6 @@ def start(runs: Path | None) -> None:
 @runs_option
 def stop_server(runs: Path | None) -> None:
     """Stop the server; the data stay."""
-    from sweep.storage.embedded import control
-
     where = get_runs(runs)
     click.echo("stopped" if control.stop(where.postgres) else "it was not running")
 
@@ -200,8 +191,6 @@ def stop_server(runs: Path | None) -> None:
 @runs_option
 def server_status(as_json: bool, runs: Path | None) -> None:
     """Show whether the server runs, and where."""
-    from sweep.storage.embedded import server
-
     found = server.status(get_runs(runs).postgres)
     if as_json:
         click.echo(json.dumps(found, indent=2, default=str))
@@ -216,9 +205,6 @@ def server_status(as_json: bool, runs: Path | None) -> None:
 @runs_option
 def url(password: bool, psql: bool, runs: Path | None) -> None:
     """Print the server's URL, for Optuna and its dashboard; starts the server if need be."""
-    from sweep.storage.embedded import control
-    from sweep.storage.embedded.server import running
-
     where = get_runs(runs)
     server = running(where.postgres)
     if server is None:

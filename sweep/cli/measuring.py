@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,15 @@ from sweep.cli.common import (
     wait_side_runs,
 )
 from sweep.core.errors import EXIT_FAILED, InputError
+from sweep.schedulers.choose import resolve, scheduler_of
+from sweep.studyfile import load
+from sweep.studyfile.tree import YamlError, parse
+from sweep.tasks.side_runs import command as trial_command
+from sweep.tasks.side_runs import rerun
+from sweep.tasks.side_runs import scaling as measured
+from sweep.tasks.side_runs import scaling_figures as figures
+from sweep.tasks.side_runs.run import params_of
+from sweep.tasks.side_runs.scaling import default_params
 
 if TYPE_CHECKING:
     from sweep.core.paths import Runs
@@ -54,9 +64,6 @@ def run(
     With the study's software, executor and resources, as a single process. What it reports and
     writes is kept beside the study's trials, in a folder of its own.
     """
-    from sweep.tasks.side_runs import command as trial_command
-    from sweep.tasks.side_runs import rerun
-
     opened = open_study(get_runs(runs), study)
     command = trial_command.as_study(opened.study, name)
     schedule = scheduler_for(command)(opened.folder)
@@ -165,9 +172,6 @@ def scaling(
     A table, results/scaling-MODE.json and .png, and a sentence on the bottleneck. Interrupted, it
     shows those that had ended.
     """
-    from sweep.schedulers.choose import scheduler_of
-    from sweep.tasks.side_runs import scaling as measured
-
     if bool(gpus) == bool(ranks):
         raise InputError("Give --gpus or --ranks.", "For example --gpus 1,2,4.")
     where = get_runs(runs)
@@ -201,10 +205,6 @@ def scaling(
 
 
 def _show_scaling(report: dict[str, Any], path: Path, as_json: bool) -> None:
-    import json
-
-    from sweep.tasks.side_runs import scaling_figures as figures
-
     rows, unit, picture = report["rows"], report["unit"], path.with_suffix(".png")
     try:
         drawn = figures.draw(rows, f"{report['study']}: {report['mode']} scaling", unit, picture)
@@ -228,12 +228,6 @@ def _subject(
     where: Runs, name: str | None, trial: int | None, executor: str | None
 ) -> tuple[Study, dict[str, Any]]:
     """Return the study that is meant and the values to train with."""
-    from sweep.schedulers.choose import resolve
-    from sweep.studyfile import load
-    from sweep.tasks.side_runs import rerun
-    from sweep.tasks.side_runs.run import params_of
-    from sweep.tasks.side_runs.scaling import default_params
-
     if name and name.endswith((".yaml", ".yml")) and trial is None:
         study = resolve(load(Path(name), (f"executor={executor}",) if executor else ()))
         return study, default_params(study)
@@ -253,8 +247,6 @@ def _parse_counts(text: str) -> list[int]:
 
 
 def _parse_param(text: str) -> tuple[str, Any]:
-    from sweep.studyfile.tree import YamlError, parse
-
     name, equals, value = text.partition("=")
     try:
         node, problems = parse(value, f"--param {text}", first_line=0)

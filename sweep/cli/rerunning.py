@@ -20,6 +20,18 @@ from sweep.cli.common import (
     wait_side_runs,
 )
 from sweep.core.errors import EXIT_DIFFERS, EXIT_FAILED, InputError
+from sweep.storage import reruns
+from sweep.tasks.side_runs import rerun
+from sweep.tasks.side_runs.reproduction import (
+    DIFFERS,
+    FAILED,
+    curves,
+    judge,
+    parse_tolerance,
+    to_json,
+)
+from sweep.tasks.side_runs.rerun_plot import plot_rerun
+from sweep.tasks.side_runs.run import ask
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened
@@ -74,9 +86,6 @@ def rerun_best(
     verdict is "reproduced", "explained" (it differs, and so does something that makes a run) or
     "differs". Exit code 3 when it differs. Refused where the trial's code, image or data are gone.
     """
-    from sweep.tasks.side_runs import rerun
-    from sweep.tasks.side_runs.reproduction import DIFFERS, FAILED, judge, parse_tolerance, to_json
-
     allowed = parse_tolerance(tolerance)
     if trial is not None and top is not None:
         raise InputError("--trial and --top both say which trials.", "Give one of them.")
@@ -133,11 +142,6 @@ def rerun_best(
 
 def _draw(opened: Opened, verdict: Verdict) -> Verdict:
     """Draw both learning curves, and return the verdict with their picture."""
-    from sweep.storage import reruns
-    from sweep.tasks.side_runs.reproduction import curves
-    from sweep.tasks.side_runs.rerun_plot import plot_rerun
-    from sweep.tasks.side_runs.run import ask
-
     run = ask(opened.ledger, reruns.read, verdict.k)
     path = opened.folder.rerun(verdict.k).root / "curves.png"
     if run is None or not path.parent.is_dir():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
 from sweep.cli.common import (
     Queue,
@@ -19,7 +23,24 @@ from sweep.cli.common import (
     scheduler_for,
     study_argument,
 )
+from sweep.control.check import quick
+from sweep.control.launch import launch as launch_study
+from sweep.control.waves import stop_waves
 from sweep.core.errors import EXIT_FAILED
+from sweep.core.scheduler import Wave
+from sweep.provenance import snapshot as code_snapshot
+from sweep.results.live import progress
+from sweep.results.status import snapshot as status_now
+from sweep.results.terminal import counted
+from sweep.schedulers.arrays import array_job, array_size, name_token, task_argv, throttle_of
+from sweep.schedulers.choose import resolve
+from sweep.schedulers.slurm.scheduler import SlurmScheduler
+from sweep.schedulers.slurm.text.times import format_time
+from sweep.search.propose import fixed_design
+from sweep.storage import studies
+from sweep.storage.access import choose_url
+from sweep.storage.studies import StudyState
+from sweep.studyfile import load
 
 if TYPE_CHECKING:
     from sweep.control.launch import Launched
@@ -71,10 +92,6 @@ def launch(
     returns. Launching again is safe: it takes up what was interrupted, adds trials where `trials`
     was raised, and does nothing where nothing is left.
     """
-    from sweep.control.launch import launch as launch_study
-    from sweep.schedulers.choose import resolve
-    from sweep.studyfile import load
-
     if executor:
         overrides = (*overrides, f"executor={executor}")
     study = resolve(load(study_file, overrides))
@@ -107,9 +124,6 @@ def launch(
 
 def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) -> None:
     if as_json:
-        import json
-        from dataclasses import asdict
-
         click.echo(json.dumps(asdict(launched), indent=2))
         return
     for sentence in launched.settled:
@@ -149,15 +163,6 @@ def _trials(count: int, one: str = "", more: str = "") -> str:
 
 
 def _show_plan(study: Any, runs: Path | None) -> None:
-    import shlex
-
-    from sweep.control.check import quick
-    from sweep.core.scheduler import Wave
-    from sweep.provenance import snapshot
-    from sweep.schedulers.arrays import array_job, array_size, name_token, task_argv, throttle_of
-    from sweep.schedulers.slurm.scheduler import SlurmScheduler
-    from sweep.search.propose import fixed_design
-    from sweep.storage.access import choose_url
 
     quick.check_startable(study, os.environ)
     fixed_design(study)
@@ -172,10 +177,10 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     )
     click.echo(f"command    {' '.join(study.command)}")
     click.echo(f"workdir    {study.workdir}")
-    code = snapshot.plan(study, get_runs(runs).root, os.environ)
+    code = code_snapshot.plan(study, get_runs(runs).root, os.environ)
     if code is not None:
         click.echo(f"code       {len(code.tree.files)} files of {code.tree.root} are frozen")
-        for sentence in snapshot.notes(code):
+        for sentence in code_snapshot.notes(code):
             click.echo(f"note       {sentence}")
     slots = f", {study.slots} trials at once in each task" if study.slots > 1 else ""
     click.echo(f"array      --array=0-{size - 1}%{throttle} ({schedule.name}{slots})")
@@ -201,8 +206,6 @@ def _show_plan(study: Any, runs: Path | None) -> None:
 
 
 def _limits_line(limits: Limits) -> str:
-    from sweep.schedulers.slurm.text.times import format_time
-
     parts = [
         f"{name} {'none' if limit is None else limit}"
         for name, limit in (
@@ -217,10 +220,6 @@ def _limits_line(limits: Limits) -> str:
 
 def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status:
     """Show the progress until the study has ended, is held or stopped, or nothing runs it."""
-    from rich.console import Console
-
-    from sweep.results.live import progress
-    from sweep.results.status import snapshot
 
     idle_since: float | None = None
     status = None
@@ -228,7 +227,7 @@ def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status
     try:
         with progress(Console(stderr=True, quiet=quiet)) as bar:
             while True:
-                status = snapshot(
+                status = status_now(
                     opened.ledger, opened.folder, **queue.ask(), patience_s=WAIT_PATIENCE_S
                 )
                 bar.update(status)
@@ -247,8 +246,6 @@ def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status
 
 
 def _show_end(status: Status) -> None:
-    from sweep.results.terminal import counted
-
     click.echo(f"study {status.name}: {status.state}: {counted(status.counts)}")
     if status.reason and status.reason not in [failure.reason for failure in status.failures]:
         click.echo(f"  {status.reason}")
@@ -279,10 +276,6 @@ def stop(study: str | None, drain: bool, runs: Path | None) -> None:
 
     `sweep launch` takes it up again; nothing is lost. Only this study's tasks are touched.
     """
-    from sweep.control.waves import stop_waves
-    from sweep.storage import studies
-    from sweep.storage.studies import StudyState
-
     opened = open_study(get_runs(runs), study)
     ledger = opened.ledger
     word = studies.DRAINING if drain else studies.STOPPED

@@ -69,7 +69,7 @@ def _look(schedule: Scheduler, waves: Sequence[Wave]) -> Beside | None:
         return None
     # The last wave's finaliser carries the study on, also that of a chain.
     tokens = [wave.token for wave in waves if not wave.over or wave is waves[-1]]
-    return cast(Finalising, schedule).beside(tokens)
+    return cast("Finalising", schedule).beside(tokens)
 
 
 def finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: str) -> str:
@@ -196,7 +196,7 @@ def _release(
     if db.retry(count, patience_s=PATIENCE_S) > MOST_RELEASES:
         return
     try:
-        cast(Finalising, schedule).release(held)
+        cast("Finalising", schedule).release(held)
     except SchedulerError as error:
         say(f"Slurm holds {', '.join(held)}, and would not let go: {error.message}")
     else:
@@ -244,7 +244,7 @@ def _restore(
     )
     job, behind = array_job(ledger.study, folder, wave), wave.job if live else None
     try:
-        job_id = cast(Finalising, schedule).submit_finaliser(job, behind, number)
+        job_id = cast("Finalising", schedule).submit_finaliser(job, behind, number)
     except SubmitUnclear as error:
         say(f"The finaliser of {wave.job} was lost. {error.message}")
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from sweep.control.finaliser import tend
 from sweep.control.reconcile import EVERY_S, UNSEEN_S, Found, reconcile
 from sweep.core.errors import CouldNotAsk
 from sweep.core.paths import StudyFolder
@@ -42,8 +43,6 @@ def look_after(
     if found:  # it was our turn to look
         if not hasattr(schedule, "beside"):  # no jobs beside the array: see ``tend``
             return found
-        from sweep.control.finaliser import tend
-
         with contextlib.suppress(CouldNotAsk):
             tend(ledger, folder, schedule, say)
     return found

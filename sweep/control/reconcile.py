@@ -12,15 +12,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweep.control.dead_attempt import Look, attribute, end_attempt, read_cancel, stop_for
+from sweep.control.diagnosis import Case, decide, is_whole_array, requeued
 from sweep.core import outcomes
 from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.system import processes
 from sweep.core.trial import Attempt, End
-from sweep.storage import studies
+from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.training.attempt_files import read_exit
 
 UNSEEN_S = 120.0  # silence after which the scheduler is asked
 EVERY_S = 60.0  # between two looks, by whomever
@@ -77,8 +80,6 @@ def reconcile(
         return None
     found = _settle_dead(ledger, folder, schedule, unseen_s, patience_s, host, last_chance)
     if ledger.study.may_end_early:
-        from sweep.storage import budgets
-
         # A budget may have been used up by those that died.
         db.retry(lambda _: budgets.look(ledger), patience_s=patience_s)
     return found
@@ -98,8 +99,6 @@ def _settle_dead(
     terminated = db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
     if not live and not terminated:
         return Found()
-    from sweep.control.dead_attempt import Look, attribute, end_attempt
-
     jobs = sorted({attempt.job for attempt in (*live, *terminated) if attempt.job})
     try:
         states = schedule.poll(jobs)
@@ -160,8 +159,6 @@ def settle_wave(
             break
         time.sleep(LOOK_AGAIN_S)
     if job and cancelled:
-        from sweep.control.dead_attempt import stop_for
-
         stop_for(ledger, job, patience_s)
 
 
@@ -179,9 +176,6 @@ def _is_wave_cancelled(
         states = schedule.poll([job])
     except (CouldNotAsk, SchedulerError):
         return job, False if late else None  # nobody knows of a cancel: the study goes on
-    from sweep.control.dead_attempt import read_cancel
-    from sweep.control.diagnosis import is_whole_array
-
     ours = read_cancel(ledger, job, patience_s)
     return job, is_whole_array(job, states, os.getuid(), ours, None if late else time.time())
 
@@ -217,10 +211,6 @@ def succeed(
     ]
     if not found:
         return []
-    from sweep.control.dead_attempt import attribute, end_attempt
-    from sweep.control.diagnosis import Case, decide, requeued
-    from sweep.training.attempt_files import read_exit
-
     settled: list[Settled] = []
     for attempt in found:
         if end is None:

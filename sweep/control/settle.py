@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -239,8 +240,6 @@ def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None
     for trial in gone:
         for path in _checkpoint_folders(folder, trial):
             with contextlib.suppress(OSError):
-                import shutil
-
                 shutil.rmtree(path)
 
 

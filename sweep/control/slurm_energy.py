@@ -47,7 +47,7 @@ def note_tasks(ledger: Ledger, schedule: Scheduler) -> int:
     if not jobs:
         return 0
     try:
-        used = cast(Accounting, schedule).energy(jobs)
+        used = cast("Accounting", schedule).energy(jobs)
     except (CouldNotAsk, SchedulerError):
         return 0
     parts = {t: joules for t, joules in share(used, attempts).items() if t in open_ones}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -112,7 +113,5 @@ class NotReproduced(SweepError):
 
 def closest(word: str, valid: Sequence[str]) -> str:
     """Return the valid word that looks most like this one, or an empty string."""
-    from difflib import get_close_matches  # only for one who has erred
-
     found = get_close_matches(word, valid, n=1, cutoff=0.6)
     return found[0] if found else ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import json
 import os
 import stat
@@ -81,8 +83,6 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600, sync: bool
 
 def hash_file(path: Path, whole: _Hash | None = None) -> _Hash:
     """Feed a file's content to a hash, a new SHA-256 when None, and return it."""
-    import hashlib  # it loads OpenSSL
-
     whole = hashlib.sha256() if whole is None else whole
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
@@ -121,8 +121,6 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
     ``fcntl`` record locks, because they also hold over NFS where the lock daemon runs.
     """
-    import fcntl
-
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as stream:
         try:

@@ -296,7 +296,7 @@ class Study:
     @staticmethod
     def from_json(text: str) -> Study:
         """Read back what ``to_json`` wrote. Raises: ValueError for other text."""
-        return typing.cast(Study, _build(Study, json.loads(text)))
+        return typing.cast("Study", _build(Study, json.loads(text)))
 
 
 _kinds = functools.cache(typing.get_type_hints)  # evaluates a class's annotations, once

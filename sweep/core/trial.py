@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,8 +129,6 @@ def trial_seed(study_seed: int, number: int) -> int:
 
     Neighbouring numbers give unrelated seeds, and the same pair gives the same seed anywhere.
     """
-    import hashlib  # it loads OpenSSL
-
     digest = hashlib.sha256(f"{study_seed}:{number}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
 

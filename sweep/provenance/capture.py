@@ -14,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -225,8 +226,6 @@ def _option(word: str) -> str:
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("sweep-hpo")
     except PackageNotFoundError:

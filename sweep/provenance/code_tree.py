@@ -8,6 +8,7 @@ environment. What is left out but lies there (ignored folders with data, an envi
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -103,8 +104,6 @@ def find(workdir: Path, apart: Sequence[Path] = ()) -> Tree:
 
 def find_top(workdir: Path) -> Path:
     """Return the top of the repository whose code a folder is. Raises: GitFailed."""
-    import shutil
-
     if not shutil.which("git"):
         raise GitFailed("git is not installed")
     top = Path(os.fsdecode(git(workdir, "rev-parse", "--show-toplevel")).rstrip("\n"))

@@ -15,6 +15,7 @@ from typing import Any
 
 from sweep.core.files import read_json, write_atomic
 from sweep.core.paths import AttemptFolder, StudyFolder
+from sweep.provenance import container
 from sweep.provenance.differences import AXES
 
 INSIDE = "inside"  # of an environment: under which key ``within`` keeps what is installed in it
@@ -102,8 +103,6 @@ def of_trial(folder: StudyFolder, number: int) -> dict[str, Any]:
     )
     key = found["environment"].get(INSIDE)
     if key:
-        from sweep.provenance import container
-
         found["environment"] = {**found["environment"], **container.read(folder, key)}
     if len(snapshots) > 1:
         found["execution"] = {**found["execution"], "snapshots": len(snapshots)}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,8 +26,6 @@ def find_python(study: Study, environ: Mapping[str, str]) -> Path | None:
         path = str(study.venv_folder / "bin")
     first = study.command[0]
     word = first if os.path.basename(first).startswith("python") else "python"
-    import shutil
-
     found = shutil.which(word, path=path) or shutil.which("python3", path=path)
     return Path(found) if found else None
 
@@ -94,8 +94,6 @@ def editable_folders(folders: Iterable[Path]) -> list[Path]:
                     found[Path(line)] = None
         for path in sorted(folder.glob("__editable___*_finder.py")):
             match = re.search(r"^MAPPING[^=]*=\s*(\{.*\})\s*$", "\n".join(_read_lines(path)), re.M)
-            import ast
-
             mapping = ast.literal_eval(match[1]) if match else {}
             for name, target in mapping.items():
                 if Path(target).stem == name.rpartition(".")[2]:

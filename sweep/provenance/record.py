@@ -10,8 +10,10 @@ from sweep.core.errors import InputError
 from sweep.core.files import write_atomic
 from sweep.core.paths import AttemptFolder, Runs, StudyFolder
 from sweep.core.study import Study
-from sweep.provenance import manifest
+from sweep.provenance import capture, container, manifest
 from sweep.provenance import snapshot as frozen
+from sweep.provenance.code import has_commit
+from sweep.provenance.differences import differences
 
 
 def record_launch(
@@ -30,8 +32,6 @@ def record_launch(
         code: What is to be frozen; None for the live code.
         full: Hash all data byte by byte.
     """
-    from sweep.provenance import capture
-
     before = manifest.read(folder)
     if full and study.data:
         say("hashing all data")
@@ -57,8 +57,6 @@ def _say_change(before: Mapping[str, Any], record: Mapping[str, Any]) -> list[st
         return []
     if new is None:
         return ["the code is no longer frozen. New attempts run the files as they are."]
-    from sweep.provenance.differences import differences
-
     sentences = [
         sentence for sentence in differences(before, record) if sentence.startswith("code:")
     ]
@@ -108,8 +106,6 @@ def record_attempt(
         execution: What is this attempt's own: seed, argv, job, ….
         gpus: As ``machine.capture_gpus`` gives them.
     """
-    from sweep.provenance import capture, container
-
     whole = manifest.read(folder)
     run = manifest.run_of_snapshot(whole, snapshot)
     if run is None:
@@ -126,8 +122,6 @@ def record_attempt(
 
 def what_is_missing(folder: StudyFolder, study: Study, trial: int) -> list[str]:
     """Return in sentences what a trial was made of and is gone: its code, image or data."""
-    from sweep.provenance.code import has_commit
-
     made = manifest.of_trial(folder, trial)
     code, environment, data = made["code"], made["environment"], made["data"]
     found = []

@@ -8,9 +8,11 @@ container the snapshot is bound over the original path.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -92,15 +94,11 @@ def freeze(found: Plan, folder: StudyFolder) -> str:
         if not (folder.code / name).is_dir():
             temporary.rename(folder.code / name)
     finally:
-        import shutil
-
         shutil.rmtree(temporary, ignore_errors=True)
     return name
 
 
 def _name(found: Plan, files: Mapping[str, str]) -> str:
-    import hashlib
-
     digest = hashlib.sha256()
     # What a study file says reaches trials otherwise: raising `trials` in it is no other code.
     own = inside(Path(found.study.source), found.tree.root) if found.study.source else None
@@ -155,8 +153,6 @@ def _take(tree: Tree, name: str, target: str | None) -> str | None:
             f"{source} cannot be read, so the code cannot be frozen.",
             "Make it readable, let git ignore it, or write `code: live` in the study file.",
         ) from None
-    import hashlib
-
     return hashlib.sha256(content).hexdigest()
 
 

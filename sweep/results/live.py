@@ -10,6 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
 from sweep.core.errors import CouldNotAsk, DatabaseUnavailable
 from sweep.results.status import Status
 from sweep.results.terminal import line, printable, progress_lines, status_panel
@@ -27,9 +31,6 @@ def watch(
 
     A database or scheduler that does not answer is said below the last status, and asked again.
     """
-    from rich.console import Console, Group
-    from rich.text import Text
-
     view = _View(console or Console())
     last: Status | None = None
     with view, contextlib.suppress(KeyboardInterrupt):
@@ -59,8 +60,6 @@ class _View:
 
     def __enter__(self) -> _View:
         if self.console.is_terminal:
-            from rich.live import Live
-
             # The screen's height may not do; the end of the panel matters less than its top.
             self.live = Live(console=self.console, auto_refresh=False, vertical_overflow="crop")
             self.live.__enter__()
@@ -112,6 +111,4 @@ class Progress:
 
 def progress(console: Any = None) -> Progress:
     """Return a progress bar on standard error, so that ``--json`` stays clean."""
-    from rich.console import Console
-
     return Progress(console or Console(stderr=True))

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from sweep.core import outcomes
+from sweep.core.files import write_atomic
 from sweep.core.study import Objective, Study
 from sweep.core.trial import TrialRecord
 from sweep.results.ranking import rank, ranks
@@ -390,10 +392,6 @@ def _legend(figure: Any, axes: Any) -> None:
 
 
 def _save(figure: Any, path: Path) -> bool:
-    from io import BytesIO
-
-    from sweep.core.files import write_atomic
-
     out = BytesIO()
     figure.savefig(out, format="png")
     write_atomic(path, out.getvalue(), mode=0o644)

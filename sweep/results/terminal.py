@@ -12,6 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from rich import box
+from rich.console import Console, Group
+from rich.measure import Measurement
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
 from sweep.core import outcomes
 from sweep.core.study import Study
 from sweep.results import status as states
@@ -125,8 +132,6 @@ class StateBar:
         self.counts = counts
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.text import Text
-
         bar = Text(no_wrap=True, overflow="crop")
         for state, cells in shares(self.counts, options.max_width):
             colour, sign, ascii_sign = _LOOKS[state]
@@ -134,8 +139,6 @@ class StateBar:
         yield bar
 
     def __rich_measure__(self, console: Any, options: Any) -> Any:
-        from rich.measure import Measurement
-
         return Measurement(10, options.max_width)
 
 
@@ -160,8 +163,6 @@ def shares(counts: Mapping[str, int], width: int) -> list[tuple[str, int]]:
 
 
 def _legend(counts: Mapping[str, int]) -> Any:
-    from rich.text import Text
-
     text = Text()
     for state in (*outcomes.FINAL_STATES, outcomes.RUNNING, outcomes.WAITING):
         if counts.get(state):
@@ -172,11 +173,6 @@ def _legend(counts: Mapping[str, int]) -> Any:
 
 def status_panel(status: Status) -> Any:
     """Return a study's status as a rich renderable."""
-    from rich.console import Group
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
-
     colour = _STATE_COLOURS.get(status.state, "white")
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="bold", no_wrap=True)
@@ -275,11 +271,6 @@ def trials_table(rows: Sequence[Row], study: Study, width: int | None = None) ->
     Args:
         width: Columns of the terminal; rich's idea of it when None.
     """
-    from rich import box
-    from rich.console import Console, Group
-    from rich.table import Table
-    from rich.text import Text
-
     width = width or Console().width
     found = _columns(rows, study, wide=True)
     below: list[str] = []
@@ -362,10 +353,6 @@ def _columns(rows: Sequence[Row], study: Study, wide: bool) -> list[Shown]:
 
 def progress_lines(status: Status) -> Any:
     """Return the progress bar as a rich renderable of three lines."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
     head = Table.grid(padding=(0, 1), expand=True)
     head.add_column(no_wrap=True)
     head.add_column(ratio=1)

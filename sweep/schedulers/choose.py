@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
-
-if TYPE_CHECKING:
-    pass
+from sweep.schedulers.local.scheduler import LocalScheduler
+from sweep.schedulers.slurm.ask import is_here
+from sweep.schedulers.slurm.scheduler import SlurmScheduler
 
 LOCAL = "local"
 SLURM = "slurm"
@@ -23,11 +23,7 @@ def resolve(study: Study, environ: Mapping[str, str] = os.environ) -> Study:
     A local study without ``max_parallel`` gets what this machine's CPUs allow: there is no
     scheduler that would let the others wait.
     """
-    import dataclasses
-
     if study.executor == "auto":
-        from sweep.schedulers.slurm.ask import is_here
-
         study = dataclasses.replace(study, executor=SLURM if is_here(environ) else LOCAL)
     if study.executor == LOCAL and study.max_parallel is None:
         cpus = len(os.sched_getaffinity(0))
@@ -41,9 +37,5 @@ def scheduler_of(
 ) -> Scheduler:
     """Return the scheduler of a study whose executor is decided."""
     if study.executor == SLURM:
-        from sweep.schedulers.slurm.scheduler import SlurmScheduler
-
         return SlurmScheduler(folder, study, environ)
-    from sweep.schedulers.local.scheduler import LocalScheduler
-
     return LocalScheduler(folder.local)

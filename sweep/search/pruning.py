@@ -13,8 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import optuna
+
 from sweep.core.study import Study
 from sweep.search.samplers import AUTO_PRUNER, SHARE, build_pruner, kept, quiet
+from sweep.search.view import SamplerView
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -150,11 +153,6 @@ def should_prune(
     """
     if study.pruner.type == "none":
         return False
-    import optuna
-
-    from sweep.search.pruning import is_quick, judge
-    from sweep.search.view import SamplerView
-
     if steps is not None and is_quick(_kept_pruner(study, 1)):
         curves = curves_of(storage, study_id)
         first = _warmup(study, sorted(steps), lambda: curves.longest)

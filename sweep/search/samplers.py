@@ -241,8 +241,6 @@ def kept(known: list[tuple[Any, Any]], owner: Any, make: Callable[[], Any]) -> A
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep back Optuna's experimental warnings while it does what the study file asks for."""
-    import warnings
-
     from optuna.exceptions import ExperimentalWarning
 
     with warnings.catch_warnings():

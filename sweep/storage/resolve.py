@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+from ipaddress import ip_address
 
 
 def is_address(host: str) -> bool:
     """Tell whether a host is given by its address, so that nothing need be asked."""
-    from ipaddress import ip_address
-
     try:
         return bool(ip_address(host))
     except ValueError:
@@ -21,8 +21,6 @@ def resolve(host: str, timeout_s: float) -> list[str] | str:
     libpq would resolve the name itself, without a limit in time: a name server that is away can
     take minutes.
     """
-    import socket
-
     found: list[list[str] | str] = []
 
     def ask() -> None:

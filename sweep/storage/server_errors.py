@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg2
+
 # SQLSTATEs (or their classes) after which asking again may help. 08 connection, 40 rolled back
 # (deadlock, serialisation), 53 out of resources (connections, memory, disk), 57 operator (shutdown,
 # statement timeout), 25006 a read-only stand-by after a failover, 25P03 idle in transaction,
@@ -47,8 +49,6 @@ def is_full(error: Exception) -> bool:
 
 def passes(error: Any) -> bool:
     """Tell whether a psycopg2 error speaks of the database's state rather than the statement."""
-    import psycopg2
-
     if error.pgcode is None:
         # The connection broke (OperationalError), was closed (InterfaceError), or libpq lost the
         # thread (DatabaseError itself).

@@ -2,7 +2,7 @@
 
 Each problem has its line and says what to do: ``file:line: dotted.path: rule (got …). what to do``.
 One table (``keys``) says what each key may hold; the loader, the schema and the documentation come
-from it, and what an absent key means from the fields of ``sweep.study``.
+from it, and what an absent key means from the fields of ``sweep.core.study``.
 Numbers are YAML 1.2's; see ``tree``.
 """
 

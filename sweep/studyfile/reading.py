@@ -24,7 +24,7 @@ def load(
 
     Args:
         overrides: ``key.path=value`` each, the value in YAML; they win over the file.
-        environ: Names the files of defaults; see ``sweep.settings``.
+        environ: Names the files of defaults; see ``sweep.core.settings``.
 
     Raises:
         StudyFileError: With all problems, in the order of the lines.

@@ -17,6 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
 from sweep.core.errors import Problem
 from sweep.studyfile.syntax import explain_syntax
 
@@ -150,9 +153,6 @@ def _nesting(file: str, line: int) -> YamlError:
 
 
 def _compose(text: str, file: str, first_line: int) -> Any:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
     yaml = YAML(typ="safe", pure=True)
     yaml.version = (1, 2)
     try:

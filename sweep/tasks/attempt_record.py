@@ -6,7 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweep.core.system import gpu_energy
 from sweep.core.trial import Claim
+from sweep.provenance import container, record
+from sweep.provenance.capture import hide_secrets
+from sweep.provenance.machine import capture_gpus
 from sweep.storage import energy
 from sweep.tasks.context import Context
 
@@ -47,11 +51,6 @@ class Recorder:
             argv: What was started.
             placed: The study as it trains from that code.
         """
-        from sweep.core.system import gpu_energy
-        from sweep.provenance import container, record
-        from sweep.provenance.capture import hide_secrets
-        from sweep.provenance.machine import capture_gpus
-
         context, place = self.context, self.context.place
         own = {
             "run_by": f"{place.job or 'none'}_{0 if place.index is None else place.index}",

@@ -56,7 +56,7 @@ def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | N
         study=ledger.study,
         ledger=ledger,
         place=place,
-        environ=training_environ(folder, os.environ),
+        environ=dict(training_environ(folder, os.environ)),
         schedule=schedule,
         end_time_s=end_time_s,
         term_wait_s=max(2.0, kill_wait_s - 1.0),

@@ -15,13 +15,32 @@ import os
 import sys
 from pathlib import Path
 
-from sweep.core.errors import EXIT_DONE, EXIT_FAULT, SweepError
+from sweep.control.check import node_task
+from sweep.control.finaliser import finalise
+from sweep.control.open_study import Opened
+from sweep.control.place import COUNT_VARIABLE, SLOT_VARIABLE
+from sweep.control.reconcile import settle_wave
+from sweep.control.slurm_energy import note_tasks
+from sweep.core.errors import EXIT_DONE, EXIT_FAULT, CouldNotAsk, SweepError
+from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
-from sweep.core.system import lean_imports, processes
+from sweep.core.system import processes
+from sweep.core.system.crash import write_crash
+from sweep.results.page.build import at_the_end
 from sweep.schedulers.choose import SLURM, scheduler_of
 from sweep.schedulers.slurm.revive import reviver_of
+from sweep.schedulers.slurm.scheduler import SlurmScheduler
+from sweep.storage import access, studies
+from sweep.storage.embedded.service import Service, host, requeue_self
+from sweep.storage.ledger import Ledger
+from sweep.tasks.context import default_context
+from sweep.tasks.side_runs import command, scaling
+from sweep.tasks.side_runs.rerun import run_rerun
+from sweep.tasks.slots import Slots
+from sweep.tasks.worker import Worker
 
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"  # of NumPy, which starts one for each core otherwise
 AWAY_PATIENCE_S = 900.0  # the database may be away for ten minutes
 
 
@@ -34,45 +53,16 @@ def main(arguments: list[str]) -> int:
         print(f"sweep: {error}", flush=True)
         return error.exit_code
     except Exception as error:
-        from sweep.core.system.crash import write_crash
-
         path = write_crash(folder.root.parent, error, arguments)
         print(f"sweep: a fault of sweep's own; details in {path}", flush=True)
         return EXIT_FAULT
 
 
-def preload() -> None:
-    """Import what a worker imports on its way to its first training; it is forked afterwards."""
-    import encodings.idna  # noqa: F401
-    import importlib.metadata  # noqa: F401
-
-    import psycopg2.extensions  # noqa: F401
-
-    from sweep.control import settle  # noqa: F401
-    from sweep.core.system import gpu_energy, memory  # noqa: F401
-    from sweep.provenance import capture, container, record  # noqa: F401
-    from sweep.schedulers.local import scheduler  # noqa: F401
-    from sweep.search import duplicates  # noqa: F401
-    from sweep.storage import (
-        access,  # noqa: F401
-        budgets,  # noqa: F401
-    )
-    from sweep.tasks import worker  # noqa: F401
-    from sweep.training.command import assembly, rendezvous  # noqa: F401
-
-
 def _run(folder: StudyFolder, options: list[str]) -> int:
-    from sweep.storage import access, studies
-    from sweep.storage.ledger import Ledger
-
     if options[:1] == ["--measure"]:
-        from sweep.tasks.side_runs import scaling
-
         scaling.measure(folder)
         return EXIT_DONE
     if options[:1] == ["--check"]:
-        from sweep.control.check import node_task
-
         node_task.run(folder)
         return EXIT_DONE
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
@@ -80,7 +70,6 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return _serve(folder)
     if options[:1] == ["--host"]:
         return _host(folder, study)
-    lean_imports.load_psycopg2()
     on_slurm = study.executor == SLURM
     db = access.connect(folder, timeout_s=8.0, may_start=not on_slurm)
     schedule = scheduler_of(folder, study)
@@ -91,42 +80,27 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         raise SweepError(f"The database no longer holds the study {study.name!r}.")
     ledger = Ledger(db, study_id, study)
     if options[:1] == ["--finalise"]:
-        from sweep.control.finaliser import finalise
-        from sweep.control.reconcile import settle_wave
-
         settle_wave(ledger, folder, schedule, options[1], AWAY_PATIENCE_S)
         print(finalise(ledger, folder, schedule, options[1]), flush=True)
         if not db.retry(lambda _: ledger.unfinished(), patience_s=AWAY_PATIENCE_S):
-            from sweep.control.open_study import Opened
-            from sweep.control.slurm_energy import note_tasks
-            from sweep.results.page.build import at_the_end
-
             note_tasks(ledger, schedule)
             at_the_end(Opened(folder, study, ledger), lambda text: print(text, flush=True))
         return EXIT_DONE
-    from sweep.control.place import COUNT_VARIABLE, SLOT_VARIABLE
-    from sweep.tasks.context import default_context
-
     processes.adopt_orphans()  # what a training leaves behind is found without reading all of /proc
     context = default_context(folder, ledger, schedule)
     if options[:1] == ["--rerun"]:
-        from sweep.tasks.side_runs.rerun import run_rerun
-
         run_rerun(context, int(options[1]) + (context.place.index or 0))
         return EXIT_DONE
     if options[:1] == ["--command"]:
-        from sweep.tasks.side_runs import command
-
         command.run(context, int(options[1]))
         return EXIT_DONE
     os.environ.pop(SLOT_VARIABLE, None)  # by it the worker is found, and none of its children
     count = int(os.environ.pop(COUNT_VARIABLE, None) or 1)
     if count > 1:
-        from sweep.tasks.slots import Slots
-
         return Slots(context, count, os.environ).run()
-    from sweep.tasks.worker import Worker
-
+    # What a task computes is small, and training runs beside it; training itself gets the
+    # environment that the context has taken already.
+    os.environ.setdefault(BLAS_THREADS, "1")
     done = Worker(context).run()
     print(f"{done} attempts made", flush=True)
     return EXIT_DONE
@@ -134,9 +108,6 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
 
 def _serve(folder: StudyFolder) -> int:
     """Serve the embedded database until no study needs it."""
-    from sweep.core.files import read_json
-    from sweep.storage.embedded.service import Service, requeue_self
-
     note = read_json(folder.storage) or {}
     why = Service(Path(note["embedded"])).run()
     print(f"ended: {why}", flush=True)
@@ -147,11 +118,6 @@ def _serve(folder: StudyFolder) -> int:
 
 def _host(folder: StudyFolder, study: Study) -> int:
     """Serve the embedded database while the job that does so waits."""
-    from sweep.core.errors import CouldNotAsk
-    from sweep.core.files import read_json
-    from sweep.schedulers.slurm.scheduler import SlurmScheduler
-    from sweep.storage.embedded.service import host
-
     schedule = scheduler_of(folder, study)
     assert isinstance(schedule, SlurmScheduler), "no job serves the database elsewhere"
 

@@ -1,8 +1,7 @@
 """One array task: pull a trial, run it, forward, stop early, finish, pull again while time lasts.
 
-Nothing is imported before it is needed: a task that finds nothing to pull loads nothing that only
-a training needs, and Optuna comes only where the sampler is adaptive or a pruner has to judge, then
-while training runs. ``task.preload`` names what is imported on the way to a first training.
+Optuna is imported only where the sampler is adaptive or a pruner has to judge, and then while
+training runs.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sweep.control import sick_nodes
 from sweep.control.look_after import look_after
 from sweep.control.reconcile import EVERY_S, succeed
+from sweep.control.settle import newest_of, remove_checkpoints, settle, take_over
 from sweep.core import outcomes
 from sweep.core.errors import (
     CouldNotAsk,
@@ -29,17 +29,27 @@ from sweep.core.errors import (
 )
 from sweep.core.files import make_private, write_atomic
 from sweep.core.outcomes import GIVEN_BACK, PAUSED, USER_FAILURES
-from sweep.core.system import lean_imports, processes
+from sweep.core.system import memory, processes
+from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
 from sweep.core.trial import Claim, End, Report, trial_seed
-from sweep.storage import promotion, studies
+from sweep.provenance import record as origin
+from sweep.provenance import snapshot as frozen
+from sweep.search import duplicates, propose, terminator
+from sweep.storage import budgets, energy, promotion, studies
+from sweep.storage.closing import close_paused
 from sweep.storage.connection import Database
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.context import Context, config_of
 from sweep.tasks.tracking.outbox import Outbox
+from sweep.training import build
+from sweep.training.attempt_files import tell, write_exit
+from sweep.training.checkpoints import newest_checkpoint
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
-from sweep.training.supervisor import Leave, abrupt_s
+from sweep.training.exit_reason import last_lines, read_end
+from sweep.training.journal import Journal
+from sweep.training.supervisor import Channel, Leave, Supervisor, abrupt_s
 
 if TYPE_CHECKING:
     from sweep.core.paths import AttemptFolder
@@ -175,8 +185,6 @@ class Worker:
         if claim is not None:
             self._token = token
         elif promotes and not self.leave.wanted:
-            from sweep.storage.closing import close_paused
-
             self._ask(lambda _: close_paused(self.ledger))
         return claim
 
@@ -247,8 +255,6 @@ class Worker:
             self._over = self._is_on_slurm()
             return
         except OSError as error:
-            from sweep.core.system.disk import full_disk, is_full
-
             if not is_full(error):
                 raise
             state = self._write_end(claim, End(GIVEN_BACK, full_disk(self.folder.root)), [])
@@ -261,19 +267,10 @@ class Worker:
         took_s = time.monotonic() - began
         self.say(f"trial {claim.number}, attempt {claim.attempt}: {state} after {took_s:.1f} s")
         if state == outcomes.FAILED:
-            from sweep.training.exit_reason import last_lines
-
             for line in last_lines(attempt_folder, 5):
                 self.say(f"  | {line}")
 
     def _train(self, claim: Claim) -> str:
-        from sweep.core.system import memory
-        from sweep.provenance import record as origin
-        from sweep.provenance import snapshot as frozen
-        from sweep.training.attempt_files import tell
-        from sweep.training.journal import Journal
-        from sweep.training.supervisor import Supervisor
-
         folder = self.folder.attempt(claim.number, claim.attempt)
         began, kills = time.monotonic(), memory.count_kills()
         self._has_reported = False
@@ -296,8 +293,6 @@ class Worker:
                 self.study, self.context.environ, place.job, place.index, place.slot
             )
             if self.study.environment.runtime != "none":
-                from sweep.training import build
-
                 build.make_ready(self.study, self.context.environ, self.say)
             argv, environ = assembly.build(
                 placed.study, values, placed.environ, self.folder.python_path, self._meeting
@@ -344,11 +339,6 @@ class Worker:
 
     def _read_end(self, folder: AttemptFolder, ended: Ended, kills: int | None) -> End:
         """Say how a training ended, which is noted in its folder."""
-        from sweep.core.system import memory
-        from sweep.core.system.disk import full_disk, has_room
-        from sweep.training.attempt_files import write_exit
-        from sweep.training.exit_reason import last_lines, read_end
-
         end = read_end(self.study, folder, ended.exit_code, ended.signal, ended.told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
             write_exit(folder, end.exit_code, end.signal, ended.told)
@@ -364,8 +354,6 @@ class Worker:
 
     def _has_a_result(self, claim: Claim) -> bool:
         """Tell whether a twin's result is the trial's, which is complete then."""
-        from sweep.search import duplicates
-
         return duplicates.may_have_twins(self.study) and self._ask(
             lambda _: duplicates.notice(self.ledger, claim)
         )
@@ -405,8 +393,6 @@ class Worker:
         self._resumed_hash = ""
         if claim.attempt == 1:
             return None
-        from sweep.training.checkpoints import newest_checkpoint
-
         earlier = [self.folder.attempt(claim.number, n) for n in range(claim.attempt - 1, 0, -1)]
         known = self._ask(lambda _: self.ledger.checkpoint_hashes(claim.trial_id))
         found = newest_checkpoint(earlier, known)
@@ -417,8 +403,6 @@ class Worker:
         return path
 
     def _sample(self, claim: Claim) -> dict[str, Any]:
-        from sweep.search import propose
-
         def work() -> dict[str, Any]:
             return propose.propose(
                 self.study, self._storage(claim), self.ledger.study_id, claim.trial_id, claim.number
@@ -429,7 +413,6 @@ class Worker:
     def _storage(self, claim: Claim) -> PostgresStorage:
         """Return Optuna's view of the study, with the history that it has read so far."""
         if self._optuna_storage is None:
-            lean_imports.load_optuna()
             from sweep.storage.optuna_storage import PostgresStorage
 
             self._optuna_storage = PostgresStorage(
@@ -453,9 +436,6 @@ class Worker:
                 pause_s = min(2 * pause_s, 5.0)
 
     def _channel(self, claim: Claim) -> Channel:
-        from sweep.storage import budgets
-        from sweep.training.supervisor import Channel
-
         ledger = self.ledger
         steps: dict[int, float] = {}  # of the objective, once a verdict has been asked for
 
@@ -501,8 +481,6 @@ class Worker:
 
     def _take_over(self, claim: Claim) -> None:
         """Store, after an attempt's first reports, what an earlier run went on reporting before."""
-        from sweep.control.settle import take_over
-
         if claim.attempt > 1 and not self._has_reported:
             take_over(self.ledger, claim.token, self.folder, claim.number)
 
@@ -545,9 +523,6 @@ class Worker:
         took_s: float = math.inf,
         joules: float | None = None,
     ) -> str:
-        from sweep.control.settle import newest_of, remove_checkpoints, settle
-        from sweep.core.system.disk import FULL_DISK
-
         folder = self.folder.attempt(claim.number, claim.attempt)
         judged = end.outcome in USER_FAILURES and not unsent and self.node.judges(took_s)
         if judged and self.node.look().is_doubtful:
@@ -566,8 +541,6 @@ class Worker:
                 self.ledger.record(claim.token, unsent)
                 self._take_over(claim)
             if joules is not None:
-                from sweep.storage import energy
-
                 energy.note(self.ledger.db, claim.token, joules)
             return settle(self.ledger, claim.token, claim.trial_id, end, checkpoint)
 
@@ -589,14 +562,10 @@ class Worker:
         """End the study where this trial's result, or what it used, is what ends it."""
         if not self.study.may_end_early:
             return
-        from sweep.storage import budgets
-
         if self._ask(lambda _: budgets.look(self.ledger)):
             return
         if state != outcomes.COMPLETE or self.study.terminator.type == "none" or self.leave.wanted:
             return
-        from sweep.search import terminator
-
         storage = self._storage(claim)
         reached = self._patiently(
             lambda: terminator.judge(self.study, storage, self.ledger.study_id)

@@ -25,6 +25,8 @@ from sweep.core.files import locked, make_private, read_json, read_tail, write_a
 from sweep.core.paths import Runs
 from sweep.core.secrets import clean_environment
 from sweep.core.study import Study
+from sweep.training.command import enroot, pyxis
+from sweep.training.command.containers import image_of
 from sweep.training.images import Plan, digest_of, needs_build, plan
 
 HERE, JOB = "here", "job"
@@ -293,9 +295,6 @@ def _prepare_root(study: Study, environ: Mapping[str, str], say: Callable[[str],
     Tasks that start at once from one name break each other, and leave a root that breaks all later
     ones; so one makes it, under a lock of this node, and what was half made is removed.
     """
-    from sweep.training.command import enroot, pyxis
-    from sweep.training.command.containers import image_of
-
     given = study.environment
     name, image = str(given.name), image_of(study)
     if (name, image) in _ROOT_READY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,8 +36,6 @@ def checkpoints(folder: AttemptFolder) -> list[Path]:
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a checkpoint; of a folder, over its files' names and contents."""
-    import hashlib
-
     whole = hashlib.sha256()
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     for file in files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -66,8 +67,6 @@ def read_end(
     Args:
         exit_code, signal, told: As for ``classify``; of the launcher, where there is one.
     """
-    import shutil
-
     shutil.rmtree(folder.root / RANKS_FOLDER, ignore_errors=True)  # all is in the log
     if not told and (why := _not_started(study, folder, exit_code)):
         return End(outcomes.NOT_STARTED, why, exit_code)

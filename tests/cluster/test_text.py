@@ -1,4 +1,4 @@
-"""sweep.slurm_text's command lines and parsers against the real Slurm."""
+"""schedulers/slurm/text: command lines and parsers against the real Slurm."""
 
 from __future__ import annotations
 

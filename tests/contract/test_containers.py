@@ -252,9 +252,9 @@ def test_whose_exit_code_it_is(
 BUILD = """\
 import json, os, sys
 from pathlib import Path
-from sweep import build
-from sweep.paths import Runs
-from sweep.study import Study
+from sweep.training import build
+from sweep.core.paths import Runs
+from sweep.core.study import Study
 study = Study.from_json(Path("study.json").read_text())
 if study.environment.built:
     build.make_ready(study, os.environ, print)

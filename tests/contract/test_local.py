@@ -26,8 +26,8 @@ from tests.contract.scheduler_contract import BRIEF, SIGNALS, WAIT, SchedulerCon
 LAUNCHER = """
 import sys
 from pathlib import Path
-from sweep.local import LocalScheduler
-from sweep.scheduler import ArrayJob
+from sweep.schedulers.local.scheduler import LocalScheduler
+from sweep.core.scheduler import ArrayJob
 root, folder, token, size, script = sys.argv[1:]
 job = ArrayJob(token=token, size=int(size), throttle=1, argv=["sh", "-c", script],
                cwd=Path(folder), log_pattern=folder + "/{index}.log")

@@ -23,7 +23,7 @@ from sweep.core.study import Environment, Study
 from sweep.core.system import processes
 
 ASK_S = 20.0
-IMPORTS = "import sweep.worker, sweep.storage.ledger, psycopg2"
+IMPORTS = "import sweep.tasks.worker, sweep.storage.ledger, psycopg2"
 # Programs by which each runtime starts; the first that is there counts.
 PROGRAMS = {
     "conda": ("conda", "micromamba", "mamba"),

@@ -8,6 +8,8 @@ environment holds (3.8 or newer). Each mode prints one line of JSON behind MARK:
 - ``reduce``: the first all-reduce of several ranks, started by the study's launcher.
 """
 
+import datetime
+import fcntl
 import json
 import os
 import platform
@@ -138,8 +140,6 @@ def ask_paths(wanted):
 
 def addresses():
     """Return the IPv4 address of each network interface that has one."""
-    import fcntl
-
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         for _, name in socket.if_nameindex():
@@ -189,8 +189,6 @@ def run_signal():
 
 def run_reduce(wanted):
     """Sum a vector over all ranks; rank 0 prints how fast that was."""
-    import datetime
-
     import torch
     import torch.distributed as ranks
 

@@ -25,6 +25,8 @@ from sweep.core.errors import SweepError
 from sweep.core.study import Study
 from sweep.schedulers.slurm.text.answers import strip_words
 from sweep.storage.connection import Database
+from sweep.storage.embedded.binaries import find_binaries, major_version
+from sweep.storage.embedded.cluster import SETTINGS
 from sweep.storage.embedded.server import running
 from sweep.storage.url import describe, dsn
 from sweep.training.command import rendezvous
@@ -134,9 +136,6 @@ def ask_embedded(folder: Path, *, elsewhere: bool) -> dict[str, Any]:
         server = None if elsewhere else running(folder)
         if server is not None:
             return {**ask_database(server.url()), "embedded": True}
-        from sweep.storage.embedded.binaries import find_binaries, major_version
-        from sweep.storage.embedded.cluster import SETTINGS
-
         binaries = find_binaries()
         fact = {"embedded": True, "programs": str(binaries), "version": major_version(binaries)}
         if most := re.search(r"^max_connections = (\d+)$", SETTINGS, re.MULTILINE):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -39,8 +40,6 @@ def write_crash(root: Path, error: BaseException, arguments: Sequence[str]) -> P
         path = make_private(Runs(root).crashes) / name
         write_atomic(path, text)
     except Exception:
-        import tempfile
-
         path = Path(tempfile.gettempdir()) / f"sweep-{name}"
         write_atomic(path, text)
     return path

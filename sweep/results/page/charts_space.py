@@ -9,7 +9,7 @@ from sweep.core import outcomes
 from sweep.core.space import Parameter
 from sweep.core.study import Objective
 from sweep.results.page.charts import GREY, MANY, Spec, base, shapes, states, tip, value_axis
-from sweep.results.page.views import Cells, Scale, View
+from sweep.results.page.views import Cells, Scale, View, text_of
 
 SCHEME = "viridis"
 BANDS = 9  # of a contour
@@ -95,8 +95,6 @@ def parameter_axis(parameter: Parameter, field: str, title: str | None = None) -
     """Return the encoding of a parameter's value."""
     named = parameter.name if title is None else title
     if parameter.type == "categorical":
-        from sweep.results.page.views import text_of
-
         return {
             "field": field,
             "type": "nominal",

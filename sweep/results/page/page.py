@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from sweep.core import templates
 from sweep.core.errors import InputError
 from sweep.core.files import make_private, write_atomic
@@ -66,8 +68,6 @@ def render(contents: Contents, vega: str) -> str:
     Args:
         vega: The script that defines ``vegaEmbed``.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     environment = Environment(
         loader=FileSystemLoader([str(folder) for _, folder in templates.folders(None)]),
         undefined=StrictUndefined,

@@ -9,6 +9,7 @@ from typing import Any
 
 from sweep.control.open_study import Opened
 from sweep.core.files import read_json
+from sweep.core.outcomes import STATES
 from sweep.core.study import Study
 from sweep.core.trial import TrialRecord
 from sweep.results.ranking import rank, ranks, rows
@@ -75,8 +76,6 @@ def make(
     provenance: Mapping[str, Any] | None = None,
 ) -> Source:
     """Return the source of a report from what was read."""
-    from sweep.core.outcomes import STATES
-
     return Source(
         study,
         rank(found, study),

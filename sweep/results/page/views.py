@@ -6,6 +6,7 @@ and says of how many.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -208,8 +209,6 @@ def varied(source: Source, important: Mapping[str, float]) -> list[Parameter]:
 
 def text_of(value: Any) -> str:
     """Return a choice as people read it."""
-    import json
-
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -451,7 +451,6 @@ def load(argv: Sequence[str]) -> ModuleType | None:
         return None
     try:
         module = importlib.import_module(MODULE)
-        module.preload()
     except Exception:
         traceback.print_exc()
         return None

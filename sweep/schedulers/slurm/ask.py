@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -85,8 +86,6 @@ def is_here(environ: Mapping[str, str] = os.environ, run: Run = run_command) -> 
     Slurm's programs may be installed without a cluster. A controller that does not answer is a
     cluster all the same.
     """
-    import shutil
-
     if shutil.which("sbatch", path=environ.get("PATH")) is None:
         return False
     argv = ["sinfo", "-h", "-o", "%P"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -76,9 +78,6 @@ class Reviver:
         """Serve it from here, in a process that ends with this one."""
         if self.host is not None and self.host.poll() is None:
             return
-        import atexit
-        import subprocess
-
         print("that job waits; this task serves the database meanwhile", flush=True)
         argv = [sys.executable, "-m", "sweep.task", str(self.folder.root), "--host"]
         self.host = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -87,8 +86,6 @@ class Reviver:
     def stop_host(self) -> None:
         if self.host is None or self.host.poll() is not None:
             return
-        import subprocess
-
         self.host.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.host.wait(HOST_END_S)

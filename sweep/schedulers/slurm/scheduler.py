@@ -29,6 +29,7 @@ from sweep.core.scheduler import (
 )
 from sweep.core.study import Study
 from sweep.schedulers.slurm import batch_script
+from sweep.schedulers.slurm.site import Site
 from sweep.schedulers.slurm.small_jobs import SmallJobs
 from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
@@ -61,8 +62,6 @@ class SlurmScheduler(SmallJobs):
     @functools.cached_property
     def site(self) -> Site:
         """The cluster."""
-        from sweep.schedulers.slurm.site import Site
-
         return Site(self, self.study)
 
     # What the site allows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -82,8 +83,6 @@ class SmallJobs(Asker):
         note = read_json(self.folder.storage) or {}
         if "embedded" not in note or self.study.storage.embedded != "job":
             return None
-        import hashlib
-
         return f"sweep-db-{hashlib.sha256(note['embedded'].encode()).hexdigest()[:10]}"
 
     def service_jobs(self, *, running: bool = False) -> list[str]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg2
+
 from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.storage.embedded.cluster import DATABASE, LOOPBACK, ROLE, data_version
 from sweep.storage.embedded.folder import (
@@ -147,8 +149,6 @@ def connected(server: Server, database: str = "postgres") -> Iterator[Any]:
     Raises:
         DatabaseUnavailable: The server does not answer.
     """
-    import psycopg2
-
     try:
         # All is said here, so that no PG* variable of the user's bends it.
         connection = psycopg2.connect(

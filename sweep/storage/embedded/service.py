@@ -15,6 +15,7 @@ import contextlib
 import os
 import secrets
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -240,8 +241,6 @@ def host(data_dir: Path, job_runs: Callable[[], bool]) -> str:
 
 def requeue_self() -> None:
     """Put this job back into the queue: its time is over, and studies still need it."""
-    import subprocess
-
     job = os.environ.get("SLURM_JOB_ID")
     if job:
         subprocess.run(["scontrol", "requeue", job], stdin=subprocess.DEVNULL, timeout=60)

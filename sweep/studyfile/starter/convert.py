@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
 from sweep.core.errors import InputError
 from sweep.studyfile.starter.draft import write_draft
 from sweep.studyfile.starter.hydra import convert_hydra, find_sweeper
@@ -51,9 +54,6 @@ def convert(path: Path) -> Converted:
 
 
 def _read(path: Path) -> Any:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     try:
         return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:

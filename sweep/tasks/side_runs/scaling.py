@@ -29,6 +29,7 @@ from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.schedulers import arrays
 from sweep.schedulers.choose import SLURM
+from sweep.search.propose import fixed_design
 from sweep.tasks.side_runs import scaling_figures as figures_of
 from sweep.tasks.side_runs.run import train, write_values
 from sweep.training import build
@@ -141,8 +142,6 @@ def resized(study: Study, nodes: int, on_node: int, on_gpus: bool) -> Study:
 
 def default_params(study: Study) -> dict[str, Any]:
     """Return values for a study that has not run: its first point, the rest by chance."""
-    from sweep.search.propose import fixed_design
-
     rows = fixed_design(dataclasses.replace(study, sampler=Choice("random"), trials=1))
     return {**study.space.from_optuna((rows or [{}])[0]), **study.fixed}
 

@@ -7,6 +7,7 @@ worker ends this process where that takes too long. The journals stay what they 
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import sys
@@ -15,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
@@ -72,8 +75,6 @@ class Attempt:
 
 
 def _params(study: Study, folder: StudyFolder, trial: int) -> dict[str, Any]:
-    from ruamel.yaml import YAML
-
     with folder.config(trial).open(encoding="utf-8") as stream:
         found = dict(YAML(typ="safe", pure=True).load(stream) or {})
     return {**found, "seed": found.get("seed", trial_seed(study.seed, trial))}
@@ -176,8 +177,6 @@ class _Lines:
             found.remove(None)
             if not found:
                 return None
-        import json
-
         return [json.loads(line) for line in found if line is not None]
 
     def _take(self, wait_s: float) -> Iterator[str | None]:

@@ -11,6 +11,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.tracking import MlflowClient
+
 from sweep.core.outcomes import COMPLETE, FAILED, PRUNED
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
@@ -35,9 +38,6 @@ class MlflowTracker:
         if not os.environ.get(URI):
             # MLflow asks for this since it would rather have a database.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-        from mlflow.entities import Metric, Param, RunTag
-        from mlflow.tracking import MlflowClient
-
         self._kinds: tuple[Any, Any, Any] = (Metric, Param, RunTag)
         self._client = MlflowClient(os.environ.get(URI) or (folder.root / "mlruns").as_uri())
         self._study = study

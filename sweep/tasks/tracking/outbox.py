@@ -18,6 +18,7 @@ from typing import Any
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
+from sweep.training.command.environment import without_database
 
 
 class Outbox:
@@ -83,8 +84,6 @@ class Outbox:
 
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         folder = make_private(self._folder.tracking)
-        from sweep.training.command.environment import without_database
-
         environ = without_database(self._environ, self._environ)
         with (folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(

@@ -6,6 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.plugins.text.metadata import create_summary_metadata
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
 from sweep.core.paths import StudyFolder
 from sweep.core.trial import Report
 from sweep.tasks.tracking.tracker import Described
@@ -15,8 +21,6 @@ class TensorboardTracker:
     """Writes event files. A later attempt's events replace those from its first step on."""
 
     def __init__(self, folder: StudyFolder) -> None:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
         self._make = EventFileWriter
         self._folder = folder
         self._writers: dict[tuple[int, int], Any] = {}
@@ -30,9 +34,6 @@ class TensorboardTracker:
         writer.flush()
 
     def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
         writer = self._writer(described)
         if first is not None:
             start = SessionLog(status=SessionLog.START)
@@ -70,11 +71,6 @@ def _cell(value: Any) -> str:
 
 
 def _text_event(tag: str, text: str) -> Any:
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.compat.proto.tensor_pb2 import TensorProto
-    from tensorboard.plugins.text.metadata import create_summary_metadata
-
     tensor = TensorProto(dtype="DT_STRING", string_val=[text.encode()])
     value = Summary.Value(
         tag=tag, tensor=tensor, metadata=create_summary_metadata(display_name=tag, description="")

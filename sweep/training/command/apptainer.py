@@ -7,6 +7,8 @@ shell unless ``--no-eval`` stands with them.
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import pwd
 from collections.abc import Sequence
@@ -105,9 +107,6 @@ def _binds(study: Study, folders: Sequence[str]) -> list[str]:
     for source, destination, read_only in binds_of(study, folders):
         if set(source + destination) & set(',:"\\'):
             fields = ["type=bind", f"source={source}", f"destination={destination}"]
-            import csv
-            import io
-
             row = io.StringIO()
             csv.writer(row, lineterminator="").writerow(fields + ["ro"] * read_only)
             found += ["--mount", row.getvalue()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -99,8 +100,6 @@ def _find_missing_outside(
     if given.runtime not in CONTAINERS:
         return None
     program = "srun" if given.runtime == launchers.PYXIS else given.runtime
-    import shutil
-
     # A module of the site's may bring it, which only the tasks load.
     if not study.slurm.setup and not shutil.which(program, path=env.get("PATH")):
         return f"environment.runtime: no program named {program} on PATH."

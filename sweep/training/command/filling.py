@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,6 @@ def explain_missing(argv: Sequence[str], env: Mapping[str, str], workdir: Path) 
 
     Only what can be known without starting it: the program, and the script that Python would run.
     """
-    import shutil
-
     program = argv[0]
     if any(EDIT in element for element in argv):
         return f"command: {EDIT} still stands in it."

@@ -11,6 +11,8 @@ import contextlib
 import errno
 import fcntl
 import os
+import socket
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +69,6 @@ def meet(
     check_interface(study.ddp.interface)
     host = first_host(environ)
     slots = max(1, study.slurm.slots)
-    import zlib
-
     first = zlib.crc32((job or str(os.getpid())).encode()) + (index or 0) * slots + (slot or 0)
     low, high = study.ddp.port_range
     folder = make_private(folder or Path(f"/tmp/sweep-ports-{os.geteuid()}"))
@@ -99,8 +99,6 @@ def first_host(environ: Mapping[str, str]) -> str:
 
 def is_free(port: int) -> bool:
     """Tell whether a server could listen at a port of this host, at any address."""
-    import socket
-
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
             with socket.socket(family) as probe:
@@ -130,8 +128,6 @@ def check_interface(wanted: str | None, existing: Iterable[str] | None = None) -
     """
     if wanted is None:
         return
-    import socket
-
     if existing is None:
         existing = [name for _, name in socket.if_nameindex()]
     there = list(existing)
