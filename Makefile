@@ -51,7 +51,7 @@ types: $(VENV)/.ready
 	$(BIN)/mypy
 
 unit: $(VENV)/.ready
-	$(PYTEST) tests/unit tests/test_architecture.py -q
+	$(PYTEST) tests -m "not real" -q
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks

@@ -5,8 +5,8 @@ sentences are what editors show and ``docs/study-file.md`` lists. ``site_keys``,
 ``space_keys`` and ``constraint_keys`` hold its larger parts.
 
 To add a key: a field with its type and default in ``sweep.core.study``, and a row of the same
-name here. What it must keep to beside other keys is a function in ``crosschecks``. Where it may stand in a
-site's or a user's defaults, ``defaults`` names it.
+name here. What it must keep to beside other keys is a function in ``crosschecks``. Where it may
+stand in a site's or a user's defaults, ``defaults`` names it.
 """
 
 from __future__ import annotations

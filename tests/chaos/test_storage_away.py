@@ -21,8 +21,8 @@ from sweep.storage import PostgresStorage, bulk, schema, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from tests.chaos.scene import SEED
+from tests.chaos.tcp_proxy import Proxy
 from tests.postgres_fixture import Server, running_server
-from tests.tcp_proxy import Proxy
 
 TRIALS, STEPS, WORKERS = 24, 3, 4
 
