@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real
 
 # Runs one task to its end in its own process, counting what it asks of the database.
 TASK = """
-import json, sys, time
+import json, os, sys, time
 from sweep.tasks import main as task
 from sweep.storage.connection import Database
 
@@ -35,17 +35,19 @@ def count(self, connection, sql, *rest, **more):
     return run(self, connection, sql, *rest, **more)
 
 Database._run = count
-at_spawn, spawn = [], task.processes.spawn
+at_spawn, given, spawn = [], [], task.processes.spawn
 
 def spawn_noted(*args, **options):
     at_spawn.append([time.process_time(), *sys.modules])
+    given.append(options["env"].get("OPENBLAS_NUM_THREADS"))
     return spawn(*args, **options)
 
 task.processes.spawn = spawn_noted
 code = task.main([sys.argv[1]])
 tops = sorted({name.partition(".")[0] for name in sys.modules})
 print(json.dumps({"code": code, "asked": asked, "modules": tops, "all": sorted(sys.modules),
-                  "spawn": at_spawn[:1], "cpu_s": time.process_time()}))
+                  "spawn": at_spawn[:1], "cpu_s": time.process_time(),
+                  "threads": len(os.listdir("/proc/self/task")), "given": given[-1:]}))
 """
 
 MOST_CPU_S = 2.4  # four times the limit, which an idle machine keeps to: benchmarks.orchestration
@@ -145,3 +147,5 @@ def test_an_adaptive_sampler_needs_optuna_and_no_more(
     trials = STARTUP + 1  # the first ones are laid out at launch
     found = run_task(tmp_path / "tpe", fresh_url, monkeypatch, trials=trials, sampler="tpe")
     assert sorted(set(found["modules"]) & set(HEAVY)) == ["numpy", "optuna"]
+    # NumPy's BLAS has one thread, and training keeps the environment that it was given.
+    assert (found["threads"], found["given"]) == (1, [None])
