@@ -1,8 +1,8 @@
 """Values as YAML text that readers of YAML 1.1 (PyYAML) and 1.2 take for the same values.
 
 The two versions disagree on ``1e-05`` (text in 1.1), on ``on`` and ``yes`` (booleans in 1.1) and on
-line separators inside strings; written as here they agree. Standard library only, so that it costs
-a worker nothing.
+line separators inside strings; written as here they agree. JSON's text is that already but for
+floats, keys, and characters that YAML does not read back. (ruamel.yaml writes for one version.)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
@@ -37,32 +37,12 @@ def write_value(value: Any) -> str:
     Raises:
         TypeError: A value of another type.
     """
-    if isinstance(value, bool | None):
-        return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return _write_float(value)
-    if isinstance(value, str):
-        return _quote(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(write_value(item) for item in value) + "]"
-    if isinstance(value, Mapping):
-        items = (f"{write_key(str(name))}: {write_value(item)}" for name, item in value.items())
-        return "{" + ", ".join(items) + "}"
-    raise TypeError(f"no YAML form for a {type(value).__name__}: {value!r}")
+    return _write(value, _quote)
 
 
 def write_plain(value: Any) -> str:
     """Return a value as people write it: as ``write_value`` does, with quotes only where needed."""
-    if isinstance(value, str):
-        return write_key(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(write_plain(item) for item in value) + "]"
-    if isinstance(value, Mapping):
-        items = (f"{write_key(str(name))}: {write_plain(item)}" for name, item in value.items())
-        return "{" + ", ".join(items) + "}"
-    return write_value(value)
+    return _write(value, write_key)
 
 
 def write_mapping(values: Mapping[str, Any]) -> str:
@@ -70,6 +50,21 @@ def write_mapping(values: Mapping[str, Any]) -> str:
     if not values:
         return "{}\n"
     return "".join(f"{write_key(name)}: {write_value(value)}\n" for name, value in values.items())
+
+
+def _write(value: Any, write_text: Callable[[str], str]) -> str:
+    if value is None or isinstance(value, int):  # a bool too
+        return json.dumps(value)
+    if isinstance(value, float):
+        return _write_float(value)
+    if isinstance(value, str):
+        return write_text(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_write(item, write_text) for item in value) + "]"
+    if isinstance(value, Mapping):
+        items = (f"{write_key(str(k))}: {_write(item, write_text)}" for k, item in value.items())
+        return "{" + ", ".join(items) + "}"
+    raise TypeError(f"no YAML form for a {type(value).__name__}: {value!r}")
 
 
 def _write_float(value: float) -> str:

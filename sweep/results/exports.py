@@ -202,10 +202,8 @@ def _grid(
 
 
 def _markdown(headings: list[str], numeric: list[bool], cells: list[list[str]]) -> str:
-    lines = [headings, ["---:" if number else ":---" for number in numeric], *cells]
-    for index, line in enumerate(lines):
-        if index != 1:
-            lines[index] = [markdown_escape(text) for text in line]
+    heading, *lines = [[markdown_escape(text) for text in line] for line in [headings, *cells]]
+    lines = [heading, ["---:" if number else ":---" for number in numeric], *lines]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

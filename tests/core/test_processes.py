@@ -18,8 +18,10 @@ import pytest
 from sweep.core.system.processes import (
     TOKEN_VARIABLE,
     NotStarted,
+    Process,
     boot_id,
     end_group,
+    find_process,
     group_alive,
     is_alive,
     live_processes,
@@ -80,6 +82,7 @@ def test_a_process_is_known_by_its_start_time() -> None:
     start = start_time(me)
     assert start is not None
     assert [is_alive(me, s) for s in (start, start + 1, None)] == [True, False, False]
+    assert find_process(me) == Process(me, start, os.getpgrp())
     assert start_time(2**22 + 1) is None
     assert not is_alive(2**22 + 1, start)
 
@@ -105,8 +108,10 @@ def test_a_zombie_is_not_alive() -> None:
     start = start_time(child.pid)
     assert start is not None
     assert not is_alive(child.pid, start)
+    assert find_process(child.pid) is None
     assert child.pid not in {process.pid for process in live_processes()}
     child.wait()
+    assert find_process(child.pid) is None
 
 
 def test_a_process_whose_first_thread_has_ended_is_alive(tmp_path: Path) -> None:

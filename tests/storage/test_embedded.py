@@ -20,10 +20,10 @@ import psycopg2
 import pytest
 
 from sweep.core.errors import DatabaseUnavailable, SweepError
+from sweep.core.system.processes import find_process
 from sweep.storage.embedded import control
 from sweep.storage.embedded import server as servers
 from sweep.storage.embedded.folder import Folder
-from sweep.storage.embedded.processes import is_alive
 from sweep.storage.embedded.server import Server, clients, connected, running, using
 
 pytestmark = pytest.mark.real
@@ -109,7 +109,7 @@ def _processes(data_dir: Path) -> list[int]:
     """Return the living processes that work in this folder or name it."""
     found = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or not is_alive(int(entry.name)):
+        if not entry.name.isdigit() or find_process(int(entry.name)) is None:
             continue
         try:
             words = (entry / "cmdline").read_bytes()
@@ -241,7 +241,7 @@ def test_committed_data_survive_sigkill(data_dir: Path) -> None:
     _query(server, "CREATE TABLE kept AS SELECT generate_series(1, 1000) AS number")
     client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     os.kill(server.pid, signal.SIGKILL)
-    assert _wait(lambda: not is_alive(server.pid))
+    assert _wait(lambda: find_process(server.pid) is None)
     again = control.start(data_dir)
     assert again.pid != server.pid
     assert again.port == server.port
@@ -255,7 +255,7 @@ def test_stale_pid_of_another_process(data_dir: Path) -> None:
     pid_file = Folder(data_dir).pgdata / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
     os.kill(server.pid, signal.SIGKILL)
-    assert _wait(lambda: not is_alive(server.pid))
+    assert _wait(lambda: find_process(server.pid) is None)
     with subprocess.Popen(["/bin/sleep", "600"]) as other:
         try:
             pid_file.write_text("\n".join([str(other.pid), *lines[1:]]) + "\n")
@@ -353,11 +353,11 @@ def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
     server = control.start(data_dir, idle_stop_s=1)
     client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     time.sleep(2.5)
-    assert is_alive(server.pid)
+    assert find_process(server.pid)
     with using(data_dir):
         client.close()
         time.sleep(2.5)
-        assert is_alive(server.pid)
+        assert find_process(server.pid)
     assert _wait(lambda: running(data_dir) is None, 30)
     assert _wait(lambda: _processes(data_dir) == [])
 
@@ -381,7 +381,7 @@ def test_one_watcher_over_restarts(data_dir: Path) -> None:
     assert _wait(lambda: len(watchers()) == 1)
     [watcher] = watchers()
     os.kill(watcher, signal.SIGKILL)
-    assert _wait(lambda: not is_alive(watcher))
+    assert _wait(lambda: find_process(watcher) is None)
     control.start(data_dir)
     assert _wait(lambda: len(watchers()) == 1)
     control.stop(data_dir)

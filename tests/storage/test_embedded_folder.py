@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweep.core.errors import BusyError, SweepError
+from sweep.core.system.processes import find_process
 from sweep.storage.embedded.binaries import find_binaries, major_version
 from sweep.storage.embedded.cluster import HIGHEST_PORT, LOWEST_PORT, choose_port
 from sweep.storage.embedded.folder import (
@@ -30,13 +31,7 @@ from sweep.storage.embedded.folder import (
     write,
     write_record,
 )
-from sweep.storage.embedded.processes import (
-    Postmaster,
-    detach,
-    is_alive,
-    plain_environment,
-    read_postmaster,
-)
+from sweep.storage.embedded.processes import Postmaster, detach, plain_environment, read_postmaster
 from sweep.storage.embedded.server import Server
 
 HERE = Place("node1", "boot-a", "pid:[1]")
@@ -151,20 +146,10 @@ def test_detached_process_has_its_own_session_and_none_of_our_files(folder: Fold
             environment=plain_environment({"PATH": "/bin", "SECRET_KEY": "x", "PGHOST": "y"}),
         )
     deadline = time.monotonic() + 10
-    while is_alive(pid) and time.monotonic() < deadline:
+    while find_process(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     # Descriptor 3 is that of the listing itself.
     assert path.read_text() == f"True ['0', '1', '2', '3'] {hostile} False\n"
-
-
-def test_zombie_is_not_alive() -> None:
-    """A process that ended and was not waited for is dead."""
-    child = subprocess.Popen(["/bin/true"])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not is_alive(child.pid)
-    child.wait()
-    assert not is_alive(child.pid)
-    assert is_alive(os.getpid())
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Processes of this machine: who they are, how one is started, how a group of them is ended.
 
 A pid alone names nobody, because numbers are used again; a process is named by its pid and its
-start time, on one boot of one machine. Linux only: everything is read from ``/proc``.
+start time, on one boot of one machine. Linux only: everything is read from ``/proc``, and not by
+psutil, which gives no process group and no start time that stays the same while the clock is set.
 """
 
 from __future__ import annotations
@@ -82,14 +83,28 @@ def start_time(pid: int) -> int | None:
     return None if fields is None else int(fields[19])
 
 
+def find_process(pid: int) -> Process | None:
+    """Return the live process that has this number now, or None.
+
+    A zombie does not live (where process 1 reaps none, as in many containers, it stays for ever);
+    a process whose first thread alone has ended does. A thread of the kernel is nobody's process.
+    """
+    fields = _read_stat(pid)
+    if fields is None or int(fields[6]) & PF_KTHREAD:
+        return None
+    if fields[0] in (b"Z", b"X", b"x") and int(fields[17]) <= 1:
+        return None
+    return Process(pid, int(fields[19]), int(fields[2]))
+
+
 def is_alive(pid: int, start: int | None) -> bool:
-    """Tell whether this very process still runs; a zombie does not.
+    """Tell whether this very process still runs.
 
     Args:
         start: Its start time; with None, no process matches.
     """
-    fields = _read_stat(pid)
-    return fields is not None and int(fields[19]) == start and not _is_dead(fields)
+    found = find_process(pid)
+    return found is not None and found.start == start
 
 
 def live_processes() -> Iterator[Process]:
@@ -104,11 +119,7 @@ def live_processes() -> Iterator[Process]:
         if not new:
             return
         looked_at.update(new)
-        for name in new:
-            fields = _read_stat(int(name))
-            kernel = fields is not None and int(fields[6]) & PF_KTHREAD
-            if fields is not None and not kernel and not _is_dead(fields):
-                yield Process(int(name), int(fields[19]), int(fields[2]))
+        yield from filter(None, (find_process(int(name)) for name in new))
 
 
 def read_environment(pid: int) -> dict[str, str]:
@@ -360,11 +371,6 @@ def _read_stat(pid: int) -> list[bytes] | None:
         return None
     # The second field is the name in parentheses, which may hold spaces and parentheses.
     return content[content.rindex(b")") + 2 :].split()
-
-
-def _is_dead(fields: list[bytes]) -> bool:
-    """Tell whether a process is a zombie; one whose first thread alone has ended is not."""
-    return fields[0] in (b"Z", b"X", b"x") and int(fields[17]) <= 1
 
 
 def load_libc() -> Any:

@@ -9,11 +9,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from sweep.core.errors import SweepError
 from sweep.core.paths import PACKAGE
+from sweep.core.system.processes import find_process
 from sweep.storage.embedded.binaries import find_binaries
 from sweep.storage.embedded.cluster import (
     DATABASE,
@@ -39,13 +39,7 @@ from sweep.storage.embedded.folder import (
     write_record,
 )
 from sweep.storage.embedded.identity import choose_identity
-from sweep.storage.embedded.processes import (
-    Postmaster,
-    detach,
-    is_alive,
-    plain_environment,
-    read_postmaster,
-)
+from sweep.storage.embedded.processes import Postmaster, detach, plain_environment, read_postmaster
 from sweep.storage.embedded.server import (
     EVERYWHERE,
     LOCK_WAIT_S,
@@ -140,7 +134,7 @@ def stop_locked(folder: Folder) -> bool:
     for number, wait_s in ((signal.SIGINT, STOP_WAIT_S), (signal.SIGQUIT, 10.0)):
         with suppress(ProcessLookupError):
             os.kill(postmaster.pid, number)
-        if _wait(lambda: not is_alive(postmaster.pid), wait_s):
+        if _wait(lambda: find_process(postmaster.pid) is None, wait_s):
             folder.record_file.unlink(missing_ok=True)
             return True
     raise SweepError(
@@ -183,7 +177,7 @@ def _start(folder: Folder, listen: str) -> Server:
                 keep=[alive],
             )
         try:
-            postmaster = _wait_ready(folder, partial(is_alive, pid), before)
+            postmaster = _wait_ready(folder, pid, before)
             break
         except _PortTaken:
             if last_try:
@@ -218,7 +212,7 @@ def _adopt(folder: Folder) -> Server | None:
             return None
         pid = postmaster.pid
         size = folder.log.stat().st_size if folder.log.exists() else 0
-        server = describe(folder, record, _wait_ready(folder, lambda: is_alive(pid), size))
+        server = describe(folder, record, _wait_ready(folder, pid, size))
     _create_database(server)  # the command that started it may have been killed just before
     return server
 
@@ -240,8 +234,8 @@ class _PortTaken(SweepError):
     """Another program took the port between our look and the server's start."""
 
 
-def _wait_ready(folder: Folder, lives: Callable[[], bool], log_offset: int) -> Postmaster:
-    """Wait until the server accepts connections.
+def _wait_ready(folder: Folder, pid: int, log_offset: int) -> Postmaster:
+    """Wait until the server, whose main process is ``pid``, accepts connections.
 
     Raises:
         SweepError: It ended, or takes too long; with what it wrote to its log after the offset.
@@ -249,7 +243,7 @@ def _wait_ready(folder: Folder, lives: Callable[[], bool], log_offset: int) -> P
     deadline = time.monotonic() + READY_WAIT_S
     while True:
         # In this order, or a server that ended after it was looked for would be missed.
-        alive = lives()
+        alive = find_process(pid) is not None
         postmaster = read_postmaster(folder.pgdata)
         if postmaster is not None and postmaster.ready:
             return postmaster

@@ -1,4 +1,4 @@
-"""The server's processes: start one that outlives us, and tell whether it lives."""
+"""The server's processes: start one that outlives us, and find the one that serves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from sweep.core.system.processes import find_process
 
 # Passed on to the server's programs and the watcher. All else stays out, so that no secret of the
 # user's shell sits in /proc/PID/environ of a long-lived process, and no PG* variable bends ours.
@@ -90,19 +92,6 @@ def detach(
     return int(done.stdout)
 
 
-def is_alive(pid: int) -> bool:
-    """Return whether a process exists and is more than a zombie.
-
-    A zombie counts as dead: where process 1 reaps none, as in many containers, it stays for ever.
-    """
-    try:
-        # The name stands in parentheses and may hold some itself; the state is next (proc(5)).
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in ("Z", "X", "")
-
-
 def read_postmaster(pgdata: Path) -> Postmaster | None:
     """Return the main process of the server that runs on this data directory here, if one does.
 
@@ -118,7 +107,7 @@ def read_postmaster(pgdata: Path) -> Postmaster | None:
             return None
     except (OSError, ValueError, IndexError):
         return None
-    if not is_alive(pid):
+    if find_process(pid) is None:
         return None
     # Lines as in PostgreSQL's miscadmin.h: pid, data directory, start time, port, socket folder,
     # listen address, shared memory key, status. The later ones come while it starts.
