@@ -179,13 +179,13 @@ def runs(tmp_path: Path) -> Iterator[Path]:
 
 def stop_runs(folder: Path) -> None:
     """End all that runs for a runs folder, its embedded server last and in good order."""
-    from sweep import postgres
+    from sweep.storage.embedded import control
 
     server = folder / ".postgres"
     for study in folder.glob("*/study.json"):
         end_processes(study.parent)
     if server.is_dir():
-        postgres.stop(server)
+        control.stop(server)
     end_processes(folder)
 
 

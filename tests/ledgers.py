@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sweep.core.study import Study
+from sweep.search.propose import first_rows
 from sweep.storage import bulk, records, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
-from sweep.storage.sampling import first_rows
-from sweep.study import Study
 
 
 def make(db: Database, study: Study) -> Ledger:

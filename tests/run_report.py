@@ -152,7 +152,7 @@ class RunReport:
         """Write the file, whole or not at all."""
         if self.path is None:
             return
-        from sweep.paths import write_atomic
+        from sweep.core.files import write_atomic
 
         totals: dict[str, int] = {}
         for entry in self.content["tests"].values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from sweep.slurm_ask import Answer
+from sweep.schedulers.slurm.ask import Answer
 
 CONFIG = (
     "AccountingStorageType   = accounting_storage/slurmdbd\nKillWait                = 5 sec\n"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sweep.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Scheduler, TaskState
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Scheduler, TaskState
 
 # An element that notes its start, waits until a file "go" exists, and notes its end.
 WAIT = """

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from sweep import ending
-from sweep.space import Parameter, Space
+from sweep.control import settle
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Objective, Resources, Study
+from sweep.core.trial import End, Place, Report
 from sweep.storage import budgets, records, studies
 from sweep.storage.budgets import Reached, Spent, judge
 from sweep.storage.connection import Database
-from sweep.storage.ledger import Ledger, Place, Report
-from sweep.study import Choice, Objective, Resources, Study
-from sweep.trial import End
+from sweep.storage.ledger import Ledger
 from tests.ledgers import counts, do, make
 from tests.toys import write_toy
 
@@ -75,7 +75,7 @@ def finish(ledger: Ledger, token: str, value: float) -> int:
     """Run one trial to its end; return its number."""
     claim = do(ledger, lambda: ledger.claim(token, PLACE))
     do(ledger, lambda: ledger.record(token, [Report(1, 1.0, {"acc": value})]))
-    do(ledger, lambda: ending.settle(ledger, token, claim.trial_id, End("finished"), None))
+    do(ledger, lambda: settle.settle(ledger, token, claim.trial_id, End("finished"), None))
     return int(claim.number)
 
 
@@ -108,7 +108,7 @@ def test_every_kind_of_open_trial_at_the_end(ledger: Ledger) -> None:
     do(ledger, lambda: budgets.end(ledger, Reached("so", False, "patience")))
     assert counts(ledger) == {"running": 1, "cancelled": 6, "failed": 1}
     trial_id = ledger.live_attempts()[0].trial_id
-    do(ledger, lambda: ending.settle(ledger, "live", trial_id, End("killed", "by hand"), None))
+    do(ledger, lambda: settle.settle(ledger, "live", trial_id, End("killed", "by hand"), None))
     assert counts(ledger) == {"cancelled": 7, "failed": 1}
     assert ledger.unfinished() == 0
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sweep.check import facts, machine, quick
-from sweep.paths import Runs, StudyFolder
-from sweep.study import Environment
+from sweep.control.check import facts, probes, quick
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.study import Environment
 from sweep.studyfile import loads
 from tests.conftest import Sweep
 from tests.postgres_fixture import Server
@@ -188,7 +188,7 @@ def test_binds_are_asked_by_their_sources(tmp_path: Path) -> None:
 
 def test_an_unreachable_database_is_told_by_its_words() -> None:
     """The message and the advice are those that launch would give; no password is shown."""
-    fact = machine.ask_database("postgresql://me:secret@127.0.0.1:1/x", 2.0)
+    fact = probes.ask_database("postgresql://me:secret@127.0.0.1:1/x", 2.0)
     assert "refused" in fact["error"] and "secret" not in json.dumps(fact)
 
 
@@ -205,13 +205,13 @@ def test_gpus_are_asked_of_nvidia_smi(tmp_path: Path, monkeypatch: pytest.Monkey
     """
     study = loads(json.dumps(STUDY | {"resources": {"gpus": 2}}), "study.yaml")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "No such file" in machine.ask_gpus(study)["error"]
+    assert "No such file" in probes.ask_gpus(study)["error"]
     (tmp_path / "nvidia-smi").write_text(SMI)
     (tmp_path / "nvidia-smi").chmod(0o755)
-    fact = machine.ask_gpus(study)
+    fact = probes.ask_gpus(study)
     assert [gpu["mode"] for gpu in fact["gpus"]] == ["Default", "Exclusive_Process"]
     assert fact["gpus"][0]["memory"] == "40960 MiB" and fact["wanted"] == 2
-    assert "not_asked" in machine.ask_gpus(loads(json.dumps(STUDY), "study.yaml"))
+    assert "not_asked" in probes.ask_gpus(loads(json.dumps(STUDY), "study.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_missing_file_is_no_name_in_a_registry(runtime: str, image: str, is_na
 
 def test_the_embedded_server_is_asked_for_its_programs(tmp_path: Path) -> None:
     """It starts at launch only; what is known by then is its version and its connections."""
-    fact = machine.ask_embedded(tmp_path / ".postgres", elsewhere=True)
+    fact = probes.ask_embedded(tmp_path / ".postgres", elsewhere=True)
     assert fact["version"] >= 13
     study = loads(json.dumps(STUDY | {"trials": 900, "max_parallel": 900}), "study.yaml")
     assert quick.judge_connections(study, fact).state == "failed"

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 import sweep
-from sweep import access, collect, results
-from sweep.columns import long_columns
-from sweep.errors import InputError
-from sweep.paths import Runs
-from sweep.storage import records, series
+from sweep.core.errors import InputError
+from sweep.core.outcomes import STATES
+from sweep.core.paths import Runs
+from sweep.core.study import Objective, Resources
+from sweep.core.trial import trial_seed
+from sweep.results import frames, ranking
+from sweep.results.columns import long_columns
+from sweep.storage import access, records, series
 from sweep.storage.ledger import Ledger
-from sweep.study import Objective, Resources
-from sweep.trial import STATES, trial_seed
 from tests.postgres_fixture import database_url, postgres_server, shared_database  # noqa: F401
 from tests.study_rows import HOSTILE_SPACE, NOON, Row, Tried, fill, make_study
 
@@ -159,7 +160,7 @@ def test_infinite_values_survive(database_url):  # noqa: F811
     ledger = fill(database_url, make_study(), [Row(values=[float("inf")]), Row(values=[-1.0])])
     found = read(ledger)
     assert [record.values for record in found] == [(float("inf"),), (-1.0,)]
-    assert collect.ranks(found, ledger.study) == {0: None, 1: 1}
+    assert ranking.ranks(found, ledger.study) == {0: None, 1: 1}
 
 
 def test_lineage_cuts_what_a_later_attempt_reports_again(database_url):  # noqa: F811
@@ -226,7 +227,7 @@ def test_statements_do_not_grow_with_trials(database_url, monkeypatch):  # noqa:
 
 
 def expected_rows(ledger: Ledger) -> list[dict[str, Any]]:
-    return collect.rows(read(ledger), ledger.study, states=STATES)
+    return ranking.rows(read(ledger), ledger.study, states=STATES)
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,7 +239,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 def test_json_reads_back_equal(hostile):
     """JSON is the rows."""
     rows = expected_rows(hostile)
-    assert json.loads(collect.export(rows, "json", hostile.study)) == rows
+    assert json.loads(ranking.export(rows, "json", hostile.study)) == rows
     assert [(row["rank"], row["trial"]) for row in rows] == [(1, 0), (2, 2), (3, 1), (None, 3)]
 
 
@@ -261,7 +262,7 @@ def parsed(name: str, text: str, json_columns: tuple[str, ...]) -> Any:
 def test_csv_reads_back_equal(hostile):
     """Every number to the last bit; lists, null, and strings that look like something else."""
     rows = expected_rows(hostile)
-    text = collect.export(rows, "csv", hostile.study)
+    text = ranking.export(rows, "csv", hostile.study)
     found = [
         {name: parsed(name, cell, (*JSON_TEXT, "tag")) for name, cell in line.items() if cell}
         for line in csv.DictReader(io.StringIO(text, newline=""))
@@ -282,7 +283,7 @@ def test_csv_reads_back_equal_in_pandas(hostile):
     """pandas guesses the types right, with the options that the exports' docstring names."""
     pandas = pytest.importorskip("pandas")
     rows = expected_rows(hostile)
-    text = collect.export(rows, "csv", hostile.study)
+    text = ranking.export(rows, "csv", hostile.study)
     exact = {} if int(pandas.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
     found = pandas.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""], **exact)
     assert list(found["value"]) == [row["value"] for row in rows]
@@ -301,7 +302,7 @@ def test_parquet_reads_back_equal(hostile):
     from pyarrow import parquet
 
     rows = expected_rows(hostile)
-    table = parquet.read_table(io.BytesIO(collect.export(rows, "parquet", hostile.study)))
+    table = parquet.read_table(io.BytesIO(ranking.export(rows, "parquet", hostile.study)))
     wanted = {
         "rank": "int64",
         "value": "double",
@@ -359,7 +360,7 @@ def read_latex(text: str) -> list[list[str]]:
 def test_tables_for_papers_read_back_equal(hostile, format, reader):
     """Markdown and LaTeX keep all digits and every special character."""
     rows = expected_rows(hostile)
-    headings, *lines = reader(collect.export(rows, format, hostile.study))
+    headings, *lines = reader(ranking.export(rows, format, hostile.study))
     found = [
         {
             name: parsed(name, cell, JSON_TEXT)
@@ -377,8 +378,8 @@ def test_tables_for_papers_read_back_equal(hostile, format, reader):
 
 def test_latex_is_one_booktabs_table(hostile):
     """The frame around the rows is what booktabs documents, one line a trial."""
-    rows = collect.rows(read(hostile), hostile.study, top=1)
-    lines = collect.export(rows, "latex", hostile.study, digits=3).splitlines()
+    rows = ranking.rows(read(hostile), hostile.study, top=1)
+    lines = ranking.export(rows, "latex", hostile.study, digits=3).splitlines()
     assert lines == [
         r"% \usepackage[T1]{fontenc} \usepackage{booktabs}",
         r"\begin{tabular}{rrlrrrlrlllrlrrrr}",
@@ -397,7 +398,7 @@ def test_frame_reads_equal(hostile):
     """The data frame holds Python values, with a gap for a parameter that a trial has not."""
     pandas = pytest.importorskip("pandas")
     rows = expected_rows(hostile)
-    found = results.frame(rows, hostile.study)
+    found = frames.frame(rows, hostile.study)
     assert found["params.clip"].tolist() == [None, "auto", 0.5, True]
     assert found["params.model.hidden"].tolist() == [[512, 256], [1024, 512], [], [1024, 512]]
     assert found["value"].tolist() == [THIRD, TINY, -1e-300, 0.25]
@@ -413,13 +414,13 @@ def test_several_objectives_and_metrics_have_columns(database_url):  # noqa: F81
     reports = [(0, "acc", 0.5), (1, "acc", 0.75)]
     row = Row(values=[0.75, 3.0], attempts=(Tried(reports=reports),))
     ledger = fill(database_url, study, [row])
-    rows = collect.rows(read(ledger, metrics=True), study)
+    rows = ranking.rows(read(ledger, metrics=True), study)
     assert (rows[0]["values"], rows[0]["metrics"]) == ({"acc": 0.75, "ms": 3.0}, {"acc": 0.75})
-    line = next(csv.DictReader(io.StringIO(collect.export(rows, "csv", study))))
+    line = next(csv.DictReader(io.StringIO(ranking.export(rows, "csv", study))))
     shown = {name: line[name] for name in ("values.acc", "values.ms", "metrics.acc")}
     assert shown == {"values.acc": "0.75", "values.ms": "3.0", "metrics.acc": "0.75"}
     assert "value" not in line
-    heading = read_markdown(collect.export(rows, "markdown", study))[0]
+    heading = read_markdown(ranking.export(rows, "markdown", study))[0]
     assert heading[3:5] == ["values.acc", "ms"]
 
 
@@ -429,16 +430,16 @@ def test_an_empty_study_exports_headings(database_url):  # noqa: F811
     from pyarrow import parquet
 
     ledger = fill(database_url, make_study(), [Row("WAITING", attempts=())])
-    rows = collect.rows(read(ledger), ledger.study)
+    rows = ranking.rows(read(ledger), ledger.study)
     study = ledger.study
     assert rows == []
-    assert collect.export(rows, "json", study) == "[]\n"
+    assert ranking.export(rows, "json", study) == "[]\n"
     lengths = {
-        f: len(collect.export(rows, f, study).splitlines())
+        f: len(ranking.export(rows, f, study).splitlines())
         for f in ("csv", "table", "markdown", "latex")
     }
     assert lengths == {"csv": 1, "table": 1, "markdown": 2, "latex": 7}
-    table = parquet.read_table(io.BytesIO(collect.export(rows, "parquet", study)))
+    table = parquet.read_table(io.BytesIO(ranking.export(rows, "parquet", study)))
     assert (table.num_rows, "params.lr" in table.column_names) == (0, True)
 
 
@@ -474,12 +475,12 @@ def test_long_form_reads_back_equal(database_url, tmp_path, monkeypatch):  # noq
     assert wide.loc[wide.trial == 0, shown].values.tolist() == [[0.25, TINY, THIRD, 120 / 3600, 2]]
     assert wide["state"].tolist() == ["complete", "failed"]
     rows = series.as_rows(series.read_series(ledger.db, ledger.study_id))
-    csv_text = collect.export(rows, "csv", study, shape=long_columns)
+    csv_text = ranking.export(rows, "csv", study, shape=long_columns)
     lines = list(csv.DictReader(io.StringIO(csv_text)))
     assert [
         (int(line["step"]), json.loads(line["metric"]), float(line["value"])) for line in lines
     ] == [(s, m, v) for _, _, s, m, v in expected]
-    parquet = collect.export(rows, "parquet", study, shape=long_columns)
+    parquet = ranking.export(rows, "parquet", study, shape=long_columns)
     again = pandas.read_parquet(io.BytesIO(parquet))
     assert list(again[named].itertuples(index=False, name=None)) == expected
 
@@ -489,10 +490,10 @@ def test_metrics_are_chosen_by_name_and_kind(database_url):  # noqa: F811
     reports = [(0, "acc", 0.5), (0, "loss", 2.0), (1, "acc", 0.25), (1, "loss", math.nan)]
     row = Row(values=[0.5], attempts=(Tried(reports=reports),))
     ledger = fill(database_url, make_study(), [row])
-    wanted = [collect.parse_wanted(text, ledger.study) for text in ("loss:min", "acc:best", "acc")]
-    (row,) = collect.rows(read(ledger, metrics=True), ledger.study, wanted=wanted)
+    wanted = [ranking.parse_wanted(text, ledger.study) for text in ("loss:min", "acc:best", "acc")]
+    (row,) = ranking.rows(read(ledger, metrics=True), ledger.study, wanted=wanted)
     assert row["metrics"] == {"loss:min": 2.0, "acc:max": 0.5, "acc": 0.25}
     with pytest.raises(InputError, match="loss is no objective"):
-        collect.parse_wanted("loss:best", ledger.study)
+        ranking.parse_wanted("loss:best", ledger.study)
     with pytest.raises(InputError, match="No trial has reported los"):
-        collect.rows(read(ledger, metrics=True), ledger.study, wanted=[collect.Wanted("los")])
+        ranking.rows(read(ledger, metrics=True), ledger.study, wanted=[ranking.Wanted("los")])

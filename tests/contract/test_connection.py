@@ -13,7 +13,7 @@ from contextlib import suppress
 import psycopg2
 import pytest
 
-from sweep.errors import BusyError, DatabaseUnavailable, InputError, SweepError
+from sweep.core.errors import BusyError, DatabaseUnavailable, InputError, SweepError
 from sweep.storage import connection, schema
 from sweep.storage.connection import Database
 from tests.postgres_fixture import PASSWORD, Server, running_server

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from sweep import build, command, training_env
-from sweep.command import TrialValues
-from sweep.ending import read_end
-from sweep.errors import InputError
-from sweep.paths import AttemptFolder, Runs
-from sweep.space import Space
-from sweep.study import Environment, Objective, Study
+from sweep.core.errors import InputError
+from sweep.core.paths import AttemptFolder, Runs
+from sweep.core.space import Space
+from sweep.core.study import Environment, Objective, Study
+from sweep.training import build
+from sweep.training.command import assembly, filling
+from sweep.training.command import environment as training_env
+from sweep.training.command.environment import TrialValues
+from sweep.training.exit_reason import read_end
 from tests.conftest import Sweep, run_sweep, sweep_environment
 from tests.needs import as_other_user, require
 from tests.toys import write_toy
@@ -85,8 +87,8 @@ def run(
         control=attempt.control,
         token="t0ken",
     )
-    values.config.write_text(command.write_config(values.params))
-    argv, environ = command.build(study, values, {**os.environ, **(env or {})}, python_path)
+    values.config.write_text(filling.write_config(values.params))
+    argv, environ = assembly.build(study, values, {**os.environ, **(env or {})}, python_path)
     done = subprocess.run(
         argv,
         cwd=study.workdir,
@@ -192,7 +194,7 @@ def test_values_arrive_unchanged(options: tuple[str, ...], tmp_path: Path, image
     assert env["SWEEP_TRIAL_DIR"] and env["SWEEP_TOKEN"] == "t0ken"
     assert "VIRTUAL_ENV" not in env
     assert ("OTHER" in env) == (not options)
-    assert config == command.write_config({"odd": HOSTILE})
+    assert config == filling.write_config({"odd": HOSTILE})
     assert cwd == str(tmp_path)
     assert not (tmp_path / "pwned").exists()
 
@@ -470,7 +472,7 @@ def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_small_definition_of_ours(tmp_path: Path, images: Path) -> None:
     """templates/containers/cpu.def builds without a container registry, and has NumPy."""
-    from sweep.template import own_folder
+    from sweep.core.templates import own_folder
     from tests.cluster.packages import _apt
 
     if _apt("install", "-y", "--no-install-recommends", "debootstrap").returncode:

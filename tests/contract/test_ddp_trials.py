@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 
-from sweep import process
+from sweep.core.system import processes
 from sweep.report import Reporter
 from tests.conftest import Sweep
 from tests.curves import read_curve
@@ -100,7 +100,9 @@ def test_a_killed_rank_and_the_curve_of_one_process(
     assert sweep("launch", write(tmp_path)).code == 0
     first = attempt(runs, 0, 1)
     wait_for(lambda: len(list((first / "checkpoints").glob("*.pt"))) > 0, "a checkpoint")
-    (rank,) = process.processes_with("RANK", "1")
+    # Other tests on this machine may have a rank 1 as well.
+    ours = {each.pid for each in processes.processes_with("SWEEP_TRIAL_DIR", str(first))}
+    (rank,) = [each for each in processes.processes_with("RANK", "1") if each.pid in ours]
     rank.signal(signal.SIGKILL)
     code, out, err = sweep("launch", "study.yaml", "--wait")
     assert code == 0, out + err
@@ -128,7 +130,7 @@ def test_pruning_ends_all_ranks(tmp_path: Path, sweep: Sweep, runs: Path) -> Non
     _, out, err = sweep("launch", write(tmp_path, fixed=fixed, pruner=pruner), "--wait")
     log = (attempt(runs, 0, 1) / "log.txt").read_text()
     assert [trial["state"] for trial in trials(sweep)] == ["pruned"], out + err + log
-    assert process.processes_with("SWEEP_TRIAL_DIR", str(attempt(runs, 0, 1))) == []
+    assert processes.processes_with("SWEEP_TRIAL_DIR", str(attempt(runs, 0, 1))) == []
     assert "[rank0]: stopped (pruned) after epoch" in log and "[rank1]" not in log
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sweep import collect, trial
-from sweep.paths import Runs
-from sweep.reporting import accounts, contents, source
-from sweep.slurm import SlurmScheduler
+from sweep.control.slurm_energy import note_tasks
+from sweep.core.outcomes import STATES
+from sweep.core.paths import Runs
+from sweep.results import ranking
+from sweep.results.page import accounts, contents, source
+from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from sweep.storage import energy, records
-from sweep.task_energy import note_tasks
 from tests import nvml_stub
 from tests.conftest import Sweep, run_sweep
 from tests.contract.test_cli import collected
@@ -127,7 +128,7 @@ def test_what_slurm_accounts_for(database_url: str, tmp_path: Path) -> None:  # 
         [(5.0, "nvml")],
         [(None, "")],
     ]
-    rows = collect.rows(found, study, states=trial.STATES)
+    rows = ranking.rows(found, study, states=STATES)
     assert {row["trial"]: row["energy_j"] for row in rows} == {
         0: pytest.approx(900.0),
         1: 5.0,

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from sweep import build, manifest
-from sweep.ending import read_end
-from sweep.paths import Runs
-from sweep.study import Environment
+from sweep.core.paths import Runs
+from sweep.core.study import Environment
+from sweep.provenance import manifest
+from sweep.training import build
+from sweep.training.exit_reason import read_end
 from tests.conftest import Sweep, run_sweep
 from tests.container_stubs import write_enroot, write_micromamba, write_srun
 from tests.contract.test_containers import BINDS, HOSTILE, PRINT, PYTHON, make_study, run

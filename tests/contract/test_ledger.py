@@ -12,14 +12,14 @@ from typing import Any
 import psycopg2
 import pytest
 
-from sweep.errors import DatabaseUnavailable, StaleAttempt
-from sweep.space import Parameter, Space
+from sweep.core.errors import DatabaseUnavailable, StaleAttempt
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Objective, Retry, Study
+from sweep.core.trial import End, Place, Report
 from sweep.storage import records, studies
 from sweep.storage.connection import Database
-from sweep.storage.ledger import Ledger, Place, Report
+from sweep.storage.ledger import Ledger
 from sweep.storage.studies import StudyState
-from sweep.study import Choice, Objective, Retry, Study
-from sweep.trial import End
 from tests.ledgers import do, make
 
 PLACE = Place("job", 0, "node1", "boot")

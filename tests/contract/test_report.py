@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from sweep import access, results
-from sweep.opened import Opened
-from sweep.paths import Runs, make_private, write_atomic
-from sweep.reporting import accounts, build, views
-from sweep.space import Parameter, Space
-from sweep.study import Resources
+from sweep.control.open_study import Opened
+from sweep.core.files import make_private, write_atomic
+from sweep.core.paths import Runs
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Resources
+from sweep.results import frames
+from sweep.results.page import accounts, build, views
+from sweep.storage import access
 from tests.needs import require
 from tests.postgres_fixture import database_url, postgres_server, shared_database  # noqa: F401
 from tests.study_rows import Row, Tried, fill, make_study
@@ -85,7 +87,7 @@ def written(opened: Opened) -> Path:
 def test_every_figure_is_collects(opened: Opened) -> None:
     """Tiles, charts and tables hold what ``sweep collect`` and its frames hold."""
     found = build.contents(opened)
-    with results.load("digits", opened.folder.root.parent) as loaded:
+    with frames.load("digits", opened.folder.root.parent) as loaded:
         frame, steps = loaded.trials(metrics=False), loaded.metrics("acc")
     assert [row["trial"] for row in found.trials] == list(frame.trial[:20])
     assert [row["value"] for row in found.trials] == list(frame.value[:20])

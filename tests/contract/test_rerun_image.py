@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from sweep import manifest
-from sweep.paths import Runs
+from sweep.core.paths import Runs
+from sweep.provenance import manifest
 from tests import apptainer
 from tests.conftest import Sweep, run_sweep
 from tests.contract.test_containers import SHELL_TRAINING

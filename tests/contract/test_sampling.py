@@ -13,12 +13,13 @@ import pytest
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweep.errors import InputError, StaleAttempt, SweepError
-from sweep.space import Parameter, Space
-from sweep.storage import PostgresStorage, sampling
+from sweep.core.errors import InputError, StaleAttempt, SweepError
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Objective, Study
+from sweep.search import propose, pruning
+from sweep.search.view import view
+from sweep.storage import PostgresStorage
 from sweep.storage.bulk import insert_waiting_trials
-from sweep.storage.view import view
-from sweep.study import Choice, Objective, Study
 
 NUMBERS = Space(
     (Parameter("x", "float", low=-5.0, high=5.0), Parameter("n", "int", low=1, high=64, log=True))
@@ -99,7 +100,7 @@ def run(
     done = []
     for number in numbers:
         trial_id = claim(storage, study_id, number)
-        stored = sampling.propose(study, storage, study_id, trial_id, number)
+        stored = propose.propose(study, storage, study_id, trial_id, number)
         values = study.space.from_optuna(stored)
         results = [loss(values), -values["x"]][: len(study.objectives)]
         storage.set_trial_state_values(trial_id, TrialState.COMPLETE, results)
@@ -157,9 +158,9 @@ def test_proposal_follows_from_history_seed_and_number(
             storage.set_trial_state_values(trial_id, TrialState.COMPLETE, [value])
         fresh = PostgresStorage(storage.database)
         trial_id = claim(fresh, study_id, number)
-        proposals[name, seed, number] = sampling.propose(study, fresh, study_id, trial_id, number)
+        proposals[name, seed, number] = propose.propose(study, fresh, study_id, trial_id, number)
         # A repeat, as after a lost answer, changes nothing.
-        again = sampling.propose(study, fresh, study_id, trial_id, number)
+        again = propose.propose(study, fresh, study_id, trial_id, number)
         assert again == proposals[name, seed, number]
     first, same, seeded, numbered = proposals.values()
     assert first == same
@@ -169,8 +170,8 @@ def test_proposal_follows_from_history_seed_and_number(
 
 def random_row(study: Study, number: int) -> dict[str, Any]:
     """Return a waiting trial whose point does not depend on the study's seed."""
-    point = sampling.random_point(make("random", study.space), number)
-    return {"params": sampling.internal(study, point)}
+    point = propose.random_point(make("random", study.space), number)
+    return {"params": propose.internal(study, point)}
 
 
 def test_tpe_finds_better_than_random(storage: PostgresStorage) -> None:
@@ -187,7 +188,7 @@ def test_running_trials_count_as_liars(storage: PostgresStorage) -> None:
     study_id = create(storage, study)
     run(storage, study, range(12), study_id)
     proposals = [
-        sampling.propose(study, storage, study_id, claim(storage, study_id, number), number)
+        propose.propose(study, storage, study_id, claim(storage, study_id, number), number)
         for number in range(12, 20)
     ]
     assert len({proposal["x"] for proposal in proposals}) == 8
@@ -197,11 +198,11 @@ def test_running_trials_count_as_liars(storage: PostgresStorage) -> None:
 def test_fixed_parameters_are_honoured(storage: PostgresStorage, sampler: str) -> None:
     """What the user fixed for a trial stays, and the rest is completed."""
     study = make(sampler, NUMBERS if sampler == "cmaes" else MIXED)
-    fixed = sampling.stored_point(study, {"x": 2})
+    fixed = propose.stored_point(study, {"x": 2})
     if sampler != "cmaes":
-        fixed |= sampling.stored_point(study, {"optimizer": "sgd", "nesterov": False})
+        fixed |= propose.stored_point(study, {"optimizer": "sgd", "nesterov": False})
     study_id = create(storage, study, [{"fixed_params": fixed}, {}])
-    got = sampling.propose(study, storage, study_id, claim(storage, study_id, 0), 0)
+    got = propose.propose(study, storage, study_id, claim(storage, study_id, 0), 0)
     assert {name: got[name] for name in fixed} == fixed
     assert set(got) == ({"x", "n"} if sampler == "cmaes" else set(MIXED.names()))
 
@@ -212,15 +213,15 @@ def test_fixed_design_agrees_with_a_late_proposal(storage: PostgresStorage) -> N
         study = make(sampler, MIXED, name=sampler, trials=5)
         study_id = create(storage, study)
         trial_id = claim(storage, study_id, 3)
-        got = sampling.propose(study, storage, study_id, trial_id, 3)
-        assert got == (sampling.fixed_design(study) or [])[3]
+        got = propose.propose(study, storage, study_id, trial_id, 3)
+        assert got == (propose.fixed_design(study) or [])[3]
 
 
 def test_internal_rows_read_back(storage: PostgresStorage) -> None:
     """A design that is written in bulk reads back equal through Optuna."""
     study = make("random", MIXED, trials=20)
-    design = sampling.fixed_design(study) or []
-    rows = [{"params": sampling.internal(study, row)} for row in design]
+    design = propose.fixed_design(study) or []
+    rows = [{"params": propose.internal(study, row)} for row in design]
     study_id = create(storage, study, rows)
     assert [trial.params for trial in storage.get_all_trials(study_id)] == design
 
@@ -232,7 +233,7 @@ def test_proposal_under_a_stale_token_is_refused(storage: PostgresStorage) -> No
     trial_id = claim(storage, study_id, 0)
     bound = PostgresStorage(storage.database, token="gone")
     with pytest.raises(StaleAttempt):
-        sampling.propose(study, bound, study_id, trial_id, 0)
+        propose.propose(study, bound, study_id, trial_id, 0)
     assert storage.get_trial(trial_id).params == {}
 
 
@@ -298,7 +299,7 @@ def test_tpe_avoids_where_trials_diverge(storage: PostgresStorage) -> None:
     proposed = []
     for number in range(40):
         trial_id = claim(storage, study_id, number)
-        x = sampling.propose(study, storage, study_id, trial_id, number)["x"]
+        x = propose.propose(study, storage, study_id, trial_id, number)["x"]
         proposed.append(x)
         if x > 0:
             note = {"state": "failed", "outcome": "diverged"}
@@ -321,7 +322,7 @@ def paused_trial(storage: PostgresStorage, study_id: int, number: int) -> int:
 
 def test_paused_trials_are_seen_as_pruned(storage: PostgresStorage) -> None:
     """The view asks the ledger which running trials are paused, newest attempt first."""
-    from sweep.storage.view import SamplerView
+    from sweep.search.view import SamplerView
 
     study_id = create(storage, make("tpe", NUMBERS))
     paused_trial(storage, study_id, 0)
@@ -360,7 +361,7 @@ def test_every_pruner(
         verdicts = []
         for step in range(1, 5):
             storage.set_trial_intermediate_value(trial_id, step, curve(step))
-            verdicts.append(sampling.should_prune(study, storage, study_id, trial_id))
+            verdicts.append(pruning.should_prune(study, storage, study_id, trial_id))
         storage.set_trial_state_values(trial_id, COMPLETE, [curve(4)])
         return verdicts
 
@@ -375,7 +376,7 @@ def test_verdict_without_reports(storage: PostgresStorage) -> None:
     study = make("random", NUMBERS, pruner=Choice("median"))
     study_id = create(storage, study)
     trial_id = claim(storage, study_id, 0)
-    assert sampling.should_prune(study, storage, study_id, trial_id) is False
+    assert pruning.should_prune(study, storage, study_id, trial_id) is False
 
 
 REFUSED = [
@@ -393,17 +394,17 @@ REFUSED = [
 def test_samplers_that_cannot_work(study: Study, kind: type, words: str) -> None:
     """A sampler that cannot search the space says why and what to use."""
     with pytest.raises(kind, match=words):
-        sampling.build_sampler(study, 0)
+        propose.build_sampler(study, 0)
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without torch or cmaes the message says what to install."""
-    from sweep.storage import samplers
+    from sweep.search import samplers
 
     monkeypatch.setattr(samplers, "find_spec", lambda module: None)
     for sampler, package in (("gp", "torch"), ("cmaes", "cmaes")):
         with pytest.raises(SweepError, match=f"needs the package {package}") as caught:
-            sampling.build_sampler(make(sampler, NUMBERS), 0)
+            propose.build_sampler(make(sampler, NUMBERS), 0)
         assert f"pip install {package}" in caught.value.hint.lower()
 
 
@@ -411,4 +412,4 @@ def test_pruners_that_cannot_work() -> None:
     """Options that contradict each other are the user's to mend."""
     for choice in (Choice("magic"), Choice("threshold"), Choice("percentile")):
         with pytest.raises(InputError):
-            sampling.build_pruner(make("tpe", NUMBERS, pruner=choice))
+            propose.build_pruner(make("tpe", NUMBERS, pruner=choice))

@@ -11,18 +11,20 @@ from typing import Any
 import optuna
 import pytest
 
-from sweep import ending
-from sweep.errors import InputError
-from sweep.space import Parameter, Space
-from sweep.storage import bulk, records, sampling, studies, twins, warm_start
+from sweep.control import settle
+from sweep.core.errors import InputError
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Constraint, Objective, Study
+from sweep.core.trial import End, Place, Report
+from sweep.search import duplicates, warm_start
+from sweep.search import propose as sampling
+from sweep.search.propose import first_rows
+from sweep.storage import bulk, records, studies
 from sweep.storage.budgets import Reached
 from sweep.storage.connection import Database
-from sweep.storage.ledger import Ledger, Place, Report
+from sweep.storage.ledger import Ledger
 from sweep.storage.optuna_storage import PostgresStorage
-from sweep.storage.sampling import first_rows
-from sweep.study import Choice, Constraint, Objective, Study
 from sweep.studyfile import loads
-from sweep.trial import End
 from tests.ledgers import do
 from tests.toys import write_toy
 
@@ -75,7 +77,7 @@ def finish(ledger: Ledger, claim: Any, **metrics: float) -> str:
     return str(
         do(
             ledger,
-            lambda: ending.settle(ledger, claim.token, claim.trial_id, End("finished"), None),
+            lambda: settle.settle(ledger, claim.token, claim.trial_id, End("finished"), None),
         )
     )
 
@@ -166,12 +168,12 @@ def test_a_duplicate_is_noticed(db: Database, word: str) -> None:
         ),
     )
     first = pull(ledger, "a")
-    assert not do(ledger, lambda: twins.notice(ledger, first))
+    assert not do(ledger, lambda: duplicates.notice(ledger, first))
     finish(ledger, first, acc=0.7, ms=3)
     second = pull(ledger, "b")
-    assert do(ledger, lambda: twins.notice(ledger, second)) == (word == "reuse")
+    assert do(ledger, lambda: duplicates.notice(ledger, second)) == (word == "reuse")
     third = pull(ledger, "c")
-    assert not do(ledger, lambda: twins.notice(ledger, third))
+    assert not do(ledger, lambda: duplicates.notice(ledger, third))
     study = optuna.load_study(study_name="s", storage=PostgresStorage(db))
     trial = study.trials[1]
     assert trial.user_attrs["sweep:duplicate_of"] == 0
@@ -263,7 +265,7 @@ TERMINATED = replace(
 def test_the_terminator_ends_a_study(db: Database) -> None:
     """A flat optimum that is found leaves little to gain; too few trials say nothing."""
     pytest.importorskip("torch")
-    from sweep.storage import terminator
+    from sweep.search import terminator
 
     ledger = make(db, TERMINATED)
     found: Reached | None = None

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.paths import StudyFolder
-from sweep.scheduler import ENDED, Scheduler, TaskState
-from sweep.slurm import SlurmScheduler
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import ENDED, Scheduler, TaskState
+from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from tests.cluster.cluster import Cluster
 from tests.contract.scheduler_contract import SchedulerContract
 from tests.study_rows import make_study

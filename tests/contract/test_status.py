@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sweep.paths import StudyFolder
-from sweep.scheduler import TaskState
-from sweep.status import snapshot
-from sweep.storage import overview, studies
-from sweep.storage.overview import Failure
-from sweep.study import Objective
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import TaskState
+from sweep.core.study import Objective
+from sweep.results.status import snapshot
+from sweep.storage import status_rows, studies
+from sweep.storage.status_rows import Failure
 from tests.postgres_fixture import database_url, postgres_server, shared_database  # noqa: F401
 from tests.study_rows import NOON, Row, Tried, fill, make_study
 
@@ -132,7 +132,7 @@ def test_a_finished_study_took_its_time(database_url, tmp_path):  # noqa: F811
     status = snapshot(ledger, StudyFolder(tmp_path), {})
     assert (status.elapsed_s, status.left_s, status.expected_end) == (240.0, None, None)
     assert (status.trials_per_hour, status.is_over) == (30.0, True)
-    assert overview.read_times(ledger.db, ledger.study_id).mean_s == 150.0
+    assert status_rows.read_times(ledger.db, ledger.study_id).mean_s == 150.0
 
 
 def test_nothing_has_started(database_url, tmp_path):  # noqa: F811
@@ -153,7 +153,7 @@ def test_running_trials_have_trained_until_now(database_url):  # noqa: F811
     """A live attempt's time runs by the database's clock; an interrupted one's stands still."""
     rows = [RUNNING, Row("RUNNING", attempts=(Tried("lost", took_s=10.0),))]
     ledger = fill(database_url, make_study(), rows)
-    times = overview.read_times(ledger.db, ledger.study_id)
+    times = status_rows.read_times(ledger.db, ledger.study_id)
     assert times.running_s == pytest.approx([(times.now - NOON).total_seconds()], abs=5)
     assert (times.started, times.ended, times.mean_s) == (NOON, None, None)
 
@@ -175,7 +175,7 @@ def test_failures_are_counted_by_reason(database_url, tmp_path):  # noqa: F811
         COMPLETE,
     ]
     ledger = fill(database_url, make_study(), rows)
-    assert overview.read_failures(ledger.db, ledger.study_id) == [
+    assert status_rows.read_failures(ledger.db, ledger.study_id) == [
         Failure("exit code 1: lr 0.3", 2, 1, 2),
         Failure("", 1, 4, 0),
         Failure("exit code 2: lr 0.7", 1, 3, 1),

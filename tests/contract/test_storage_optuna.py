@@ -18,7 +18,7 @@ from optuna.testing.pytest_storages import StorageTestCase
 from optuna.trial import FrozenTrial, TrialState
 
 import sweep
-from sweep.errors import StaleAttempt, SweepError
+from sweep.core.errors import StaleAttempt, SweepError
 from sweep.storage import PostgresStorage
 from sweep.storage.bulk import insert_waiting_trials
 from sweep.storage.connection import Database

@@ -18,13 +18,14 @@ from typing import Any
 
 import pytest
 
-from sweep import results
-from sweep.journal import append
-from sweep.paths import Runs, StudyFolder, make_private, write_atomic
-from sweep.storage.ledger import Report
-from sweep.tracking.feeder import feed
-from sweep.tracking.outbox import Outbox
-from sweep.tracking.tracker import Described
+from sweep.core.files import make_private, write_atomic
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.trial import Report
+from sweep.results import frames
+from sweep.tasks.tracking.feeder import feed
+from sweep.tasks.tracking.outbox import Outbox
+from sweep.tasks.tracking.tracker import Described
+from sweep.training.attempt_files import append
 from tests.conftest import ROOT, Sweep
 from tests.contract.test_cli import wait_for
 from tests.needs import mlflow_server_python, require
@@ -39,7 +40,7 @@ Points = dict[tuple[int, str, int], float]  # by trial, metric and step
 
 def collected(runs: Path) -> Points:
     """Return what collect's long form holds."""
-    with results.load(runs=runs) as loaded:
+    with frames.load(runs=runs) as loaded:
         frame = loaded.metrics()
     return points((row.trial, str(row.metric), row.step, row.value) for row in frame.itertuples())
 
@@ -295,7 +296,8 @@ def wait_for_no_feeder(root: Path, patience_s: float = 60.0) -> None:
     while time.monotonic() < deadline:
         lines = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
         if not any(
-            "sweep.tracking" in line and str(root) in line for line in lines.stdout.splitlines()
+            "sweep.tasks.tracking" in line and str(root) in line
+            for line in lines.stdout.splitlines()
         ):
             return
         time.sleep(0.2)
@@ -451,7 +453,7 @@ def check_mlflow(uri: str, runs: Path) -> None:
     found, [run] = of_mlflow(uri, "resuming")
     assert found == pytest.approx(expected)
     assert run.info.status == "FINISHED" and run.data.tags["sweep.state"] == "complete"
-    with results.load(runs=runs) as loaded:
+    with frames.load(runs=runs) as loaded:
         [row] = loaded.trials().to_dict("records")
     assert float(run.data.params["x"]) == row["params.x"]
     assert int(run.data.params["seed"]) == row["seed"]
@@ -477,6 +479,6 @@ def test_a_tracker_that_is_down_hurts_nobody(
         ran = sweep("launch", study, "--wait", timeout_s=LAUNCH_S)
     assert ran.code == 0
     wait_for_no_feeder(root)
-    with results.load(runs=runs) as loaded:
+    with frames.load(runs=runs) as loaded:
         assert list(loaded.trials().state) == ["complete"] * TRIALS
     assert (root / "tracking" / f"{track}.log").read_text() != ""

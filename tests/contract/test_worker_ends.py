@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweep.trial import TrialRecord
+from sweep.core.trial import TrialRecord
 from tests.chaos.scene import TRAIN, Scene, expected_losses, kill, read_journal
 
 # Takes no notice of anything; with "silent" it reports once and then hangs.

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sweep.check import judge_node, judge_training
-from sweep.check.lines import FAILED, NOT_ASKED, OK, WARNING, Line, judged, size, table
-from sweep.check.quick import CheckFailed, refuse
+from sweep.control.check import judge_node, judge_training
+from sweep.control.check.lines import FAILED, NOT_ASKED, OK, WARNING, Line, judged, size, table
+from sweep.control.check.quick import CheckFailed, refuse
 
 INTERPRETER = {
     "path": "/opt/sweep/bin/python",

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from sweep.space import Parameter, Space
-from sweep.storage import samplers
-from sweep.storage.samplers import choose
-from sweep.study import Choice, Objective, Study
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Objective, Study
+from sweep.search import samplers
+from sweep.search.samplers import choose
 
 LR = Parameter("lr", "float", low=1e-5, high=1e-1, log=True)
 ACT = Parameter("act", "categorical", choices=("relu", "tanh"))

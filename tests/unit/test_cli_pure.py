@@ -11,7 +11,7 @@ import pytest
 
 from sweep import cli
 from sweep.cli.common import Queue
-from sweep.errors import (
+from sweep.core.errors import (
     BusyError,
     CouldNotAsk,
     DatabaseUnavailable,

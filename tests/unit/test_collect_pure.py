@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from sweep import collect, exports
-from sweep.columns import is_ambiguous, kind_of
-from sweep.errors import InputError
-from sweep.pareto import fronts
-from sweep.paths import StudyFolder
-from sweep.space import Parameter, Space
-from sweep.study import Objective
-from sweep.trial import Attempt, TrialRecord
+from sweep.core.errors import InputError
+from sweep.core.pareto import fronts
+from sweep.core.paths import StudyFolder
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Objective
+from sweep.core.trial import Attempt, TrialRecord
+from sweep.results import exports, ranking
+from sweep.results.columns import is_ambiguous, kind_of
 from tests.study_rows import NOON, make_study
 
 SPACE = Space((Parameter("lr", "float", low=0.0, high=1.0),))
@@ -48,8 +48,8 @@ def test_rank_follows_the_direction_and_breaks_ties_by_number(direction, expecte
         record(3, "complete", float("inf")),
         record(4, "complete", -1.0),
     ]
-    assert numbers(collect.rank(records, study)) == expected
-    assert collect.ranks(records, study)[3] is None
+    assert numbers(ranking.rank(records, study)) == expected
+    assert ranking.ranks(records, study)[3] is None
 
 
 def test_rank_puts_other_states_after_complete_ones():
@@ -57,8 +57,8 @@ def test_rank_puts_other_states_after_complete_ones():
     states = ["waiting", "running", "cancelled", "failed", "pruned", "complete"]
     records = [record(n, s, *([0.5] if n > 3 else [])) for n, s in enumerate(states)]
     study = make_study()
-    assert numbers(collect.rank(records, study)) == [5, 4, 3, 2, 1, 0]
-    assert collect.ranks(records, study) == {5: 1, 4: None, 3: None, 2: None, 1: None, 0: None}
+    assert numbers(ranking.rank(records, study)) == [5, 4, 3, 2, 1, 0]
+    assert ranking.ranks(records, study) == {5: 1, 4: None, 3: None, 2: None, 1: None, 0: None}
 
 
 def test_rank_by_another_metric():
@@ -69,10 +69,10 @@ def test_rank_by_another_metric():
     ]
     study = make_study()
     by = Objective("loss", "minimize", at="last")
-    assert numbers(collect.rank(records, study, by)) == [1, 0]
-    assert [row["rank"] for row in collect.rows(records, study, by=by)] == [1, 2]
+    assert numbers(ranking.rank(records, study, by)) == [1, 0]
+    assert [row["rank"] for row in ranking.rows(records, study, by=by)] == [1, 2]
     with pytest.raises(InputError) as raised:
-        collect.rank(records, study, Objective("los"))
+        ranking.rank(records, study, Objective("los"))
     assert str(raised.value) == (
         "No trial has reported los. Did you mean loss?\nReported so far: loss."
     )
@@ -124,7 +124,7 @@ def test_several_objectives_are_ranked_by_front():
         record(2, "complete", 0.7, 1.0),
         record(3, "pruned", 0.2),
     ]
-    found = collect.rows(records, study)
+    found = ranking.rows(records, study)
     shown = [(row["rank"], row["trial"], row["value"], row["values"]) for row in found]
     assert shown == [
         (1, 1, None, {"acc": 0.9, "ms": 5.0}),
@@ -137,7 +137,7 @@ def test_several_objectives_are_ranked_by_front():
 def test_rows_are_the_contract():
     """A row has exactly the keys that scripts rely on."""
     attempt = Attempt(100, 0, 1, "t", "j", 0, "node", 7, NOON, NOON, NOON)
-    found = collect.rows(
+    found = ranking.rows(
         [
             record(
                 0,
@@ -178,7 +178,7 @@ def test_rows_choose():
     records = [record(n, s, *([0.5] if n > 3 else [])) for n, s in enumerate(states)]
     study = make_study()
     chosen = [
-        [row["trial"] for row in collect.rows(records, study, **options)]
+        [row["trial"] for row in ranking.rows(records, study, **options)]
         for options in (
             {},
             {"top": 5},
@@ -203,7 +203,7 @@ def test_the_kept_checkpoint_is_found(tmp_path):
     one, two = (Attempt(1, 0, n, "t", "j", 0, "h", 7, NOON, NOON) for n in (1, 2))
     records = [record(n, "complete", -float(n), attempts=(one, two)) for n in (0, 1)]
     study = make_study(keep=1)
-    found = [row.get("checkpoint") for row in collect.rows(records, study, folder=folder)]
+    found = [row.get("checkpoint") for row in ranking.rows(records, study, folder=folder)]
     assert found == [kept[0], None]
 
 
@@ -220,7 +220,7 @@ def test_the_kept_checkpoint_is_found(tmp_path):
 )
 def test_nothing_complete(counts, expected):
     """Where nothing is ranked, a sentence says what there is."""
-    assert collect.nothing_complete(counts) == expected
+    assert ranking.nothing_complete(counts) == expected
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_format_is_refused(path, given, expected):
 def test_json_has_no_infinity():
     """Numbers that JSON has no word for become null; the text is read by any parser."""
     study = make_study(SPACE)
-    found = collect.rows([record(0, "complete", float("nan"), params={"lr": 0.1})], study)
+    found = ranking.rows([record(0, "complete", float("nan"), params={"lr": 0.1})], study)
     text = exports.export(found, "json", study)
     assert json.loads(text, parse_constant=pytest.fail)[0]["value"] is None
 
@@ -330,7 +330,7 @@ def test_json_has_no_infinity():
 def test_table_shows_six_digits():
     """The plain table is aligned, and rounds for people."""
     study = make_study(SPACE)
-    found = collect.rows(
+    found = ranking.rows(
         [
             record(0, "complete", 0.123456789, params={"lr": 0.1}, seed=3, duration_s=61.0),
             record(11, "complete", 0.5, params={"lr": 1e-7}, seed=4, duration_s=2.5),
@@ -347,7 +347,7 @@ def test_table_shows_six_digits():
 def test_a_parameter_named_like_a_column_keeps_its_prefix():
     """Headings for people drop ``params.`` except where they would then mean two things."""
     study = make_study(Space((Parameter("value", "int", low=0, high=9),)))
-    found = collect.rows([record(0, "complete", 0.5, params={"value": 3})], study)
+    found = ranking.rows([record(0, "complete", 0.5, params={"value": 3})], study)
     heading = exports.export(found, "markdown", study, digits=3).splitlines()[0]
     assert heading.split(" | ")[2:5] == ["state", "value", "params.value"]
 
@@ -390,10 +390,11 @@ def test_write_says_why_it_cannot(tmp_path):
 def test_json_and_csv_need_nothing_heavy():
     """Collecting as JSON, CSV or a table imports neither pandas nor pyarrow, numpy or Optuna."""
     code = (
-        "import sys; from sweep import collect; from tests.study_rows import make_study\n"
-        "from sweep.trial import TrialRecord\n"
-        "s = make_study(); r = collect.rows([TrialRecord(1, 0, 'complete', (0.5,))], s)\n"
-        "[collect.export(r, f, s) for f in ('json', 'csv', 'table', 'markdown', 'latex')]\n"
+        "import sys; from sweep.results import exports, ranking\n"
+        "from tests.study_rows import make_study\n"
+        "from sweep.core.trial import TrialRecord\n"
+        "s = make_study(); r = ranking.rows([TrialRecord(1, 0, 'complete', (0.5,))], s)\n"
+        "[exports.export(r, f, s) for f in ('json', 'csv', 'table', 'markdown', 'latex')]\n"
         "print([m for m in ('pandas', 'pyarrow', 'numpy', 'optuna', 'rich') if m in sys.modules])"
     )
     root = Path(__file__).parents[2]
@@ -410,7 +411,7 @@ def test_json_and_csv_need_nothing_heavy():
 def test_plots_are_pictures_and_leave_out_what_there_is_not(tmp_path):
     """Two PNG files for a study with curves; none before a trial is complete."""
     pytest.importorskip("matplotlib")
-    from sweep import plots
+    from sweep.results import plots
 
     study = make_study(objectives=(Objective("val/a$c_1", "maximize"),))
     records = [
@@ -433,7 +434,7 @@ def test_plots_are_pictures_and_leave_out_what_there_is_not(tmp_path):
 
 def test_plots_say_what_to_install(tmp_path, monkeypatch):
     """Without matplotlib there are no pictures, and a note says how to get them."""
-    from sweep import plots
+    from sweep.results import plots
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert plots.draw([], make_study(), tmp_path / "results") == (

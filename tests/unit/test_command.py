@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from sweep import training_env
-from sweep.command import TrialValues, build, environment, explain_missing, fill, write_config
-from sweep.errors import InputError
-from sweep.hydra_text import Call, read_value, write_value
-from sweep.placeholders import escape, placeholders
-from sweep.space import Parameter, Space
-from sweep.study import Environment, Objective, Resources, Study
-from sweep.training_env import install_reporter, search_path
+from sweep.core.errors import InputError
+from sweep.core.hydra_text import Call, read_value, write_value
+from sweep.core.placeholders import escape, placeholders
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Environment, Objective, Resources, Study
+from sweep.core.system.search_path import _TOOL_MARKS, search_path
+from sweep.training.command.assembly import build
+from sweep.training.command.environment import TrialValues, environment, install_reporter
+from sweep.training.command.filling import explain_missing, fill, write_config
 
 PARAMS = {"lr": 1e-05, "opt.name": "sgd", "nesterov": True, "sizes": [512, 256], "decay": None}
 VALUES = TrialValues(
@@ -320,7 +321,7 @@ def test_the_path_of_an_unactivated_environment(
     assert search_path({"PATH": "/a", "VIRTUAL_ENV": "/v"}) == "/a"
     assert search_path({"PATH": "/a", "CONDA_PREFIX": "/c"}) == "/a"
     (tmp_path / "venv").mkdir()
-    (tmp_path / "venv" / training_env._TOOL_MARKS[0]).touch()
+    (tmp_path / "venv" / _TOOL_MARKS[0]).touch()
     assert search_path({"PATH": "/a"}) == "/a"
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)
     assert search_path({"PATH": "/a"}) == "/a"

@@ -7,9 +7,16 @@ import random
 import pytest
 from scipy import stats
 
-from sweep.confidence import Estimate, estimate, holm, judge, paired_p, seeds_to_tell
-from sweep.confirm import fresh_seeds
-from sweep.trial import trial_seed
+from sweep.core.trial import trial_seed
+from sweep.tasks.side_runs.confidence import (
+    Estimate,
+    estimate,
+    holm,
+    judge,
+    paired_p,
+    seeds_to_tell,
+)
+from sweep.tasks.side_runs.confirm import fresh_seeds
 from tests.study_rows import make_study
 
 A = {1: 0.91, 2: 0.93, 3: 0.90, 4: 0.94, 5: 0.92}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sweep.convert import Converted, convert
-from sweep.errors import InputError
-from sweep.study import Choice, Study
+from sweep.core.errors import InputError
+from sweep.core.study import Choice, Study
 from sweep.studyfile import loads
+from sweep.studyfile.starter.convert import Converted, convert
 
 WANDB = """\
 program: train.py

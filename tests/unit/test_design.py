@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sweep.errors import InputError
-from sweep.space import Parameter, Space, to_optuna
-from sweep.storage.design import fixed_design, from_unit, random_point, spread_design, unit_draw
-from sweep.storage.sampling import start_size
-from sweep.study import Choice, Objective, Study
+from sweep.core.errors import InputError
+from sweep.core.space import Parameter, Space, to_optuna
+from sweep.core.study import Choice, Objective, Study
+from sweep.search.design import fixed_design, from_unit, random_point, spread_design, unit_draw
+from sweep.search.propose import start_size
 
 MIXED = Space(
     (

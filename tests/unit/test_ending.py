@@ -6,9 +6,10 @@ from datetime import datetime, timezone
 
 import pytest
 
-from sweep.ending import brought_checkpoint, classify, give_up
-from sweep.study import Retry
-from sweep.trial import Attempt
+from sweep.control.settle import brought_checkpoint, give_up
+from sweep.core.study import Retry
+from sweep.core.trial import Attempt
+from sweep.training.exit_reason import classify
 
 LOG = ("Traceback (most recent call last):", "ModuleNotFoundError: No module named 'nope'", "")
 

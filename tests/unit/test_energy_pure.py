@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from sweep.energy import Counters
-from sweep.scheduler import TaskEnergy
-from sweep.slurm_text import energy_argv, parse_energy
+from sweep.control.slurm_energy import share
+from sweep.core.scheduler import TaskEnergy
+from sweep.core.study import Resources
+from sweep.core.system.gpu_energy import Counters
+from sweep.core.trial import Attempt
+from sweep.schedulers.slurm.text.energy import energy_argv, parse_energy
 from sweep.storage.energy import Energy, parse
-from sweep.study import Resources
-from sweep.task_energy import share
-from sweep.trial import Attempt
 from tests import nvml_stub
 from tests.study_rows import NOON, make_study
 

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from sweep import collect
-from sweep.feasibility import constrained_fronts, total, violations
-from sweep.study import Constraint, Objective
-from sweep.trial import TrialRecord
+from sweep.core.pareto import constrained_fronts, total, violations
+from sweep.core.study import Constraint, Objective
+from sweep.core.trial import TrialRecord
+from sweep.results import ranking
 from tests.study_rows import make_study
 
 MS = Constraint("ms", max=50)
@@ -60,8 +60,8 @@ def test_ranking_with_constraints() -> None:
         TrialRecord(n, n, "complete", (value,), violation=amount)
         for n, (value, amount) in enumerate(given)
     ]
-    assert [r.number for r in collect.rank(records, study)] == [2, 1, 3, 0]
-    rows = collect.rows(records, study)
+    assert [r.number for r in ranking.rank(records, study)] == [2, 1, 3, 0]
+    rows = ranking.rows(records, study)
     assert [(row["trial"], row["rank"], row["feasible"]) for row in rows] == [
         (2, 1, True),
         (1, 2, True),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.forked import fork
-from sweep.process import NotStarted, is_alive, start_time
+from sweep.core.system.fork import fork
+from sweep.core.system.processes import NotStarted, is_alive, start_time
 
 PROJECT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ PROJECT = Path(__file__).parents[2]
 PARENT = """
 import json, os, signal, sys, time
 from pathlib import Path
-from sweep.forked import fork
+from sweep.core.system.fork import fork
 
 folder, what = Path(sys.argv[1]), sys.argv[2]
 held = os.open(os.devnull, os.O_RDONLY)

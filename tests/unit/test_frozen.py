@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from sweep import code_tree, frozen, manifest
-from sweep.errors import InputError
-from sweep.origin import choose_snapshot, what_is_missing
-from sweep.paths import StudyFolder
-from sweep.study import Environment, Study
+from sweep.core.errors import InputError
+from sweep.core.paths import StudyFolder
+from sweep.core.study import Environment, Study
+from sweep.provenance import code_tree, manifest
+from sweep.provenance import snapshot as frozen
+from sweep.provenance.record import choose_snapshot, what_is_missing
 from tests.unit.test_provenance import git, make_study
 
 ENVIRON = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": "x"}

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.journal import SAVED_S, append, checkpoints, digest, newest_checkpoint
-from sweep.paths import AttemptFolder, StudyFolder
+from sweep.core.paths import AttemptFolder, StudyFolder
+from sweep.training.attempt_files import append
+from sweep.training.checkpoints import SAVED_S, checkpoints, digest, newest_checkpoint
 
 
 @pytest.fixture

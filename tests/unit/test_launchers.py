@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from sweep.command import build, choose, reader, rendezvous
-from sweep.command.first_failure import FirstFailure, find
-from sweep.command.launchers import network
-from sweep.command.rendezvous import Rendezvous, check_interface, first_host, is_free, meet
-from sweep.errors import InputError, StudyFileError, SweepError
-from sweep.study import Ddp, Environment, Resources, Slurm, Study
+from sweep.core.errors import InputError, StudyFileError, SweepError
+from sweep.core.study import Ddp, Environment, Resources, Slurm, Study
 from sweep.studyfile import loads
+from sweep.training.command import launchers
+from sweep.training.command.assembly import build
+from sweep.training.command.first_failure import FirstFailure, find
+from sweep.training.command.launchers import choose, network, reader
+from sweep.training.command.rendezvous import Rendezvous, check_interface, first_host, is_free, meet
 from tests.unit.test_command import BASE, VALUES, make_study
 
 MEETING = Rendezvous("n7", 20042)
@@ -285,7 +286,7 @@ def test_a_wrong_interface_is_named() -> None:
     )
     study = make("auto", 1, 2, executor="local", ddp=Ddp(interface="eth99"))
     with pytest.raises(InputError, match="eth99"):
-        rendezvous.meet(study, {}, "1", 0, None)
+        launchers.meet(study, {}, "1", 0, None)
 
 
 HEAD = (

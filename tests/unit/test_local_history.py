@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.local_history import EventLog, History, append_line, read_lines
+from sweep.schedulers.local.events import EventLog, History, append_line, read_lines
 
 
 class Disk:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep.errors import BusyError, SweepError
-from sweep.postgres import Server, find_binaries
-from sweep.postgres.binaries import major_version
-from sweep.postgres.cluster import HIGHEST_PORT, LOWEST_PORT, choose_port
-from sweep.postgres.folder import (
+from sweep.core.errors import BusyError, SweepError
+from sweep.storage.embedded.binaries import find_binaries, major_version
+from sweep.storage.embedded.cluster import HIGHEST_PORT, LOWEST_PORT, choose_port
+from sweep.storage.embedded.folder import (
     Folder,
     Place,
     Record,
@@ -31,13 +30,14 @@ from sweep.postgres.folder import (
     write,
     write_record,
 )
-from sweep.postgres.processes import (
+from sweep.storage.embedded.processes import (
     Postmaster,
     detach,
     is_alive,
     plain_environment,
     read_postmaster,
 )
+from sweep.storage.embedded.server import Server
 
 HERE = Place("node1", "boot-a", "pid:[1]")
 

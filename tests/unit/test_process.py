@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sweep.process import (
+from sweep.core.system.processes import (
     TOKEN_VARIABLE,
     NotStarted,
     boot_id,
@@ -183,7 +183,8 @@ def test_a_child_dies_with_its_parent_if_asked(
     """The kernel sends the signal when the parent is killed, however hard."""
     script = "trap 'echo told; exit' TERM; touch up; while true; do sleep 0.02; done"
     code = (
-        "import os, sys, time; from pathlib import Path; from sweep.process import spawn;"
+        "import os, sys, time; from pathlib import Path;"
+        "from sweep.core.system.processes import spawn;"
         f"spawn(['sh', '-c', {script!r}], cwd='.', env=os.environ, stdout=Path('log'),"
         f" die_with_parent={dies}, death_signal={int(number)}); time.sleep(60)"
     )
@@ -316,7 +317,7 @@ def test_the_callers_own_group_is_never_ended(token: str) -> None:
 ADOPTER = """
 import signal, sys, time
 from pathlib import Path
-from sweep import process
+from sweep.core.system import processes as process
 
 process.adopt_orphans()
 folder, token = Path(sys.argv[1]), sys.argv[2]

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from sweep import data_record, machine
-from sweep.installed import list_packages, mask
-from sweep.machine import capture_gpus, capture_host
-from sweep.packages import describe_conda, describe_python
-from sweep.provenance import capture_study, differences
-from sweep.space import Space
-from sweep.study import Environment, Objective, Study
+from sweep.core.space import Space
+from sweep.core.study import Environment, Objective, Study
+from sweep.provenance import data, machine
+from sweep.provenance.capture import capture_study
+from sweep.provenance.differences import differences
+from sweep.provenance.installed import list_packages, mask
+from sweep.provenance.machine import capture_gpus, capture_host
+from sweep.provenance.packages import describe_conda, describe_python
 
 COMMAND = ("python", "train.py", "--lr", "{lr}")
 
@@ -255,7 +256,7 @@ def test_large_data_is_known_by_names_sizes_and_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond the limit contents are not read."""
-    monkeypatch.setattr(data_record, "MAX_HASHED_BYTES", 2)
+    monkeypatch.setattr(data, "MAX_HASHED_BYTES", 2)
     (tmp_path / "d").write_bytes(b"123")
     study = make_study(tmp_path, data=("d",))
     first = capture_study(study)
@@ -287,7 +288,7 @@ def test_a_list_of_checksums_stands_for_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the data have a list of checksums, it says that they are others."""
-    monkeypatch.setattr(data_record, "MAX_HASHED_BYTES", 2)
+    monkeypatch.setattr(data, "MAX_HASHED_BYTES", 2)
     (tmp_path / "d").mkdir()
     (tmp_path / "d/x").write_bytes(b"123")
     (tmp_path / "d/SHA256SUMS").write_text("1  x\n")

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweep.storage import resource, sampling
-from sweep.storage.ledger import Report
-from sweep.study import Choice
+from sweep.core.study import Choice
+from sweep.core.trial import Report
+from sweep.search import pruning
+from sweep.storage import pruner_unit
 from tests.study_rows import make_study
 
 
@@ -32,7 +33,7 @@ def report(step: int, time_s: float = 0.0, **metrics: float) -> Report:
     ],
 )
 def test_amounts(given: Report, unit: str, expected: int | None) -> None:
-    assert resource.amount(given, unit, 1000.0) == expected
+    assert pruner_unit.amount(given, unit, 1000.0) == expected
 
 
 def test_values_by_what_was_used() -> None:
@@ -44,9 +45,9 @@ def test_values_by_what_was_used() -> None:
         report(4, loss=1.0, epoch=1),
         report(5, acc=0.5, epoch=1),
     ]
-    assert resource.keyed(reports, "acc", "epochs", 0.0) == {0: 0.2, 1: 0.5}
-    assert resource.keyed(reports, "acc", "steps", 0.0) == {1: 0.1, 2: 0.2, 3: 0.3, 5: 0.5}
-    assert resource.first(reports[2:], "epochs", 0.0) == 1
+    assert pruner_unit.keyed(reports, "acc", "epochs", 0.0) == {0: 0.2, 1: 0.5}
+    assert pruner_unit.keyed(reports, "acc", "steps", 0.0) == {1: 0.1, 2: 0.2, 3: 0.3, 5: 0.5}
+    assert pruner_unit.first(reports[2:], "epochs", 0.0) == 1
 
 
 def trial(steps: list[int], state: TrialState = TrialState.COMPLETE) -> FrozenTrial:
@@ -79,7 +80,7 @@ class View:
 
 def first(pruner: Choice, view: View, steps: list[int]) -> int | None:
     study = make_study(pruner=pruner)
-    return sampling.first_resource(study, view, 1, trial(steps, RUNNING))  # type: ignore[arg-type]
+    return pruning.first_resource(study, view, 1, trial(steps, RUNNING))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

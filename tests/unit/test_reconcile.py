@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sweep.diagnosis import Case, decide
-from sweep.scheduler import ENDED, ORPHANED, PENDING, RUNNING, TaskState
+from sweep.control.diagnosis import Case, decide
+from sweep.core.scheduler import ENDED, ORPHANED, PENDING, RUNNING, TaskState
 
 
 def note(code: int | None = 0, signal: int | None = None, told: str = "") -> dict[str, Any]:

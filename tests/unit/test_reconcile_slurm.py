@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sweep import trial as words
-from sweep.diagnosis import Case, decide, is_whole_array, requeued, whose_cancel
-from sweep.oom import count_kills, is_in_log
-from sweep.scheduler import ENDED, PENDING, RUNNING, TaskState
-from sweep.storage.ledger import HALTED
-from sweep.trial import End
+from sweep.control.diagnosis import Case, decide, is_whole_array, requeued, whose_cancel
+from sweep.core import outcomes
+from sweep.core.outcomes import HALTED
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, TaskState
+from sweep.core.system.memory import count_kills, is_in_log
+from sweep.core.trial import End
 
 ME, SITE = 1000, 42
 LONG = 901.0  # more than fifteen minutes
@@ -25,8 +25,8 @@ def note(code: int | None, signal: int | None = None, told: str = "") -> dict[st
     return {"exit_code": code, "signal": signal, "told": told}
 
 
-GONE = End(words.LOST, "its task is gone, and nothing says why")
-BY_HAND = End(words.STOPPED, "its task was cancelled by hand (scancel)")
+GONE = End(outcomes.LOST, "its task is gone, and nothing says why")
+BY_HAND = End(outcomes.STOPPED, "its task was cancelled by hand (scancel)")
 MINE = ended("CANCELLED", cancelled_by=ME)
 
 # What Slurm says, what the worker noted, what we cancelled, silence in seconds: how it ended.
@@ -39,42 +39,54 @@ SILENT = [
     (ended("CANCELLED"), None, None, 130.0, None),
     # Gone without a word for a quarter of an hour: a fault of the infrastructure.
     (None, None, None, LONG, GONE),
-    (ended("CANCELLED"), None, None, LONG, End(words.INTERRUPTED, "its task was cancelled")),
+    (ended("CANCELLED"), None, None, LONG, End(outcomes.INTERRUPTED, "its task was cancelled")),
     # Slurm says why.
-    (ended("TIMEOUT"), None, None, 0, End(words.TIMEOUT, "its task reached its time limit")),
-    (ended("DEADLINE"), None, None, 0, End(words.TIMEOUT, "its job reached its deadline")),
-    (ended("PREEMPTED"), None, None, 0, End(words.INTERRUPTED, "its task was preempted")),
-    (ended("NODE_FAIL"), None, None, 0, End(words.NODE_FAILED, "its node failed")),
-    (ended("BOOT_FAIL"), None, None, 0, End(words.NODE_FAILED, "its node did not boot")),
-    (ended("LAUNCH_FAILED"), None, None, 0, End(words.NODE_FAILED, "its node could not start it")),
-    (ended("OUT_OF_MEMORY"), None, None, 0, End(words.OUT_OF_MEMORY, "its task ran out of memory")),
+    (ended("TIMEOUT"), None, None, 0, End(outcomes.TIMEOUT, "its task reached its time limit")),
+    (ended("DEADLINE"), None, None, 0, End(outcomes.TIMEOUT, "its job reached its deadline")),
+    (ended("PREEMPTED"), None, None, 0, End(outcomes.INTERRUPTED, "its task was preempted")),
+    (ended("NODE_FAIL"), None, None, 0, End(outcomes.NODE_FAILED, "its node failed")),
+    (ended("BOOT_FAIL"), None, None, 0, End(outcomes.NODE_FAILED, "its node did not boot")),
+    (
+        ended("LAUNCH_FAILED"),
+        None,
+        None,
+        0,
+        End(outcomes.NODE_FAILED, "its node could not start it"),
+    ),
+    (
+        ended("OUT_OF_MEMORY"),
+        None,
+        None,
+        0,
+        End(outcomes.OUT_OF_MEMORY, "its task ran out of memory"),
+    ),
     (
         ended("FAILED", signal=9, exit_code=0),
         None,
         None,
         0,
-        End(words.KILLED, "its task was killed by signal 9", 0, 9),
+        End(outcomes.KILLED, "its task was killed by signal 9", 0, 9),
     ),
     (
         ended("FAILED", signal=53, exit_code=0),
         None,
         None,
         0,
-        End(words.LOST, "its task could not write its log", 0),
+        End(outcomes.LOST, "its task could not write its log", 0),
     ),
     (
         ended("FAILED", exit_code=70),
         None,
         None,
         0,
-        End(words.LOST, "its task ended (exit code 70) without a word on the trial", 70),
+        End(outcomes.LOST, "its task ended (exit code 70) without a word on the trial", 70),
     ),
     (
         ended("COMPLETED", exit_code=0),
         None,
         None,
         0,
-        End(words.LOST, "its task ended (COMPLETED) without a word on the trial", 0),
+        End(outcomes.LOST, "its task ended (COMPLETED) without a word on the trial", 0),
     ),
     # Back in the queue, and why.
     (
@@ -82,40 +94,40 @@ SILENT = [
         None,
         None,
         0,
-        End(words.INTERRUPTED, "its task was put back into the queue"),
+        End(outcomes.INTERRUPTED, "its task was put back into the queue"),
     ),
     (
         TaskState(PENDING, "PENDING", before="NODE_FAIL"),
         None,
         None,
         0,
-        End(words.NODE_FAILED, "its node failed"),
+        End(outcomes.NODE_FAILED, "its node failed"),
     ),
     (
         TaskState(PENDING, "PENDING", before="PREEMPTED"),
         None,
         None,
         0,
-        End(words.INTERRUPTED, "its task was preempted"),
+        End(outcomes.INTERRUPTED, "its task was preempted"),
     ),
     (
         TaskState(PENDING, "PENDING", before="REQUEUED"),
         None,
         None,
         0,
-        End(words.INTERRUPTED, "its task was requeued"),
+        End(outcomes.INTERRUPTED, "its task was requeued"),
     ),
     # Whose cancel was it?
     (MINE, None, None, 0, BY_HAND),
     (MINE, None, "waiting", 0, BY_HAND),
-    (MINE, None, "all", 0, End(words.INTERRUPTED, "its task was cancelled by sweep")),
+    (MINE, None, "all", 0, End(outcomes.INTERRUPTED, "its task was cancelled by sweep")),
     # Requeued, and then among those that had not started when nothing was left to pull.
     (
         ended("CANCELLED", cancelled_by=ME, started=False),
         None,
         "waiting",
         0,
-        End(words.INTERRUPTED, "its task was put back into the queue"),
+        End(outcomes.INTERRUPTED, "its task was put back into the queue"),
     ),
     (ended("CANCELLED", cancelled_by=ME, started=False), None, None, 0, BY_HAND),
     (
@@ -123,24 +135,24 @@ SILENT = [
         None,
         None,
         0,
-        End(words.INTERRUPTED, "its task was cancelled by another user (uid 42)"),
+        End(outcomes.INTERRUPTED, "its task was cancelled by another user (uid 42)"),
     ),
     # Training had ended: how, its worker had noted.
-    (None, note(0), None, 0, End(words.FINISHED, "", 0)),
-    (ended("NODE_FAIL"), note(0), None, 0, End(words.FINISHED, "", 0)),
-    (ended("FAILED"), note(1), None, 0, End(words.ERROR, "exit code 1, and no output", 1)),
+    (None, note(0), None, 0, End(outcomes.FINISHED, "", 0)),
+    (ended("NODE_FAIL"), note(0), None, 0, End(outcomes.FINISHED, "", 0)),
+    (ended("FAILED"), note(1), None, 0, End(outcomes.ERROR, "exit code 1, and no output", 1)),
     (
         ended("TIMEOUT"),
         note(0, told="checkpoint"),
         None,
         0,
-        End(words.INTERRUPTED, "asked to leave", 0),
+        End(outcomes.INTERRUPTED, "asked to leave", 0),
     ),
-    (ended("TIMEOUT"), note(0, told="pruned"), None, 0, End(words.FINISHED, "pruned", 0)),
+    (ended("TIMEOUT"), note(0, told="pruned"), None, 0, End(outcomes.FINISHED, "pruned", 0)),
     (MINE, note(0, told=HALTED), "all", 0, End(HALTED, "the study was stopped", 0)),
     # It was asked to leave, did, and its worker could not say so: the user's wish all the same.
     (MINE, note(0, told="checkpoint"), None, 0, BY_HAND),
-    (MINE, note(0), None, 0, End(words.FINISHED, "", 0)),
+    (MINE, note(0), None, 0, End(outcomes.FINISHED, "", 0)),
 ]
 
 
@@ -164,33 +176,33 @@ def test_nothing_explains_on_this_machine() -> None:
 SIGTERM = "asked to leave by SIGTERM"
 TERMINATED = [
     (TaskState(RUNNING, "COMPLETING"), None, 30.0, None),
-    (TaskState(RUNNING, "RUNNING"), None, LONG, End(words.INTERRUPTED, SIGTERM)),
+    (TaskState(RUNNING, "RUNNING"), None, LONG, End(outcomes.INTERRUPTED, SIGTERM)),
     (None, None, 5.0, None),
-    (None, None, 16.0, End(words.INTERRUPTED, SIGTERM)),
+    (None, None, 16.0, End(outcomes.INTERRUPTED, SIGTERM)),
     (ended("CANCELLED"), None, 5.0, None),
-    (ended("CANCELLED"), None, LONG, End(words.INTERRUPTED, "its task was cancelled")),
+    (ended("CANCELLED"), None, LONG, End(outcomes.INTERRUPTED, "its task was cancelled")),
     (MINE, None, 5.0, BY_HAND),
     (MINE, "waiting", 5.0, BY_HAND),
-    (MINE, "all", 5.0, End(words.INTERRUPTED, "its task was cancelled by sweep")),
+    (MINE, "all", 5.0, End(outcomes.INTERRUPTED, "its task was cancelled by sweep")),
     (
         ended("CANCELLED", cancelled_by=SITE),
         None,
         5.0,
-        End(words.INTERRUPTED, "its task was cancelled by another user (uid 42)"),
+        End(outcomes.INTERRUPTED, "its task was cancelled by another user (uid 42)"),
     ),
-    (ended("TIMEOUT"), None, 5.0, End(words.INTERRUPTED, "its task reached its time limit")),
-    (ended("PREEMPTED"), None, 5.0, End(words.INTERRUPTED, "its task was preempted")),
+    (ended("TIMEOUT"), None, 5.0, End(outcomes.INTERRUPTED, "its task reached its time limit")),
+    (ended("PREEMPTED"), None, 5.0, End(outcomes.INTERRUPTED, "its task was preempted")),
     (
         ended("COMPLETED"),
         None,
         5.0,
-        End(words.INTERRUPTED, "asked to leave by SIGTERM (COMPLETED)"),
+        End(outcomes.INTERRUPTED, "asked to leave by SIGTERM (COMPLETED)"),
     ),
     (
         TaskState(PENDING, "PENDING", before="PREEMPTED"),
         None,
         5.0,
-        End(words.INTERRUPTED, "its task was preempted"),
+        End(outcomes.INTERRUPTED, "its task was preempted"),
     ),
 ]
 
@@ -205,7 +217,7 @@ def test_whose_cancel(
 
 def test_requeued_without_accounting() -> None:
     """Where accounting is silent the earlier run of a task was interrupted, no more is known."""
-    assert requeued("") == End(words.INTERRUPTED, "its task was put back into the queue")
+    assert requeued("") == End(outcomes.INTERRUPTED, "its task was put back into the queue")
 
 
 DONE = ended("COMPLETED", ended_s=100.0)

@@ -11,13 +11,13 @@ from itertools import pairwise
 
 import pytest
 
-from sweep.collect import gpu_hours
-from sweep.reporting import accounts, contents, page, views
-from sweep.reporting.lanes import timeline
-from sweep.reporting.source import Source, make
+from sweep.core.study import Objective, Resources, Study
+from sweep.core.trial import Attempt, TrialRecord
+from sweep.results.page import accounts, contents, page, views
+from sweep.results.page.lanes import timeline
+from sweep.results.page.source import Source, make
+from sweep.results.ranking import gpu_hours
 from sweep.storage.series import Series
-from sweep.study import Objective, Resources, Study
-from sweep.trial import Attempt, TrialRecord
 from tests.study_rows import NOON, make_study
 
 MINUTE = 60.0

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sweep.command import TrialValues, apptainer, build
-from sweep.command.runtime_failure import explain
-from sweep.errors import InputError
-from sweep.images import needs_build
-from sweep.space import Space
-from sweep.study import Environment, Objective, Resources, Slurm, Study
+from sweep.core.errors import InputError
+from sweep.core.space import Space
+from sweep.core.study import Environment, Objective, Resources, Slurm, Study
+from sweep.training.command import apptainer
+from sweep.training.command.assembly import build
+from sweep.training.command.environment import TrialValues
+from sweep.training.command.runtime_failure import explain
+from sweep.training.images import needs_build
 
 GOLDEN = Path(__file__).parent / "runtimes.txt"
 TRIAL = Path("/w/runs/s/trials/00007")

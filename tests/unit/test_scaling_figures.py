@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sweep.errors import InputError
-from sweep.scaling import plan
-from sweep.scaling_figures import bottleneck, compare, figures, table
-from sweep.study import Ddp, Resources, Study
+from sweep.core.errors import InputError
+from sweep.core.study import Ddp, Resources, Study
+from sweep.tasks.side_runs.scaling import plan
+from sweep.tasks.side_runs.scaling_figures import bottleneck, compare, figures, table
 from tests.unit.test_command import make_study
 
 STUDY = make_study(["python", "t.py"], executor="slurm", trials=30)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweep import live, screens, status
-from sweep.errors import DatabaseUnavailable
-from sweep.space import Parameter, Space
-from sweep.status import FailureKind, Status, merge, time_left_s
-from sweep.storage.overview import Failure, Times
-from sweep.study import Objective
-from sweep.trial import STATES
+from sweep.core.errors import DatabaseUnavailable
+from sweep.core.outcomes import STATES
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Objective
+from sweep.results import live, status, terminal
+from sweep.results.status import FailureKind, Status, merge, time_left_s
+from sweep.storage.status_rows import Failure, Times
 from tests.study_rows import NOON, make_study
 
 
@@ -71,7 +71,7 @@ def drawn(renderable: Any, width: int = 80, **options: Any) -> str:
 )
 def test_span(seconds, expected):
     """A length of time has at most two units."""
-    assert screens.span(seconds) == expected
+    assert terminal.span(seconds) == expected
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_span(seconds, expected):
 )
 def test_rough_span(seconds, expected):
     """An estimate is no more exact than it can be."""
-    assert screens.span(seconds, rough=True) == expected
+    assert terminal.span(seconds, rough=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_rough_span(seconds, expected):
 )
 def test_stopwatch(seconds, expected):
     """A column of times is short and aligned."""
-    assert screens.stopwatch(seconds) == expected
+    assert terminal.stopwatch(seconds) == expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_stopwatch(seconds, expected):
 )
 def test_shown(value, expected):
     """A value is short, and never a command to the terminal."""
-    assert screens.shown(value) == expected
+    assert terminal.shown(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_shown(value, expected):
 )
 def test_shares(given, width, expected):
     """Each state that has a trial is seen, and the bar is full."""
-    assert screens.shares(given, width) == expected
+    assert terminal.shares(given, width) == expected
 
 
 def test_panel():
@@ -161,7 +161,7 @@ def test_panel():
         expected_end=None,
     )
     assert (
-        drawn(screens.status_panel(found))
+        drawn(terminal.status_panel(found))
         == """\
 ╭─ digits: held ───────────────────────────────────────────────────────────────╮
 │ ███████████████████████████████✗✗✗✗✗✗✗✗✗✗✗✗✗✗✗······························ │
@@ -187,7 +187,7 @@ def test_panel_says_a_reason_once():
     """A study that is held by its failures does not repeat their reason."""
     failure = FailureKind("exit code 1: no", 2, 3)
     found = make_status(failures=[failure], state="held", reason="exit code 1: no")
-    lines = drawn(screens.status_panel(found)).splitlines()
+    lines = drawn(terminal.status_panel(found)).splitlines()
     assert [line.strip("│ ") for line in lines if "exit code" in line or "reason" in line] == [
         "why     exit code 1: no",
         "failed  2 trials for that reason",
@@ -201,7 +201,7 @@ def test_panel_in_ascii():
         encoding = "ascii"  # type: ignore[assignment]
 
     out = Ascii()
-    Console(file=out, width=40).print(screens.status_panel(make_status()))
+    Console(file=out, width=40).print(terminal.status_panel(make_status()))
     first, bar, *_ = out.getvalue().splitlines()
     assert first == "+- digits: running --------------------+"
     assert bar == "| ###########++++=======.............. |"
@@ -211,7 +211,7 @@ def test_panel_in_ascii():
 def test_panel_of_a_front():
     """Several objectives show trials of the front, and how many more there are."""
     front = [{"trial": n, "values": {"acc": 0.5, "ms": 1 / 3}, "params": {}} for n in range(9)]
-    text = drawn(screens.status_panel(make_status(best=None, front=front, front_size=30)))
+    text = drawn(terminal.status_panel(make_status(best=None, front=front, front_size=30)))
     assert "trial 4: acc 0.5, ms 0.333333" in text
     assert "trial 5" not in text
     assert "and 25 more on the Pareto front" in text
@@ -220,7 +220,7 @@ def test_panel_of_a_front():
 
 def test_no_colour_where_there_is_none(monkeypatch):
     """NO_COLOR is honoured on a terminal; a pipe gets no escape codes at all."""
-    renderable = screens.progress_lines(make_status())
+    renderable = terminal.progress_lines(make_status())
     assert "\x1b" not in drawn(renderable)
     assert "\x1b[32m" in drawn(renderable, force_terminal=True, color_system="standard")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -230,7 +230,7 @@ def test_no_colour_where_there_is_none(monkeypatch):
 
 def test_line():
     """One line for logs."""
-    assert screens.line(make_status(state="queued", reason="the scheduler says: Priority")) == (
+    assert terminal.line(make_status(state="queued", reason="the scheduler says: Priority")) == (
         "digits: queued, 4 of 10 ended; 3 complete, 1 pruned, 2 running, 4 waiting; "
         "best acc 0.981235 (trial 7); about 4 min left; the scheduler says: Priority"
     )
@@ -269,7 +269,7 @@ def test_trials_table():
             reason="exit code 1: no",
         ),
     ]
-    text = drawn(screens.trials_table(rows, study, width=80))
+    text = drawn(terminal.trials_table(rows, study, width=80))
     assert [line.rstrip() for line in text.splitlines()] == [
         "  rank  trial       acc   lr  time  attempts  reason",
         "─────────────────────────────────────────────────────────────",
@@ -282,7 +282,7 @@ def test_reasons_that_do_not_fit_stand_below():
     """A long reason does not squeeze the table: it has the whole width below it."""
     study = make_study(Space((Parameter("lr", "float", low=0, high=1),)))
     rows = [row(rank=None, trial=3, state="failed", value=None, reason="exit code 1: " + "x" * 80)]
-    text = drawn(screens.trials_table(rows, study, width=80))
+    text = drawn(terminal.trials_table(rows, study, width=80))
     assert [line.rstrip() for line in text.splitlines()] == [
         "  rank  trial  acc   lr  time",
         "─────────────────────────────",
@@ -298,7 +298,7 @@ def test_trials_table_fits():
     names = [f"model.block{n}.width" for n in range(30)]
     study = make_study(Space(tuple(Parameter(name, "int", low=1, high=9) for name in names)))
     rows = [row(params=dict.fromkeys(names, 7))]
-    text = drawn(screens.trials_table(rows, study, width=80))
+    text = drawn(terminal.trials_table(rows, study, width=80))
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[0].split() == ["rank", "trial", "acc", "parameters", "time"]
     assert all(f"{name}=7" in text for name in names)
@@ -309,8 +309,8 @@ def test_headings_fold_before_columns_collapse():
     names = ["optimizer_momentum", "batch_size", "weight_decay", "dropout_rate", "warmup_steps"]
     study = make_study(Space(tuple(Parameter(name, "int", low=1, high=9) for name in names)))
     rows = [row(params=dict.fromkeys(names, 7))]
-    assert "optimizer_momentum" in drawn(screens.trials_table(rows, study, width=120), 120)
-    lines = drawn(screens.trials_table(rows, study, width=80)).splitlines()
+    assert "optimizer_momentum" in drawn(terminal.trials_table(rows, study, width=120), 120)
+    lines = drawn(terminal.trials_table(rows, study, width=80)).splitlines()
     assert lines[0].split() == ["optimizer_", "batch_", "weight_", "dropout_", "warmup_"]
     assert lines[1].split() == [
         "rank",
@@ -330,7 +330,7 @@ def test_several_objectives_have_a_column_each():
     study = make_study(
         Space(), objectives=(Objective("acc", "maximize"), Objective("ms", "minimize"))
     )
-    text = drawn(screens.trials_table([row(values={"acc": 0.5, "ms": 2.0}, value=None)], study))
+    text = drawn(terminal.trials_table([row(values={"acc": 0.5, "ms": 2.0}, value=None)], study))
     assert text.splitlines()[0].split() == ["rank", "trial", "acc", "ms", "lr", "time"]
     assert text.splitlines()[2].split() == ["1", "12", "0.5", "2", "0.1", "1:01"]
 
@@ -353,10 +353,10 @@ def test_watch_prints_lines_where_there_is_no_terminal(monkeypatch):
     last = live.watch(get_status, 0.0, Console(file=out, width=40), sleep=lambda _: None)
     assert last is done
     assert out.getvalue().splitlines() == [
-        screens.line(running),
+        terminal.line(running),
         "The database does not answer.",
-        screens.line(running),
-        screens.line(done),
+        terminal.line(running),
+        terminal.line(done),
     ]
 
 
@@ -381,7 +381,7 @@ def test_lines_are_not_more_often_than_they_may_be():
     with bar:
         for complete in range(3):
             found = make_status(counts=counts(complete=complete, waiting=10 - complete))
-            lines.append(screens.line(found))
+            lines.append(terminal.line(found))
             bar.update(found)
         bar.say("trial 5 was dead")
     assert out.getvalue().splitlines() == [lines[0], "trial 5 was dead", lines[2]]
@@ -390,14 +390,14 @@ def test_lines_are_not_more_often_than_they_may_be():
 def test_slots_in_use():
     """Where tasks serve several trials at once, how many of their slots are in use is said."""
     one = make_status(tasks={"running": 2, "pending": 3}, counts=counts(running=7, waiting=3))
-    assert "2 running, 3 pending; " in drawn(screens.status_panel(one), width=120)
-    several = drawn(screens.status_panel(dataclasses.replace(one, slots=4)), width=120)
+    assert "2 running, 3 pending; " in drawn(terminal.status_panel(one), width=120)
+    several = drawn(terminal.status_panel(dataclasses.replace(one, slots=4)), width=120)
     assert "2 running (7 of their 8 slots in use), 3 pending; " in several
 
 
 def test_progress_on_a_terminal():
     """The bar shows its name, its share, the counts, the best and the time left."""
-    text = drawn(screens.progress_lines(make_status()), width=60)
+    text = drawn(terminal.progress_lines(make_status()), width=60)
     assert text.splitlines() == [
         "digits ██████████████▓▓▓▓▓▒▒▒▒▒▒▒▒▒▒··················· 4/10",
         "3 complete  1 pruned  2 running  4 waiting",
@@ -459,7 +459,7 @@ def test_times_are_local(monkeypatch):
     monkeypatch.setenv("TZ", "UTC-5")  # POSIX: five hours east
     time.tzset()
     try:
-        shown = [screens.clock(NOON + timedelta(hours=h), NOON) for h in (1, 8, 48)]
+        shown = [terminal.clock(NOON + timedelta(hours=h), NOON) for h in (1, 8, 48)]
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.script import render
-from sweep.study import Slurm
+from sweep.core.study import Slurm
+from sweep.schedulers.slurm.batch_script import render
 from tests.study_rows import make_study
 
 HOSTILE = ["a space", "it's", 'a"quote', "$(touch owned)", "`id`", "semi;colon", "new\nline", "ä%"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.executors import Reviver
-from sweep.paths import StudyFolder
-from sweep.service import PERIODS, Lease, LeaseLost, requeue_self
+from sweep.core.paths import StudyFolder
+from sweep.schedulers.slurm.revive import Reviver
+from sweep.storage.embedded.service import PERIODS, Lease, LeaseLost, requeue_self
 
 PERIOD_S = 10.0
 

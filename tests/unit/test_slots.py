@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep import slurm_text
-from sweep.context import place_from
-from sweep.slots import threads_per_core
-from sweep.slurm_text import parse_held, step_argv, step_environment
-from sweep.study import Resources
+from sweep.control.place import place_from
+from sweep.core.study import Resources
+from sweep.schedulers.slurm.text.steps import names_memory, parse_held, step_argv, step_environment
+from sweep.tasks.slots import threads_per_core
 
 
 @pytest.mark.parametrize(
@@ -101,9 +100,9 @@ def test_held_memory(printed: str, expected: int | None) -> None:
 
 def test_names_memory() -> None:
     """A memory of 0 says nothing: it stands for the whole node's."""
-    assert slurm_text.names_memory({"SLURM_MEM_PER_NODE": "100"})
-    assert slurm_text.names_memory({"SLURM_MEM_PER_CPU": "100"})
-    assert not slurm_text.names_memory({"SLURM_MEM_PER_NODE": "0"})
+    assert names_memory({"SLURM_MEM_PER_NODE": "100"})
+    assert names_memory({"SLURM_MEM_PER_CPU": "100"})
+    assert not names_memory({"SLURM_MEM_PER_NODE": "0"})
 
 
 @pytest.mark.parametrize(("text", "expected"), [("0\n", 1), ("0,64\n", 2), ("0-3\n", 4)])

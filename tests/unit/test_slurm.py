@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from sweep import slurm, slurm_ask
-from sweep.errors import CouldNotAsk, InputError, OverLimit, SchedulerError, SubmitUnclear
-from sweep.paths import StudyFolder
-from sweep.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, TaskState
-from sweep.slurm import SlurmScheduler
-from sweep.slurm_ask import Answer
-from sweep.study import Resources, Slurm, Storage
+from sweep.core.errors import CouldNotAsk, InputError, OverLimit, SchedulerError, SubmitUnclear
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, TaskState
+from sweep.core.study import Resources, Slurm, Storage
+from sweep.schedulers.slurm import ask
+from sweep.schedulers.slurm import scheduler as slurm
+from sweep.schedulers.slurm.ask import Answer
+from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from tests.scripted_slurm import SILENCE, ScriptedSlurm
 from tests.study_rows import make_study
 
@@ -200,7 +201,7 @@ def test_a_submission_that_did_not_get_in_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thrice at most, and each time only after nobody knew of it."""
-    monkeypatch.setattr(slurm_ask, "FIND_PATIENCE_S", 0.0)
+    monkeypatch.setattr(ask, "FIND_PATIENCE_S", 0.0)
     run = ScriptedSlurm(sbatch=TIMED_OUT)
     with pytest.raises(SchedulerError, match=r"gave no clear answer 3 times: .* Nothing was"):
         scheduler(tmp_path, run).submit(job(tmp_path, after=()))
@@ -209,7 +210,7 @@ def test_a_submission_that_did_not_get_in_is_repeated(
 
 def test_nobody_can_say_whether_it_got_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Slurm goes on being silent nothing is submitted twice."""
-    monkeypatch.setattr(slurm_ask, "SETTLE_S", 0.0)
+    monkeypatch.setattr(ask, "SETTLE_S", 0.0)
     run = ScriptedSlurm(sbatch=TIMED_OUT, squeue=SILENCE)
     with pytest.raises(SubmitUnclear):
         scheduler(tmp_path, run).sbatch(scheduler(tmp_path, run).request(job(tmp_path)))
@@ -448,12 +449,12 @@ def test_is_here(tmp_path: Path, answer: Answer, here: bool) -> None:
     program = tmp_path / "sbatch"
     program.write_text("")
     program.chmod(0o755)
-    assert slurm_ask.is_here({"PATH": str(tmp_path)}, ScriptedSlurm(sinfo=answer)) is here
-    assert slurm_ask.is_here({"PATH": "/nonexistent"}, ScriptedSlurm(sinfo=answer)) is False
+    assert ask.is_here({"PATH": str(tmp_path)}, ScriptedSlurm(sinfo=answer)) is here
+    assert ask.is_here({"PATH": "/nonexistent"}, ScriptedSlurm(sinfo=answer)) is False
 
 
 def test_a_command_that_hangs_is_no_answer() -> None:
     """It is killed at its time, and a missing one is named."""
-    assert slurm_ask.run_command(["sleep", "10"], {"PATH": os.environ["PATH"]}, 0.1).returncode < 0
+    assert ask.run_command(["sleep", "10"], {"PATH": os.environ["PATH"]}, 0.1).returncode < 0
     with pytest.raises(SchedulerError, match="no-such-squeue was not found"):
-        slurm_ask.run_command(["no-such-squeue"], {"PATH": ""}, 1.0)
+        ask.run_command(["no-such-squeue"], {"PATH": ""}, 1.0)

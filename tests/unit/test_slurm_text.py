@@ -4,10 +4,70 @@ from __future__ import annotations
 
 import pytest
 
-from sweep import slurm_text as text
-from sweep.errors import CouldNotAsk, InputError, SchedulerError
-from sweep.scheduler import Limits
-from sweep.slurm_text.extra import OWNED
+from sweep.core.errors import CouldNotAsk, InputError, SchedulerError
+from sweep.core.hostlist import expand_nodes
+from sweep.core.scheduler import Limits
+from sweep.core.secrets import ask_environment, clean_environment
+from sweep.schedulers.slurm.text.accounting import (
+    Step,
+    TaskRun,
+    find_latest_runs,
+    parse_sacct,
+    read_sacct,
+    sacct_argv,
+)
+from sweep.schedulers.slurm.text.control import (
+    cancel_argv,
+    check_update,
+    exclude_argv,
+    excluded_argv,
+    parse_excluded,
+    release_argv,
+    requeue_argv,
+    throttle_argv,
+)
+from sweep.schedulers.slurm.text.extra import OWNED, check_extra, excluded_by
+from sweep.schedulers.slurm.text.limits import (
+    Association,
+    Config,
+    NodeGroup,
+    Partition,
+    Qos,
+    associations_argv,
+    config_argv,
+    find_limits,
+    parse_associations,
+    parse_config,
+    parse_partitions,
+    parse_qos,
+    parse_sinfo,
+    partitions_argv,
+    qos_argv,
+    sinfo_argv,
+)
+from sweep.schedulers.slurm.text.queue import (
+    QueuedTask,
+    collect_tasks,
+    parse_squeue,
+    read_squeue,
+    squeue_argv,
+    time_left_argv,
+)
+from sweep.schedulers.slurm.text.reasons import explain_reason
+from sweep.schedulers.slurm.text.states import classify_state, split_state
+from sweep.schedulers.slurm.text.submit import (
+    ArrayRequest,
+    SbatchAnswer,
+    explain_refusal,
+    parse_sbatch,
+    sbatch_argv,
+)
+from sweep.schedulers.slurm.text.times import (
+    compress_indices,
+    expand_indices,
+    format_time,
+    parse_time,
+)
 
 # ---------------------------------------------------------------- times and indices
 
@@ -36,14 +96,14 @@ from sweep.slurm_text.extra import OWNED
 )
 def test_parse_time(printed: str, seconds: int | None) -> None:
     """Every notation of a duration is read."""
-    assert text.parse_time(printed) == seconds
+    assert parse_time(printed) == seconds
 
 
 @pytest.mark.parametrize("printed", ["soon", "1:2:3:4", "-5", "1-", "1-2-3", "1:-2"])
 def test_parse_time_refuses(printed: str) -> None:
     """What is no duration is an error, never a number."""
     with pytest.raises(ValueError, match="not a Slurm duration"):
-        text.parse_time(printed)
+        parse_time(printed)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +112,8 @@ def test_parse_time_refuses(printed: str) -> None:
 )
 def test_format_time(seconds: int, written: str) -> None:
     """A duration is written as sbatch takes it, and reads back equal."""
-    assert text.format_time(seconds) == written
-    assert text.parse_time(written) == seconds
+    assert format_time(seconds) == written
+    assert parse_time(written) == seconds
 
 
 @pytest.mark.parametrize(
@@ -68,20 +128,20 @@ def test_format_time(seconds: int, written: str) -> None:
 )
 def test_expand_indices(printed: str, indices: tuple[int, ...] | None) -> None:
     """A list of indices is expanded, and a shortened one is not guessed."""
-    assert text.expand_indices(printed) == indices
+    assert expand_indices(printed) == indices
 
 
 @pytest.mark.parametrize("printed", ["", "x", "1-", "1--2", "1:2", "0-4:0"])
 def test_expand_indices_refuses(printed: str) -> None:
     """What is no list of indices is an error."""
     with pytest.raises(ValueError, match="not a list of array indices"):
-        text.expand_indices(printed)
+        expand_indices(printed)
 
 
 def test_compress_indices() -> None:
     """Indices are written in runs, whatever their order."""
-    assert text.compress_indices([9, 1, 3, 8, 7, 3]) == "1,3,7-9"
-    assert text.compress_indices(range(10000)) == "0-9999"
+    assert compress_indices([9, 1, 3, 8, 7, 3]) == "1,3,7-9"
+    assert compress_indices(range(10000)) == "0-9999"
 
 
 # ---------------------------------------------------------------- sbatch
@@ -89,7 +149,7 @@ def test_compress_indices() -> None:
 
 def test_sbatch_argv_of_a_wave() -> None:
     """A wave asks for all that the study file says, the array on the command line."""
-    request = text.ArrayRequest(
+    request = ArrayRequest(
         "sweep-digits-3f9a",
         "/r/digits/task.sh",
         "/r/digits/logs/%A_%a.log",
@@ -113,7 +173,7 @@ def test_sbatch_argv_of_a_wave() -> None:
         nodelist=["n1", "n2"],
         extra=["--nice=5", "--mail-type END"],
     )
-    assert text.sbatch_argv(request) == [
+    assert sbatch_argv(request) == [
         "sbatch",
         "--parsable",
         "--job-name=sweep-digits-3f9a",
@@ -147,10 +207,10 @@ def test_sbatch_argv_of_a_wave() -> None:
 
 def test_sbatch_argv_of_a_plain_job() -> None:
     """The finaliser is one job, without an array, and need not come back after a fault."""
-    request = text.ArrayRequest(
+    request = ArrayRequest(
         "sweep-end-1", "/r/end.sh", "/r/end.%j.log", requeue=False, arguments=["a b;$(c)"]
     )
-    assert text.sbatch_argv(request, "/opt/wrap/sbatch") == [
+    assert sbatch_argv(request, "/opt/wrap/sbatch") == [
         "/opt/wrap/sbatch",
         "--parsable",
         "--job-name=sweep-end-1",
@@ -183,7 +243,7 @@ def test_sbatch_argv_of_a_plain_job() -> None:
 )
 def test_gpu_requests(resources: dict[str, object], gres: str | None) -> None:
     """Each kind of GPU becomes Slurm's generic resource."""
-    argv = text.sbatch_argv(text.ArrayRequest("t", "s", "l", **resources))  # type: ignore[arg-type]
+    argv = sbatch_argv(ArrayRequest("t", "s", "l", **resources))  # type: ignore[arg-type]
     assert [part for part in argv if part.startswith("--gres")] == (
         [f"--gres={gres}"] if gres else []
     )
@@ -207,7 +267,7 @@ def test_sbatch_argv_refuses(fields: dict[str, object]) -> None:
     """Values that Slurm would misread are refused: %0 is no cap, an empty array is none."""
     values = {"token": "t", "script": "s", "log_pattern": "l", **fields}
     with pytest.raises(InputError):
-        text.sbatch_argv(text.ArrayRequest(**values))  # type: ignore[arg-type]
+        sbatch_argv(ArrayRequest(**values))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +285,7 @@ def test_sbatch_argv_refuses(fields: dict[str, object]) -> None:
 )
 def test_sbatch_submitted(stdout: str, stderr: str, code: int, job: str, cluster: str) -> None:
     """The job's id is found behind banners and wrappers."""
-    assert text.parse_sbatch(stdout, stderr, code) == text.SbatchAnswer("submitted", job, cluster)
+    assert parse_sbatch(stdout, stderr, code) == SbatchAnswer("submitted", job, cluster)
 
 
 @pytest.mark.parametrize(
@@ -272,8 +332,8 @@ def test_sbatch_submitted(stdout: str, stderr: str, code: int, job: str, cluster
 )
 def test_sbatch_refused(stderr: str, code: int, words: str, over_limit: bool) -> None:
     """A refusal is told in Slurm's own words, and one for a limit can be told apart."""
-    expected = text.SbatchAnswer("refused", words=words, over_limit=over_limit)
-    assert text.parse_sbatch("", stderr, code) == expected
+    expected = SbatchAnswer("refused", words=words, over_limit=over_limit)
+    assert parse_sbatch("", stderr, code) == expected
 
 
 @pytest.mark.parametrize(
@@ -311,7 +371,7 @@ def test_sbatch_refused(stderr: str, code: int, words: str, over_limit: bool) ->
 )
 def test_sbatch_unclear(stdout: str, stderr: str, code: int) -> None:
     """Where the job may or may not be in, the answer is neither yes nor no."""
-    answer = text.parse_sbatch(stdout, stderr, code)
+    answer = parse_sbatch(stdout, stderr, code)
     assert (answer.kind, answer.job) == ("unclear", "")
     assert answer.words
 
@@ -332,7 +392,7 @@ def test_sbatch_unclear(stdout: str, stderr: str, code: int) -> None:
 )
 def test_explain_refusal(words: str, start: str) -> None:
     """A refusal comes with what to do about it."""
-    advice = text.explain_refusal(words)
+    advice = explain_refusal(words)
     assert advice.startswith(start)
     assert bool(advice) == bool(start)
 
@@ -357,7 +417,7 @@ def test_explain_refusal(words: str, start: str) -> None:
 )
 def test_extra_passes(extra: list[str], elements: list[str]) -> None:
     """Options that are the user's own go through, in every form of writing."""
-    assert text.check_extra(extra) == elements
+    assert check_extra(extra) == elements
 
 
 @pytest.mark.parametrize(
@@ -398,7 +458,7 @@ def test_extra_passes(extra: list[str], elements: list[str]) -> None:
 def test_extra_refuses_what_is_ours(extra: list[str], named: str, advice: str) -> None:
     """An option that sweep must own is refused by name, in every form of writing."""
     with pytest.raises(InputError) as caught:
-        text.check_extra(extra)
+        check_extra(extra)
     assert caught.value.message == (
         f"slurm.extra: {named} belongs to sweep and cannot be given here."
     )
@@ -409,7 +469,7 @@ def test_extra_refuses_what_is_ours(extra: list[str], named: str, advice: str) -
 def test_every_owned_option_is_refused(name: str) -> None:
     """Each option in the table is refused, also in the middle of others."""
     with pytest.raises(InputError, match=f"--{name} belongs to sweep"):
-        text.check_extra(["--hold", f"--{name}=1", "--overcommit"])
+        check_extra(["--hold", f"--{name}=1", "--overcommit"])
 
 
 @pytest.mark.parametrize(
@@ -418,7 +478,7 @@ def test_every_owned_option_is_refused(name: str) -> None:
 def test_extra_refuses_what_is_no_option(extra: list[str]) -> None:
     """A stray word would become the script, a colon a second job."""
     with pytest.raises(InputError, match=r"^slurm\.extra: "):
-        text.check_extra(extra)
+        check_extra(extra)
 
 
 # ---------------------------------------------------------------- environment
@@ -452,7 +512,7 @@ def test_clean_environment() -> None:
         "PLAIN_URL": "https://example.org/a?b=c:d@e",
         "NEWLINE": "a\nb",
     }
-    assert text.clean_environment(environ) == {
+    assert clean_environment(environ) == {
         "PATH": "/bin",
         "HOME": "/home/a",
         "SLURM_CONF": "/etc/slurm.conf",
@@ -464,7 +524,7 @@ def test_clean_environment() -> None:
 
 def test_ask_environment() -> None:
     """Questions are answered in English and in full."""
-    assert text.ask_environment({"LC_ALL": "de_DE", "SQUEUE_SORT": "i"}) == {
+    assert ask_environment({"LC_ALL": "de_DE", "SQUEUE_SORT": "i"}) == {
         "LC_ALL": "C.UTF-8",
         "SLURM_BITSTR_LEN": "0",
     }
@@ -489,7 +549,7 @@ reserved for jobs in higher priority partitions
 
 def test_squeue_rows() -> None:
     """Each row is a task with its phase, as squeue printed them."""
-    tasks = text.parse_squeue(SQUEUE)
+    tasks = parse_squeue(SQUEUE)
     assert [(task.job, task.indices, task.state, task.phase) for task in tasks] == [
         ("44", (), "PENDING", "pending"),
         ("30", (0,), "PENDING", "pending"),
@@ -502,7 +562,7 @@ def test_squeue_rows() -> None:
         ("18", (), "FAILED", "ended"),
         ("29", (), "PREEMPTED", "ended"),
     ]
-    assert tasks[4] == text.QueuedTask(
+    assert tasks[4] == QueuedTask(
         "30",
         (2,),
         "46",
@@ -524,7 +584,7 @@ def test_squeue_unexpanded_arrays() -> None:
         "2|1,3,7-9|2|PENDING|30:00|N/A|2026-11-28T00:30:59||JobHeldUser\n"
         "1|5|8|RUNNING|29:58|2026-11-28T00:31:00|2026-11-28T00:30:59|n1|None\n"
     )
-    tasks = text.collect_tasks(text.parse_squeue(printed))
+    tasks = collect_tasks(parse_squeue(printed))
     assert sorted(tasks) == [
         *(("1", index) for index in (5, 9, 10, 11, 12)),
         *(("2", index) for index in (1, 3, 7, 8, 9)),
@@ -536,7 +596,7 @@ def test_squeue_shortened_list_is_no_answer() -> None:
     """A list that squeue cut leaves tasks unknown, which is not "gone"."""
     row = "4|0,2,4,6,8,10,12,14...%7|4|PENDING|30:00|N/A|2026-11-28T00:30:59||JobHeldUser\n"
     with pytest.raises(CouldNotAsk, match="shortened the indices of array 4"):
-        text.parse_squeue(row)
+        parse_squeue(row)
 
 
 def test_squeue_rest_of_a_cancelled_array() -> None:
@@ -546,7 +606,7 @@ def test_squeue_rest_of_a_cancelled_array() -> None:
         "55|1|59|RUNNING|29:51|2026-11-28T00:45:33|2026-11-28T00:45:33|n1|None\n"
         "55|1|59|NODE_FAIL|29:53|2026-11-28T00:45:33|2026-11-28T00:45:33|n1|None\n"
     )
-    tasks = text.collect_tasks(text.parse_squeue(printed))
+    tasks = collect_tasks(parse_squeue(printed))
     assert {place: task.state for place, task in tasks.items()} == {("55", 1): "RUNNING"}
 
 
@@ -559,13 +619,13 @@ def test_squeue_passes_over_what_is_no_row() -> None:
         "1|x|2|3|4|5|6|7|8\n"
         "7|0|8|RUNNING|INVALID|Unknown|N/A|(null)|None\n"
     )
-    tasks = text.parse_squeue(printed)
-    assert tasks == [text.QueuedTask("7", (0,), "8", "RUNNING", "running")]
+    tasks = parse_squeue(printed)
+    assert tasks == [QueuedTask("7", (0,), "8", "RUNNING", "running")]
 
 
 def test_squeue_argv() -> None:
     """All tasks are asked for at once, in a format of ours without the job's name."""
-    argv = text.squeue_argv(["12", "13"], ["tok-1", "tok-2"], "ann")
+    argv = squeue_argv(["12", "13"], ["tok-1", "tok-2"], "ann")
     assert argv == [
         "squeue",
         "-h",
@@ -582,7 +642,7 @@ def test_squeue_argv() -> None:
         "-j",
         "12,13",
     ]
-    assert text.time_left_argv("12_3") == ["squeue", "-h", "-j", "12_3", "-o", "%L"]
+    assert time_left_argv("12_3") == ["squeue", "-h", "-j", "12_3", "-o", "%L"]
 
 
 @pytest.mark.parametrize(
@@ -598,15 +658,15 @@ def test_squeue_argv() -> None:
 def test_squeue_could_not_ask(stderr: str, code: int) -> None:
     """No answer is an error of its own, never an empty queue."""
     with pytest.raises(CouldNotAsk):
-        text.read_squeue("", stderr, code)
+        read_squeue("", stderr, code)
 
 
 def test_squeue_unknown_job_is_an_empty_answer() -> None:
     """A job that Slurm does not know any more is gone; another refusal is not an answer."""
-    assert text.read_squeue("", "slurm_load_jobs error: Invalid job id specified\n", 1) == []
-    assert text.read_squeue("", "", 0) == []
+    assert read_squeue("", "slurm_load_jobs error: Invalid job id specified\n", 1) == []
+    assert read_squeue("", "", 0) == []
     with pytest.raises(SchedulerError, match="Invalid user: nobody2"):
-        text.read_squeue("", "squeue: error: Invalid user: nobody2\n", 1)
+        read_squeue("", "squeue: error: Invalid user: nobody2\n", 1)
 
 
 # ---------------------------------------------------------------- states
@@ -642,13 +702,13 @@ def test_squeue_unknown_job_is_an_empty_answer() -> None:
 )
 def test_states(state: str, phase: str) -> None:
     """A task is ended only if Slurm says so; an unknown state is no end."""
-    assert text.classify_state(state) == phase
+    assert classify_state(state) == phase
 
 
 def test_split_state() -> None:
     """A suffix names who cancelled."""
-    assert text.split_state("CANCELLED by 999") == ("CANCELLED", 999)
-    assert text.split_state("TIMEOUT") == ("TIMEOUT", None)
+    assert split_state("CANCELLED by 999") == ("CANCELLED", 999)
+    assert split_state("TIMEOUT") == ("TIMEOUT", None)
 
 
 # ---------------------------------------------------------------- sacct
@@ -683,7 +743,7 @@ JobArrayTaskLimit
 
 def test_sacct_rows() -> None:
     """Runs come with their steps, states without suffixes, exit codes and who cancelled."""
-    runs = text.parse_sacct(SACCT)
+    runs = parse_sacct(SACCT)
     assert [(run.job, run.indices, run.state, run.phase) for run in runs] == [
         ("12", (), "OUT_OF_MEMORY", "ended"),
         ("13", (), "FAILED", "ended"),
@@ -695,7 +755,7 @@ def test_sacct_rows() -> None:
         ("21", (2,), "RUNNING", "running"),
         ("21", (2, 3), "PENDING", "pending"),
     ]
-    assert runs[6] == text.TaskRun(
+    assert runs[6] == TaskRun(
         "21",
         (1,),
         "24",
@@ -712,7 +772,7 @@ def test_sacct_rows() -> None:
         "2026-11-28T00:31:54",
         "2026-11-28T00:31:59",
         "",
-        (text.Step("batch", "CANCELLED", 0, 15),),
+        (Step("batch", "CANCELLED", 0, 15),),
     )
     assert (runs[3].exit_code, runs[4].exit_signal) == (3, 53)
     assert (runs[5].ended, runs[8].started, runs[8].nodes) == ("", "", "")
@@ -720,7 +780,7 @@ def test_sacct_rows() -> None:
 
 def test_three_faces_of_out_of_memory() -> None:
     """Memory that ran out is found in the job, in a step of a failed and of a completed job."""
-    runs = {run.job: run for run in text.parse_sacct(SACCT)}
+    runs = {run.job: run for run in parse_sacct(SACCT)}
     assert [runs[job].is_out_of_memory for job in ("12", "13", "14", "16", "18")] == [
         True,
         True,
@@ -737,7 +797,7 @@ def test_three_faces_of_out_of_memory() -> None:
 
 def test_sacct_own_row_counts_more_than_the_rest_of_an_array() -> None:
     """sacct lists a started element also among those that have not started, for a while."""
-    latest = text.find_latest_runs(text.parse_sacct(SACCT))
+    latest = find_latest_runs(parse_sacct(SACCT))
     assert latest["21", 2].state == "RUNNING"
     assert latest["21", 3].state == "PENDING"
 
@@ -762,7 +822,7 @@ SACCT_ALL_RUNS = """\
 
 def test_sacct_all_runs_of_requeued_tasks() -> None:
     """Each run of a requeued task has its own end and its own steps; the latest one counts."""
-    runs = text.parse_sacct(SACCT_ALL_RUNS)
+    runs = parse_sacct(SACCT_ALL_RUNS)
     assert [
         (run.job, run.state, run.phase, [(step.name, step.state) for step in run.steps])
         for run in runs
@@ -774,7 +834,7 @@ def test_sacct_all_runs_of_requeued_tasks() -> None:
         ("26", "PENDING", "pending", []),
         ("28", "RUNNING", "running", [("batch", "RUNNING")]),
     ]
-    latest = text.find_latest_runs(runs)
+    latest = find_latest_runs(runs)
     assert {job: run.state for (job, _), run in latest.items()} == {
         "26": "PENDING",
         "28": "RUNNING",
@@ -788,7 +848,7 @@ def test_sacct_passes_over_torn_rows() -> None:
         "19|19|COMPLETED|0:0|0:0|1|n2|2026-11-28T00:31:54|2026-11-28T00:31:54|"
         "2026-11-28T00:31:55|None|a|b\nc d|COMPLETED|0:0 é\n\nsacct: some banner\n"
     )
-    assert [(run.job, run.state) for run in text.parse_sacct(printed)] == [("19", "COMPLETED")]
+    assert [(run.job, run.state) for run in parse_sacct(printed)] == [("19", "COMPLETED")]
 
 
 def test_sacct_argv() -> None:
@@ -796,8 +856,8 @@ def test_sacct_argv() -> None:
     fields = (
         "JobID,JobIDRaw,State,ExitCode,DerivedExitCode,ElapsedRaw,NodeList,Submit,Start,End,Reason"
     )
-    assert text.sacct_argv(["12", "13"]) == ["sacct", "-n", "-P", "-D", "-o", fields, "-j", "12,13"]
-    assert text.sacct_argv(names=["tok"], user="ann", since="now-7days", all_runs=False) == [
+    assert sacct_argv(["12", "13"]) == ["sacct", "-n", "-P", "-D", "-o", fields, "-j", "12,13"]
+    assert sacct_argv(names=["tok"], user="ann", since="now-7days", all_runs=False) == [
         "sacct",
         "-n",
         "-P",
@@ -819,10 +879,10 @@ def test_sacct_could_not_ask() -> None:
         "Connection refused\nsacct: error: Problem talking to the database: Connection refused\n"
     )
     with pytest.raises(CouldNotAsk, match="sacct got no answer"):
-        text.read_sacct("", down, 1)
+        read_sacct("", down, 1)
     with pytest.raises(SchedulerError, match="Slurm accounting storage is disabled"):
-        text.read_sacct("", "Slurm accounting storage is disabled\n", 1)
-    assert text.read_sacct("", "", 0) == []
+        read_sacct("", "Slurm accounting storage is disabled\n", 1)
+    assert read_sacct("", "", 0) == []
 
 
 # ---------------------------------------------------------------- reasons
@@ -886,14 +946,14 @@ def test_sacct_could_not_ask() -> None:
 )
 def test_explain_reason(reason: str, words: str, is_stuck: bool) -> None:
     """A waiting task's reason is told in plain words, with what to do."""
-    explanation = text.explain_reason(reason)
+    explanation = explain_reason(reason)
     assert (explanation.words, explanation.is_stuck) == (words, is_stuck)
     assert explanation.advice.endswith(".")
 
 
 def test_begin_time_tells_of_the_requeue() -> None:
     """After a requeue Slurm waits, which looks like a fault and is none."""
-    assert "after a requeue" in text.explain_reason("BeginTime").words
+    assert "after a requeue" in explain_reason("BeginTime").words
 
 
 # ---------------------------------------------------------------- scancel and scontrol
@@ -901,47 +961,37 @@ def test_begin_time_tells_of_the_requeue() -> None:
 
 def test_control_argv() -> None:
     """Jobs are cancelled, requeued, let go and changed, whole or by element."""
-    assert text.cancel_argv("12") == ["scancel", "12"]
-    assert text.cancel_argv("12", [1, 4, 5]) == ["scancel", "12_[1,4-5]"]
-    assert text.cancel_argv("12", pending_only=True, name="tok") == [
+    assert cancel_argv("12") == ["scancel", "12"]
+    assert cancel_argv("12", [1, 4, 5]) == ["scancel", "12_[1,4-5]"]
+    assert cancel_argv("12", pending_only=True, name="tok") == [
         "scancel",
         "--state=PENDING",
         "--name=tok",
         "12",
     ]
-    assert text.requeue_argv("12", 3) == ["scontrol", "requeue", "12_3"]
-    assert text.release_argv("12") == ["scontrol", "release", "12"]
-    assert text.throttle_argv("12", 7) == ["scontrol", "update", "JobId=12", "ArrayTaskThrottle=7"]
-    assert text.exclude_argv("12", ["n3", "n1", "n3"]) == [
+    assert requeue_argv("12", 3) == ["scontrol", "requeue", "12_3"]
+    assert release_argv("12") == ["scontrol", "release", "12"]
+    assert throttle_argv("12", 7) == ["scontrol", "update", "JobId=12", "ArrayTaskThrottle=7"]
+    assert exclude_argv("12", ["n3", "n1", "n3"]) == [
         "scontrol",
         "update",
         "JobId=12",
         "ExcNodeList=n1,n3",
     ]
-    assert text.excluded_argv("12") == [
-        "squeue",
-        "-h",
-        "-a",
-        "-t",
-        "PENDING",
-        "-j",
-        "12",
-        "-o",
-        "%x",
-    ]
+    assert excluded_argv("12") == ["squeue", "-h", "-a", "-t", "PENDING", "-j", "12", "-o", "%x"]
 
 
 @pytest.mark.parametrize("filters", [{"pending_only": True}, {"name": "tok"}])
 def test_cancel_refuses_elements_with_a_filter(filters: dict[str, object]) -> None:
     """With a filter scancel would cancel all that has not started, not these elements."""
     with pytest.raises(ValueError, match="more than these"):
-        text.cancel_argv("12", [3], **filters)  # type: ignore[arg-type]
+        cancel_argv("12", [3], **filters)  # type: ignore[arg-type]
 
 
 def test_throttle_of_none_is_refused() -> None:
     """0 would lift the cap."""
     with pytest.raises(ValueError, match="throttle of 0"):
-        text.throttle_argv("12", 0)
+        throttle_argv("12", 0)
 
 
 @pytest.mark.parametrize(
@@ -967,7 +1017,7 @@ def test_throttle_of_none_is_refused() -> None:
 )
 def test_update_succeeds(command: str, stderr: str, code: int) -> None:
     """What could be changed was changed, and what is over needs no change."""
-    text.check_update(command, "", stderr, code)
+    check_update(command, "", stderr, code)
 
 
 @pytest.mark.parametrize(
@@ -1011,7 +1061,7 @@ def test_update_succeeds(command: str, stderr: str, code: int) -> None:
 def test_update_fails(command: str, stderr: str, code: int, error: type[Exception]) -> None:
     """A refusal is told from no answer."""
     with pytest.raises(error):
-        text.check_update(command, "", stderr, code)
+        check_update(command, "", stderr, code)
 
 
 @pytest.mark.parametrize(
@@ -1027,18 +1077,18 @@ def test_update_fails(command: str, stderr: str, code: int, error: type[Exceptio
 )
 def test_expand_nodes(hosts: str, nodes: tuple[str, ...]) -> None:
     """A host list is expanded, leading zeros kept."""
-    assert text.expand_nodes(hosts) == nodes
+    assert expand_nodes(hosts) == nodes
 
 
 def test_expand_nodes_refuses() -> None:
     """A host list that was cut is an error."""
     with pytest.raises(ValueError, match="host"):
-        text.expand_nodes("n[1-2")
+        expand_nodes("n[1-2")
 
 
 def test_parse_excluded() -> None:
     """The excluded nodes of several waiting parts are merged."""
-    assert text.parse_excluded("n[2-3]\n\nn[1-2]\n") == ("n2", "n3", "n1")
+    assert parse_excluded("n[2-3]\n\nn[1-2]\n") == ("n2", "n3", "n1")
 
 
 # ---------------------------------------------------------------- limits
@@ -1085,16 +1135,14 @@ PARTITIONS = (
 
 def test_parse_config() -> None:
     """The site's own limits are read, and a missing one is None."""
-    assert text.parse_config(CONFIG) == text.Config(
-        "sweeptest", "22.05.8", 1001, 20000, 60, 5, True
-    )
-    assert text.parse_config("") == text.Config()
+    assert parse_config(CONFIG) == Config("sweeptest", "22.05.8", 1001, 20000, 60, 5, True)
+    assert parse_config("") == Config()
 
 
 def test_parse_partitions() -> None:
     """A partition is read in both of scontrol's forms."""
-    assert text.parse_partitions(PARTITION) == [
-        text.Partition(
+    assert parse_partitions(PARTITION) == [
+        Partition(
             "short",
             "UP",
             "n[1-4]",
@@ -1111,11 +1159,9 @@ def test_parse_partitions() -> None:
             0,
         )
     ]
-    assert text.parse_partitions(PARTITIONS) == [
-        text.Partition(
-            "main", "UP", "n[1-4]", 4, 8, 86400, 1800, True, (), (), "ALL", "", "OFF", 0
-        ),
-        text.Partition(
+    assert parse_partitions(PARTITIONS) == [
+        Partition("main", "UP", "n[1-4]", 4, 8, 86400, 1800, True, (), (), "ALL", "", "OFF", 0),
+        Partition(
             "preempt",
             "DRAIN",
             "",
@@ -1132,18 +1178,18 @@ def test_parse_partitions() -> None:
             5,
         ),
     ]
-    assert text.parse_partitions("Partition nono not found\n") == []
+    assert parse_partitions("Partition nono not found\n") == []
 
 
 def test_parse_accounting_limits() -> None:
     """A user's limits and those of a QOS are read; an empty cell is no limit."""
-    assert text.parse_associations(
+    assert parse_associations(
         "proj1|sweeper|||||||few,normal,small|\nproj2|sweeper||2|20|||1-00:00:00|normal|normal\n"
     ) == [
-        text.Association("proj1", "sweeper", qos=("few", "normal", "small")),
-        text.Association("proj2", "sweeper", "", 2, 20, None, None, 86400, ("normal",), "normal"),
+        Association("proj1", "sweeper", qos=("few", "normal", "small")),
+        Association("proj2", "sweeper", "", 2, 20, None, None, 86400, ("normal",), "normal"),
     ]
-    qos = text.parse_qos("normal|||||||\nsmall||50|||||\nfew|3|||40|||02:00:00\n")
+    qos = parse_qos("normal|||||||\nsmall||50|||||\nfew|3|||40|||02:00:00\n")
     assert [(one.name, one.max_jobs, one.max_submit, one.max_time_s) for one in qos] == [
         ("normal", None, None, None),
         ("small", None, 50, None),
@@ -1157,11 +1203,9 @@ def test_parse_sinfo() -> None:
         "main*|up|1-00:00:00|1|down*|n2|gpu:a100:4,shard:a100:64|8|8000\n"
         "high|up|infinite|3|idle|n[1,3-4]|(null)|8+|8000+\n"
     )
-    assert text.parse_sinfo(printed) == [
-        text.NodeGroup(
-            "main", True, "up", 86400, 1, "down", "n2", "gpu:a100:4,shard:a100:64", 8, 8000
-        ),
-        text.NodeGroup("high", False, "up", None, 3, "idle", "n[1,3-4]", "", 8, 8000),
+    assert parse_sinfo(printed) == [
+        NodeGroup("main", True, "up", 86400, 1, "down", "n2", "gpu:a100:4,shard:a100:64", 8, 8000),
+        NodeGroup("high", False, "up", None, 3, "idle", "n[1,3-4]", "", 8, 8000),
     ]
 
 
@@ -1173,39 +1217,32 @@ def test_elements_cancelled_before_their_start_are_not_element_0() -> None:
         f"{job}|{raw}|{state}|0:0|0:0|0|{day}|{day}|{day}|{node}|name"
         for job, raw, state, node in rows
     )
-    assert [(run.job, run.indices, run.state) for run in text.parse_sacct(printed)] == [
+    assert [(run.job, run.indices, run.state) for run in parse_sacct(printed)] == [
         ("408", (0,), "COMPLETED")
     ]
 
 
 def test_find_limits() -> None:
     """The tightest of all limits holds; of several partitions, the longest time."""
-    config = text.parse_config(CONFIG)
-    assert text.find_limits(config) == Limits(1001, 20000, None)
-    main, preempt = text.parse_partitions(PARTITIONS)
-    (short,) = text.parse_partitions(PARTITION)
-    assert text.find_limits(config, [main, short]).time_s == 86400
-    assert text.find_limits(config, [main, preempt]).time_s is None
-    account = text.Association("p", "u", max_submit=200, max_time_s=3600)
-    small = text.Qos("small", max_submit_per_user=50)
-    assert text.find_limits(config, [main], [account], [small]) == Limits(1001, 50, 3600)
+    config = parse_config(CONFIG)
+    assert find_limits(config) == Limits(1001, 20000, None)
+    main, preempt = parse_partitions(PARTITIONS)
+    (short,) = parse_partitions(PARTITION)
+    assert find_limits(config, [main, short]).time_s == 86400
+    assert find_limits(config, [main, preempt]).time_s is None
+    account = Association("p", "u", max_submit=200, max_time_s=3600)
+    small = Qos("small", max_submit_per_user=50)
+    assert find_limits(config, [main], [account], [small]) == Limits(1001, 50, 3600)
 
 
 def test_argv_of_questions_about_limits() -> None:
     """What a site allows is asked with formats of ours."""
-    assert text.config_argv() == ["scontrol", "show", "config"]
-    assert text.partitions_argv() == ["scontrol", "show", "partition", "-o"]
-    assert text.partitions_argv("gpu") == ["scontrol", "show", "partition", "gpu", "-o"]
-    assert text.associations_argv("ann")[:6] == [
-        "sacctmgr",
-        "-nP",
-        "show",
-        "assoc",
-        "where",
-        "user=ann",
-    ]
-    assert text.qos_argv(["a", "b"])[4:6] == ["where", "name=a,b"]
-    assert text.sinfo_argv() == ["sinfo", "-h", "-o", "%P|%a|%l|%D|%t|%N|%G|%c|%m"]
+    assert config_argv() == ["scontrol", "show", "config"]
+    assert partitions_argv() == ["scontrol", "show", "partition", "-o"]
+    assert partitions_argv("gpu") == ["scontrol", "show", "partition", "gpu", "-o"]
+    assert associations_argv("ann")[:6] == ["sacctmgr", "-nP", "show", "assoc", "where", "user=ann"]
+    assert qos_argv(["a", "b"])[4:6] == ["where", "name=a,b"]
+    assert sinfo_argv() == ["sinfo", "-h", "-o", "%P|%a|%l|%D|%t|%N|%G|%c|%m"]
 
 
 @pytest.mark.parametrize(
@@ -1222,4 +1259,4 @@ def test_argv_of_questions_about_limits() -> None:
 )
 def test_nodes_that_the_user_excludes(extra: tuple[str, ...], nodes: tuple[str, ...]) -> None:
     """What slurm.extra excludes is known, however it is written."""
-    assert text.excluded_by(extra) == nodes
+    assert excluded_by(extra) == nodes

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweep.space import Parameter, Space, same_value, to_optuna, whole_steps
+from sweep.core.space import Parameter, Space, same_value, to_optuna, whole_steps
 
 FLOAT = Parameter("x", "float", low=0.0, high=1.0)
 TENTHS = Parameter("t", "float", low=0.0, high=0.3, step=0.1)

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from sweep import script_flags
-from sweep.command import build
-from sweep.draft import join_command, make_name
-from sweep.errors import InputError
+from sweep.core.errors import InputError
+from sweep.core.study import Study
 from sweep.report import capture, decode
-from sweep.script_flags import Flag, ask_help, read_help, read_source, scan
-from sweep.script_metrics import find_metrics
-from sweep.starter import init, write_study
-from sweep.study import Study
 from sweep.studyfile import load, loads
-from sweep.training_env import TrialValues, install_reporter
+from sweep.studyfile.starter import flags as script_flags
+from sweep.studyfile.starter.draft import join_command, make_name
+from sweep.studyfile.starter.flags import Flag, ask_help, read_help, read_source, scan
+from sweep.studyfile.starter.init import init, write_study
+from sweep.studyfile.starter.metrics import find_metrics
+from sweep.training.command.assembly import build
+from sweep.training.command.environment import TrialValues, install_reporter
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.study import Study
+from sweep.core.study import Study
 from sweep.studyfile import changes, loads
 
 BASE = """\

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from sweep.errors import InputError
+from sweep.core.errors import InputError
 from sweep.studyfile import document, json_schema, loads
-from sweep.studyfile.document import describe, renew, shown_default
-from sweep.studyfile.keys import STUDY
+from sweep.studyfile.address import STORAGE
+from sweep.studyfile.document import renew, shown_default
+from sweep.studyfile.keys import OBJECTIVE, RETRY, STUDY
+from sweep.studyfile.sections import REQUIRED, Section
+from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
+from sweep.studyfile.space_keys import PARAMETERS
 
+PLAIN = (RETRY, RESOURCES, SERVICE, DDP, STORAGE.section)
 PATH = Path(__file__).parents[2] / "docs" / "study-file.md"
 
 
@@ -51,8 +58,34 @@ def test_every_key_of_the_schema_has_its_line():
 )
 def test_values_and_defaults_in_words(name: str, value: str, default: str):
     """People read what a key takes and what it is when absent."""
-    key = next(key for key in STUDY.keys if key.name == name)
-    assert (describe(key.rule), shown_default(key)) == (value, default)
+    key = STUDY.keys[name]
+    assert (key.rule.in_words, shown_default(key)) == (value, default)
+
+
+@pytest.mark.parametrize(
+    ("sections", "without"),
+    [
+        ([STUDY], {"source"}),
+        ([OBJECTIVE], set()),
+        (PARAMETERS.values(), {"name"}),
+        ([ENVIRONMENT], {"built"}),
+        *(([section], set()) for section in (*PLAIN, SLURM)),
+    ],
+)
+def test_every_field_has_its_key(sections: Iterable[Section], without: set[str]):
+    """A field that no key fills would keep its default in every study, and nobody would say so."""
+    filled = {key.field for section in sections for key in section.keys.values()}
+    fields = {one.name for section in sections for one in dataclasses.fields(section.fills)}
+    assert fields - filled == without
+
+
+def test_a_key_is_absent_as_its_field_says():
+    """A default is told once: a changed field is a changed default of the file."""
+    for section in (*PLAIN, SLURM, ENVIRONMENT):
+        made = section.fills()
+        for key in section.keys.values():
+            assert key.default == getattr(made, key.field)
+    assert STUDY.keys["name"].default is REQUIRED  # its field has none
 
 
 def test_the_first_example_loads():

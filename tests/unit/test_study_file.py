@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweep.errors import StudyFileError
-from sweep.space import Parameter
-from sweep.study import Choice, Environment, Objective, Resources, Retry, Slurm, Storage, Study
+from sweep.core.errors import StudyFileError
+from sweep.core.space import Parameter
+from sweep.core.study import Choice, Environment, Objective, Resources, Retry, Slurm, Storage, Study
 from sweep.studyfile import load, loads
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +99,27 @@ def test_the_studies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert study.resources.gpu_count == 0
     assert study.workdir == str(ROOT)
     assert Study.from_json(study.to_json()) == study
+
+
+def test_what_an_earlier_version_stored() -> None:
+    """Studies outlive upgrades: all of one is read back, and written as it was."""
+    text = Path(__file__).with_name("study_before.json").read_text(encoding="utf-8")
+    study = Study.from_json(text)
+    assert study.to_json() + "\n" == text
+    assert study.space.get("momentum").when == {"optimizer": ("sgd", 1.5), "layers": (3,)}
+    assert study.resources == Resources(3600, gpus="a100:2", cpus=8, memory_mb=32768)
+    assert hash(study.slurm) == hash(dataclasses.replace(study.slurm))  # tuples, not lists
+    data = json.loads(text)
+    del data["terminator"], data["environment"]["built"]  # fields that were new one day
+    assert Study.from_json(json.dumps(data)) == study
+
+
+def test_a_field_of_a_later_version_is_refused() -> None:
+    """What it says would be lost without a word."""
+    data = json.loads(read("").to_json())
+    data["slurm"]["nice"] = 5
+    with pytest.raises(ValueError, match="Slurm has no nice"):
+        Study.from_json(json.dumps(data))
 
 
 def test_thirty_parameters() -> None:

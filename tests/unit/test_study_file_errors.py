@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.errors import EXIT_INPUT, InputError, StudyFileError
+from sweep.core.errors import EXIT_INPUT, InputError, StudyFileError
 from sweep.studyfile import load, loads
 
 TABLE = Path(__file__).with_name("study_file_errors.txt")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep import template
-from sweep.errors import InputError
+from sweep.core import templates
+from sweep.core.errors import InputError
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def put(path: Path) -> Path:
 
 def test_the_nearest_wins(tmp_path: Path, environ: dict[str, str]) -> None:
     """Each that comes nearer hides the ones before."""
-    own = template.own_folder() / "task.sh.j2"
+    own = templates.own_folder() / "task.sh.j2"
     study = tmp_path / "study"
     hidden = [own]
     for whose, place in (
@@ -36,7 +36,7 @@ def test_the_nearest_wins(tmp_path: Path, environ: dict[str, str]) -> None:
         ("study", study / "templates/task.sh.j2"),
     ):
         put(place)
-        found = template.find("task.sh.j2", study, environ)
+        found = templates.find("task.sh.j2", study, environ)
         assert (found.whose, found.path, list(found.hidden)) == (whose, place, hidden)
         hidden.insert(0, place)
 
@@ -44,14 +44,14 @@ def test_the_nearest_wins(tmp_path: Path, environ: dict[str, str]) -> None:
 def test_only_a_template_beside_the_study_counts(tmp_path: Path, environ: dict[str, str]) -> None:
     """A starter's name within the study's folder is the user's own file."""
     put(tmp_path / "starter/study.yaml")
-    assert template.find("starter/study.yaml", tmp_path, environ).whose == "sweep"
+    assert templates.find("starter/study.yaml", tmp_path, environ).whose == "sweep"
     put(tmp_path / "templates/starter/study.yaml")
-    assert template.find("starter/study.yaml", tmp_path, environ).whose == "study"
+    assert templates.find("starter/study.yaml", tmp_path, environ).whose == "study"
 
 
 def test_unknown(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        template.find("task.sh", tmp_path)
+        templates.find("task.sh", tmp_path)
     assert caught.value.hint == "Did you mean task.sh.j2?"
 
 
@@ -59,12 +59,14 @@ def test_copies_are_in_force(tmp_path: Path, environ: dict[str, str]) -> None:
     """A copy goes to the study's folder or the user's, and never over another."""
     study = tmp_path / "study"
     for to_user, whose in ((True, "user"), (False, "study")):
-        copy = template.copy_out("task.sh.j2", study, to_user=to_user, force=False, environ=environ)
-        found = template.find("task.sh.j2", study, environ)
+        copy = templates.copy_out(
+            "task.sh.j2", study, to_user=to_user, force=False, environ=environ
+        )
+        found = templates.find("task.sh.j2", study, environ)
         assert (found.whose, found.path) == (whose, copy)
-        assert copy.read_bytes() == (template.own_folder() / "task.sh.j2").read_bytes()
+        assert copy.read_bytes() == (templates.own_folder() / "task.sh.j2").read_bytes()
         with pytest.raises(InputError, match="exists"):
-            template.copy_out("task.sh.j2", study, to_user=to_user, force=False, environ=environ)
+            templates.copy_out("task.sh.j2", study, to_user=to_user, force=False, environ=environ)
     copy.write_text("changed")
-    template.copy_out("task.sh.j2", study, to_user=True, force=True, environ=environ)
+    templates.copy_out("task.sh.j2", study, to_user=True, force=True, environ=environ)
     assert (tmp_path / "user/templates/task.sh.j2").read_text() == "changed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.errors import InputError
+from sweep.core.errors import InputError
 from sweep.storage.url import dsn, mask, normalise, without_password
 
 NORMALISED = [

@@ -11,7 +11,7 @@ import pytest
 from optuna.pruners import BasePruner, MedianPruner, PercentilePruner, SuccessiveHalvingPruner
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweep.storage.verdicts import Curves, is_quick, judge
+from sweep.search.pruning import Curves, is_quick, judge
 
 STATES = (TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.arrays import array_size, name_token, plan_waves, throttle_of
-from sweep.scheduler import Limits
-from sweep.study import Slurm
+from sweep.core.scheduler import Limits
+from sweep.core.study import Slurm
+from sweep.schedulers.arrays import array_size, name_token, plan_waves, throttle_of
 from tests.study_rows import make_study
 
 
