@@ -218,7 +218,7 @@ def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> N
     for attempt, (last, cut) in adoption.missing_before(ledger, token).items():
         reports = [
             report
-            for report in Journal(folder.attempt(number, attempt)).read(final=True)
+            for report in Journal(folder.attempt(number, attempt)).rest()
             if report.step < cut and (last is None or report.step > last)
         ]
         if reports:
