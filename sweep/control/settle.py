@@ -201,7 +201,7 @@ def drain(ledger: Ledger, token: str, folder: AttemptFolder, first_step: int = 0
     """Store what an attempt's journal holds, all of it; inside ``db.retry``. Return how many."""
     study = ledger.study
     journal = Journal(folder, study.objectives, first_step, launchers.reader(study))
-    reports = journal.read(final=True)
+    reports = list(journal.rest())
     ledger.record(token, reports)
     return len(reports)
 
@@ -218,7 +218,7 @@ def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> N
     for attempt, (last, cut) in adoption.missing_before(ledger, token).items():
         reports = [
             report
-            for report in Journal(folder.attempt(number, attempt)).read(final=True)
+            for report in Journal(folder.attempt(number, attempt)).rest()
             if report.step < cut and (last is None or report.step > last)
         ]
         if reports:

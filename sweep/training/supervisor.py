@@ -189,7 +189,7 @@ class Supervisor:
             processes.end_group(self.child.pid, self.token, grace_s=0.0)
             if processes.adopts_orphans():
                 processes.reap_orphans()
-        self.unsent.extend(self.journal.read(final=True))
+        self.unsent.extend(self.journal.rest())
         code = self.child.returncode
         # Slurm signals every process of a task: training may have left before we could say so.
         late = time.monotonic() + SIGNAL_LAG_S

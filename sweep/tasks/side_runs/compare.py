@@ -106,7 +106,7 @@ def _rerun_side(opened: Opened, k: int) -> Side:
 
 def _read_curves(opened: Opened, run: Rerun) -> Curves:
     curves: dict[str, dict[int, float]] = {}
-    for report in Journal(opened.folder.rerun(run.k), opened.study.objectives).read(final=True):
+    for report in Journal(opened.folder.rerun(run.k), opened.study.objectives).rest():
         for name, value in report.metrics.items():
             curves.setdefault(name, {})[report.step] = value
     return {name: dict(sorted(curve.items())) for name, curve in sorted(curves.items())}

@@ -181,9 +181,7 @@ def curves(opened: Opened, rerun: Rerun) -> tuple[dict[int, float], dict[int, fl
     )
     journal = Journal(opened.folder.rerun(rerun.k), opened.study.objectives)
     again = {
-        report.step: report.metrics[metric]
-        for report in journal.read(final=True)
-        if metric in report.metrics
+        report.step: report.metrics[metric] for report in journal.rest() if metric in report.metrics
     }
     return dict(series), dict(sorted(again.items()))
 

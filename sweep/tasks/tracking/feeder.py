@@ -56,13 +56,17 @@ class Attempt:
         self._due: list[Report] = []
         self._first = self.number > 1
 
+    def _read(self, *, final: bool) -> bool:
+        self._due.extend(self._journal.read(final=final))
+        return bool(self._due)
+
     def feed(self, tracker: Tracker) -> bool:
         """Hand over what is new; return whether everything of it, its end too, was handed over."""
         if not self._begun:
             tracker.begin(self.described)
             self._begun = True
-        self._due.extend(self._journal.read(final=self.state is not None))
-        while self._due:
+        has_ended = self.state is not None
+        while self._due or self._read(final=has_ended):
             batch = self._due[:BATCH]
             first = min(report.step for report in self._due) if self._first else None
             tracker.log(self.described, batch, first)
