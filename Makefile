@@ -10,11 +10,12 @@ JOBS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help demo test test-all check bench cluster lint format types unit clean
+.PHONY: help demo test test-cluster test-all check bench cluster lint format types unit clean
 
 help:
 	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
-	@echo "make test      all tests in their short form (25 minutes)"
+	@echo "make test      the tests in their short form, a dozen on a real cluster (12 minutes)"
+	@echo "make test-cluster  all tests on a real Slurm cluster on this machine (as root)"
 	@echo "make test-all  every long form too; goes on where it was interrupted; test-report.json"
 	@echo "make check     lint, types and unit tests (under 2 minutes)"
 	@echo "make bench     the benchmarks"
@@ -29,7 +30,11 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	@$(BIN)/python -m tests.needs
-	$(PYTEST) tests
+	$(PYTEST) tests -m "not cluster"
+
+test-cluster: $(VENV)/.ready
+	@$(BIN)/python -m tests.needs
+	$(PYTEST) tests/cluster $(SELECT)
 
 test-all: $(VENV)/.ready
 	@$(BIN)/python -m tests.needs
@@ -51,7 +56,7 @@ types: $(VENV)/.ready
 	$(BIN)/mypy
 
 unit: $(VENV)/.ready
-	$(PYTEST) tests/unit tests/test_architecture.py -q
+	$(PYTEST) tests -m "not real" -q
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks

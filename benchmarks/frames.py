@@ -11,13 +11,13 @@ import argparse
 import resource
 import time
 
-from sweep import access
-from sweep.paths import Runs, make_private, write_atomic
-from sweep.results import load
-from sweep.space import Parameter, Space
-from sweep.storage import schema, studies
+from sweep.core.files import make_private, write_atomic
+from sweep.core.paths import Runs
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Objective, Study
+from sweep.results.frames import load
+from sweep.storage import access, schema, studies
 from sweep.storage.connection import Database
-from sweep.study import Objective, Study
 from tests.postgres_fixture import running_server
 
 SPACE = Space(

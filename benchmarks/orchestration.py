@@ -268,15 +268,15 @@ def summarise(
 @contextlib.contextmanager
 def database(folder: Path) -> Iterator[tuple[str, int]]:
     """A PostgreSQL server of the benchmark's own: its URL and the pid of its main process."""
-    from sweep import postgres
     from sweep.storage import schema
+    from sweep.storage.embedded import control
 
-    server = postgres.start(folder / "postgres", idle_stop_s=None)
+    server = control.start(folder / "postgres", idle_stop_s=None)
     try:
         schema.create(server.url())  # once a database, not once a study
         yield server.url(), server.pid
     finally:
-        postgres.stop(folder / "postgres")
+        control.stop(folder / "postgres")
 
 
 def run_on_slurm(bench: Bench, user: Any, name: str, case: Case) -> Result:

@@ -33,12 +33,13 @@ from typing import Any
 
 from benchmarks import search_problems
 from benchmarks.search_problems import DESIGNED_ON, HELD_OUT, Problem
+from sweep.core.study import Choice, Objective, Study
+from sweep.core.trial import trial_seed
+from sweep.search.design import fixed_design, spread_design
+from sweep.search.propose import _suggest, start_size
+from sweep.search.pruning import SHARE
+from sweep.search.samplers import build_pruner, build_sampler, choose
 from sweep.storage import promotion
-from sweep.storage.design import fixed_design, spread_design
-from sweep.storage.samplers import build_pruner, build_sampler, choose
-from sweep.storage.sampling import SHARE, _suggest, start_size
-from sweep.study import Choice, Objective, Study
-from sweep.trial import trial_seed
 
 RESULTS = Path(__file__).parent / "results"
 SAMPLERS = ("random", "qmc", "tpe", "tpe-multivariate", "gp", "auto", "optuna")

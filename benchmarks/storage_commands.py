@@ -25,9 +25,9 @@ from sweep.storage.connection import Database
 LAUNCH = """
 import os, sys
 from pathlib import Path
-from sweep.launch import launch
-from sweep.local import LocalScheduler
-from sweep.paths import Runs
+from sweep.control.launch import launch
+from sweep.schedulers.local.scheduler import LocalScheduler
+from sweep.core.paths import Runs
 from sweep.studyfile import load
 
 class Unstarted(LocalScheduler):

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweep.space import Parameter, Space
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Objective, Study
 from sweep.storage import bulk, studies
 from sweep.storage.connection import Database
-from sweep.study import Choice, Objective, Study
 
 STEPS = 10
 SPACE = Space(
@@ -95,18 +95,18 @@ def finish(db: Database, study_id: int, finished: int) -> None:
 @contextlib.contextmanager
 def server(folder: Path, max_connections: int) -> Iterator[Any]:
     """A PostgreSQL server of the benchmark's own, as sweep embeds it: fsync on."""
-    from sweep import postgres
     from sweep.storage import schema
+    from sweep.storage.embedded import control
 
     data = folder / f"postgres-{secrets.token_hex(3)}"
-    postgres.start(data, idle_stop_s=None)
-    postgres.stop(data)
+    control.start(data, idle_stop_s=None)
+    control.stop(data)
     for path in data.rglob("postgresql.conf"):
         with path.open("a") as stream:
             stream.write(f"max_connections = {max_connections}\n")
-    running = postgres.start(data, idle_stop_s=None)
+    running = control.start(data, idle_stop_s=None)
     try:
         schema.create(running.url())
         yield running
     finally:
-        postgres.stop(data)
+        control.stop(data)

@@ -53,11 +53,12 @@ def sweep_trials(
     import numpy  # noqa: F401  (loaded before the workers are forked)
     import optuna  # noqa: F401
 
-    from sweep.storage import sampling, studies
+    from sweep.core.trial import End, Place, Report
+    from sweep.search import pruning
+    from sweep.storage import studies
     from sweep.storage.connection import Database
-    from sweep.storage.ledger import Ledger, Place, Report
+    from sweep.storage.ledger import Ledger
     from sweep.storage.optuna_storage import PostgresStorage
-    from sweep.trial import End
 
     db = Database(url)
     study_id = studies.find_study(db, name)
@@ -68,7 +69,7 @@ def sweep_trials(
     storage = PostgresStorage(db)
     if not only_claim:
         storage.get_all_trials(study_id, deepcopy=False)
-        storage.curves(study_id)
+        pruning.curves_of(storage, study_id)
     db.close()
     distributions = {p.name: (p, p.distribution()) for p in SPACE}
     place = Place("bench", 0, "node")
@@ -109,7 +110,7 @@ def sweep_trials(
                 ask(lambda: ledger.record(token, unsent))
                 unsent.clear()
                 forward_at = time.monotonic() + forward_s
-            sampling.should_prune(study, storage, study_id, claim.trial_id, steps)
+            pruning.should_prune(study, storage, study_id, claim.trial_id, steps)
             yield 1
 
         def end(_: object) -> None:
@@ -163,7 +164,7 @@ def optuna_trials(storage: Any, name: str, only_ask: bool = False) -> Callable[[
 def prepare(kind: str, url: str, name: str) -> Callable[[], Any]:
     """Load a kind's history, close its connections, and return what makes its trials."""
     if kind in ("sweep", "each"):
-        from sweep.supervise import FORWARD_EVERY_S
+        from sweep.training.supervisor import FORWARD_EVERY_S
 
         return sweep_trials(url, name, forward_s=FORWARD_EVERY_S if kind == "sweep" else 0.0)
     if kind in ("claims", "paced"):

@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # typing's own would be an import
 if TYPE_CHECKING:
     import os
 
-    from sweep.results import Results
+    from sweep.results.frames import Results
 
 
 def load(name: str | None = None, runs: str | os.PathLike[str] | None = None) -> Results:
@@ -25,7 +25,7 @@ def load(name: str | None = None, runs: str | os.PathLike[str] | None = None) ->
         InputError: There is no such study in that folder.
         DatabaseUnavailable: Its database does not answer at present.
     """
-    from sweep.results import load as load_results
+    from sweep.results.frames import load as load_results
 
     return load_results(name, runs)
 

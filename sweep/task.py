@@ -1,161 +1,16 @@
-"""What an array element runs: ``python -m sweep.task FOLDER``, and what small jobs run.
+"""What jobs call by name: ``python -m sweep.task FOLDER``.
 
-``--finalise TOKEN`` looks after an ended wave, ``--rerun K`` trains a trial again, ``--command K``
-runs another command of the study on a trial, ``--measure`` trains one case of a scaling study,
-``--check`` asks what would fail on this node, and ``--serve`` is the job that holds the database on
-a cluster; ``--host`` does so within a task.
-
-Kept apart from the command line so that a task that finds nothing to pull ends in a tenth of a
-second.
+Scripts wait in queues for days, and outlive an upgrade of sweep: this name and its arguments stay.
+What it does is in ``sweep.tasks.main``.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 
-from sweep import lean, process
-from sweep.errors import EXIT_DONE, EXIT_FAULT, SweepError
-from sweep.executors import SLURM, reviver_of, scheduler_of
-from sweep.paths import StudyFolder
-from sweep.study import Study
+from sweep.tasks.main import main
 
-AWAY_PATIENCE_S = 900.0  # the database may be away for ten minutes
-
-
-def main(arguments: list[str]) -> int:
-    """Run one task; return its exit code."""
-    folder = StudyFolder(Path(arguments[0]))
-    try:
-        return _run(folder, arguments[1:])
-    except SweepError as error:
-        print(f"sweep: {error}", flush=True)
-        return error.exit_code
-    except Exception as error:
-        from sweep.crash import write_crash
-
-        path = write_crash(folder.root.parent, error, arguments)
-        print(f"sweep: a fault of sweep's own; details in {path}", flush=True)
-        return EXIT_FAULT
-
-
-def preload() -> None:
-    """Import what a worker imports on its way to its first training; it is forked afterwards."""
-    import encodings.idna  # noqa: F401
-    import importlib.metadata  # noqa: F401
-
-    import psycopg2.extensions  # noqa: F401
-
-    from sweep import access, ending, energy, local, oom, origin, provenance, within, worker  # noqa: F401
-    from sweep.command import assembly, rendezvous  # noqa: F401
-    from sweep.storage import budgets, twins  # noqa: F401
-
-
-def _run(folder: StudyFolder, options: list[str]) -> int:
-    from sweep import access
-    from sweep.storage import studies
-    from sweep.storage.ledger import Ledger
-
-    if options[:1] == ["--measure"]:
-        from sweep import scaling
-
-        scaling.measure(folder)
-        return EXIT_DONE
-    if options[:1] == ["--check"]:
-        from sweep.check import node
-
-        node.run(folder)
-        return EXIT_DONE
-    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
-    if options[:1] == ["--serve"]:
-        return _serve(folder)
-    if options[:1] == ["--host"]:
-        return _host(folder, study)
-    lean.load_psycopg2()
-    on_slurm = study.executor == SLURM
-    db = access.connect(folder, timeout_s=8.0, may_start=not on_slurm)
-    schedule = scheduler_of(folder, study)
-    if isinstance(db, access.EmbeddedDatabase):
-        db.on_absent = reviver_of(folder, study, schedule)
-    study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=AWAY_PATIENCE_S)
-    if study_id is None:
-        raise SweepError(f"The database no longer holds the study {study.name!r}.")
-    ledger = Ledger(db, study_id, study)
-    if options[:1] == ["--finalise"]:
-        from sweep.finaliser import finalise
-        from sweep.reconcile import settle_wave
-
-        settle_wave(ledger, folder, schedule, options[1], AWAY_PATIENCE_S)
-        print(finalise(ledger, folder, schedule, options[1]), flush=True)
-        if not db.retry(lambda _: ledger.unfinished(), patience_s=AWAY_PATIENCE_S):
-            from sweep.opened import Opened
-            from sweep.reporting.build import at_the_end
-            from sweep.task_energy import note_tasks
-
-            note_tasks(ledger, schedule)
-            at_the_end(Opened(folder, study, ledger), lambda text: print(text, flush=True))
-        return EXIT_DONE
-    from sweep.context import COUNT_VARIABLE, SLOT_VARIABLE, default_context
-
-    process.adopt_orphans()  # what a training leaves behind is found without reading all of /proc
-    context = default_context(folder, ledger, schedule)
-    if options[:1] == ["--rerun"]:
-        from sweep.rerun import run_rerun
-
-        run_rerun(context, int(options[1]) + (context.place.index or 0))
-        return EXIT_DONE
-    if options[:1] == ["--command"]:
-        from sweep import trial_command
-
-        trial_command.run(context, int(options[1]))
-        return EXIT_DONE
-    os.environ.pop(SLOT_VARIABLE, None)  # by it the worker is found, and none of its children
-    count = int(os.environ.pop(COUNT_VARIABLE, None) or 1)
-    if count > 1:
-        from sweep.slots import Slots
-
-        return Slots(context, count, os.environ).run()
-    from sweep.worker import Worker
-
-    done = Worker(context).run()
-    print(f"{done} attempts made", flush=True)
-    return EXIT_DONE
-
-
-def _serve(folder: StudyFolder) -> int:
-    """Serve the embedded database until no study needs it."""
-    from sweep.paths import read_json
-    from sweep.service import Service, requeue_self
-
-    note = read_json(folder.storage) or {}
-    why = Service(Path(note["embedded"])).run()
-    print(f"ended: {why}", flush=True)
-    if why == "time":
-        requeue_self()
-    return EXIT_DONE
-
-
-def _host(folder: StudyFolder, study: Study) -> int:
-    """Serve the embedded database while the job that does so waits."""
-    from sweep.errors import CouldNotAsk
-    from sweep.paths import read_json
-    from sweep.service import host
-    from sweep.slurm import SlurmScheduler
-
-    schedule = scheduler_of(folder, study)
-    assert isinstance(schedule, SlurmScheduler), "no job serves the database elsewhere"
-
-    def job_runs() -> bool:
-        try:
-            return bool(schedule.service_jobs(running=True))
-        except CouldNotAsk:
-            return False
-
-    note = read_json(folder.storage) or {}
-    print(f"serving the database ended: {host(Path(note['embedded']), job_runs)}", flush=True)
-    return EXIT_DONE
-
+__all__ = ["main"]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -1,1 +1,1 @@
-"""The tests: unit (no services), contract (real services), cluster (real Slurm), chaos."""
+"""The tests: a folder a package of sweep; e2e (whole runs), cluster (real Slurm), chaos."""

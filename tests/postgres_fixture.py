@@ -42,8 +42,8 @@ ENCODED = "p%40ss%3Aw%2Frd%25%3F%7Bx%7D"
 
 def binaries() -> Path:
     """Return the folder with initdb and postgres; skips the test where there is none."""
-    from sweep.errors import SweepError
-    from sweep.postgres.binaries import find_binaries
+    from sweep.core.errors import SweepError
+    from sweep.storage.embedded.binaries import find_binaries
 
     try:
         return find_binaries()

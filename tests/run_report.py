@@ -1,4 +1,6 @@
-"""A pytest plugin: the long form's report, going on after an interruption, and loud skips.
+"""A pytest plugin: durations, the long form's report, going on after an interruption, loud skips.
+
+How long each test took is in ``test-durations.json``, whatever was run; the slowest are printed.
 
 ``--long`` also runs the tests marked ``long`` and writes ``test-report.json`` while they run, whole
 at any moment. ``--resume`` leaves out what that file says has passed, as long as the code is the
@@ -22,8 +24,11 @@ import pytest
 from tests import needs
 
 REPORT = "test-report.json"
+DURATIONS = "test-durations.json"
+SLOWEST = 20  # tests are printed at the end
 # Tests shorter than this share a write of the file; SIGKILL loses no more than the last such.
 WRITE_EVERY_S = 1.0
+NOTE_EVERY_S = 10.0  # of the durations, which are written in every run
 LONG_REASON = "long: runs with `make test-all` (--long)"
 LOG_LIMIT = 4000  # characters of a failure's text
 
@@ -92,6 +97,13 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a file of JSON, whole or not at all."""
+    from sweep.core.files import write_atomic
+
+    write_atomic(path, json.dumps(content, indent=1) + "\n", mode=0o644)
+
+
 class RunReport:
     """What one session of pytest found, written as it goes.
 
@@ -152,14 +164,47 @@ class RunReport:
         """Write the file, whole or not at all."""
         if self.path is None:
             return
-        from sweep.paths import write_atomic
-
         totals: dict[str, int] = {}
         for entry in self.content["tests"].values():
             totals[entry["outcome"]] = totals.get(entry["outcome"], 0) + 1
         self.content["totals"] = totals
-        write_atomic(self.path, json.dumps(self.content, indent=1) + "\n", mode=0o644)
+        write_json(self.path, self.content)
         self._written = time.monotonic()
+
+
+class Durations:
+    """How long each test took when it last ran, whatever was asked for and however it ended.
+
+    Args:
+        path: Of the file, which keeps what other runs noted; None writes none.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.noted: dict[str, float] = {}
+        self._written = time.monotonic()
+
+    def note(self, name: str, duration_s: float) -> None:
+        """Take a test that has ended."""
+        self.noted[name] = duration_s
+        if time.monotonic() - self._written > NOTE_EVERY_S:
+            self.write()
+
+    def write(self) -> None:
+        """Write the file; tests whose files are gone leave it."""
+        if self.path is None or not self.noted:
+            return
+        known = {**read_report(self.path), **self.noted}
+        folder = self.path.parent
+        files = {name.partition("::")[0] for name in known}
+        there = {file for file in files if (folder / file).is_file()}
+        kept = {name: took for name, took in known.items() if name.partition("::")[0] in there}
+        write_json(self.path, kept)
+        self._written = time.monotonic()
+
+    def slowest(self) -> list[tuple[float, str]]:
+        """Return the slowest tests of this run, the longest first."""
+        return sorted(((took, name) for name, took in self.noted.items()), reverse=True)[:SLOWEST]
 
 
 def skip_reason(report: pytest.TestReport) -> str:
@@ -187,8 +232,10 @@ class Plugin:
             earlier = {}
             if self.resume:
                 earlier = passed_before(read_report(root / REPORT), state, selection)
-        writes = self.long and worker is None and not config.option.collectonly
+        runs = worker is None and not config.option.collectonly
+        writes = self.long and runs
         self.report = RunReport(root / REPORT if writes else None, state, selection, earlier)
+        self.durations = Durations(root / DURATIONS if runs else None)
         self.left_out = 0
         self.skipped: dict[str, list[str]] = {}
 
@@ -236,6 +283,9 @@ class Plugin:
         if report.skipped and not hasattr(report, "wasxfail"):
             self.skipped.setdefault(skip_reason(report), []).append(report.nodeid)
         self.report.add(report)
+        entry = self.report.content["tests"][report.nodeid]
+        if report.when == "teardown" and entry["outcome"] != "skipped":
+            self.durations.note(report.nodeid, entry["duration_s"])
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.skipped:  # a whole module, by importorskip
@@ -246,9 +296,15 @@ class Plugin:
         if self.left_out and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = exitstatus = pytest.ExitCode.OK  # all the rest had passed before
         self.report.end(complete=exitstatus == pytest.ExitCode.OK)
+        self.durations.write()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         write = terminalreporter.write_line
+        slowest = self.durations.slowest()
+        if slowest:
+            terminalreporter.section(f"slowest {len(slowest)} of {len(self.durations.noted)} tests")
+            for took_s, name in slowest:
+                write(f"{took_s:8.2f} s  {name}")
         if self.left_out:
             terminalreporter.section("passed before")
             write(f"{self.left_out} tests were left out: they passed with this code (--resume)")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from sweep.space import Parameter, Space, to_optuna
+from sweep.core.space import Parameter, Space, to_optuna
+from sweep.core.study import Objective, Study
 from sweep.storage import studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.trial_rows import stored_number
-from sweep.study import Objective, Study
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 

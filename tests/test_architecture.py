@@ -1,7 +1,7 @@
 """The rooms of the project: who may import whom, held by reading the imports.
 
-A module of ``sweep`` imports only from levels below its own, or from rooms earlier in its own
-level. A package (``sweep.storage``) is one room. A new module gets its place in LEVELS.
+``sweep`` is eleven packages, and imports go one way. A package imports what its row of ROOMS names,
+and nothing else of sweep. CONTRIBUTING.md says why each exists.
 """
 
 from __future__ import annotations
@@ -16,155 +16,74 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import DAILY
+
 ROOT = Path(__file__).parents[1]
 
-LEVELS: list[list[str]] = [
-    # 0: values. They know nothing of the outside.
-    [
-        "plain",
-        "errors",
-        "placeholders",
-        "quantise",
-        "yaml_text",
-        "hydra_text",
-        "pareto",
-        "confidence",
-        "verdict",
-        "space",
-        "study",
-        "feasibility",
-        "trial",
-        "paths",
-        "settings",
-        "studyfile",
-        "rank_labels",
-    ],
-    # 1: edges. Each owns one thing outside.
-    [
-        "report",
-        "lean",
-        "process",
-        "forked",
-        "oom",
-        "postgres",
-        "storage",
-        "journal",
-        "service",
-        "access",
-        "scheduler",
-        "slurm_text",
-        "local_history",
-        "local_gpus",
-        "energy",
-        "local_job",
-        "local_runner",
-        "local",
-        "training_env",
-        "command",
-        "images",
-        "template",
-        "script",
-        "slurm_ask",
-        "slurm_site",
-        "slurm_jobs",
-        "slurm",
-        "executors",
-        "script_flags",
-        "script_metrics",
-        "installed",
-        "packages",
-        "code_tree",
-        "frozen",
-        "code_record",
-        "data_record",
-        "machine",
-        "differences",
-        "provenance",
-        "within",
-        "manifest",
-        "origin",
-        "tracking",
-    ],
-    # 2: verbs.
-    [
-        "ending",
-        "supervise",
-        "diagnosis",
-        "settling",
-        "reconcile",
-        "nodes",
-        "arrays",
-        "waves",
-        "finaliser",
-        "lookout",
-        "task_energy",
-        "build",
-        "context",
-        "check",
-        "opened",
-        "startable",
-        "launch",
-        "slots",
-        "recorder",
-        "worker",
-        "side_run",
-        "rerun",
-        "judging",
-        "trial_command",
-        "confirm",
-        "compare",
-        "scaling_figures",
-        "scaling",
-        "columns",
-        "exports",
-        "collect",
-        "results",
-        "plots",
-        "rerun_plot",
-        "reporting",
-        "status",
-        "screens",
-        "live",
-        "draft",
-        "convert_wandb",
-        "convert_hydra",
-        "convert",
-        "starter",
-    ],
-    # 3: where processes begin.
-    ["crash", "task", "cli", "__main__"],
-]
+ROOMS: dict[str, set[str]] = {
+    "core": set(),
+    "studyfile": {"core"},
+    "schedulers": {"core"},
+    "storage": {"core"},
+    "training": {"core", "report"},
+    "search": {"core", "storage"},
+    "provenance": {"core", "training"},
+    "control": {
+        *("core", "report", "studyfile", "schedulers", "storage", "training"),
+        *("search", "provenance"),
+    },
+    "results": {
+        *("core", "studyfile", "schedulers", "storage", "training"),
+        *("search", "provenance", "control"),
+    },
+    "tasks": {
+        *("core", "studyfile", "schedulers", "storage", "training"),
+        *("search", "provenance", "control", "results"),
+    },
+    "cli": {
+        *("core", "studyfile", "schedulers", "storage", "training"),
+        *("search", "provenance", "control", "results", "tasks"),
+    },
+}
 
-ORDER = {
-    room: (level, place) for level, rooms in enumerate(LEVELS) for place, room in enumerate(rooms)
+# The files beside the packages: the public name, two ways to start, and the reporter.
+TOP: dict[str, set[str]] = {
+    "__init__": {"results", "storage"},  # lazily: ``sweep.load``, ``sweep.storage``
+    "__main__": {"cli"},
+    "report": set(),
+    "task": {"tasks"},
 }
 
 # What the trainer may import besides itself and the standard library.
 TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
 
 # Only here may torch be imported: a sampler needs it, and a check asks whether it is there.
-TORCH_MAY = {"sweep/storage/sampling.py", "sweep/storage/samplers.py", "sweep/check/inside.py"}
+TORCH_MAY = {"sweep/search/propose.py", "sweep/search/samplers.py", "sweep/control/check/inside.py"}
 
-# A task that finds nothing to pull ends in a tenth of a second, so these come later.
+# Each takes from a tenth of a second to some seconds of CPU: a task whose design is fixed, and the
+# command line where it only answers, do without them.
 HEAVY = (
-    "optuna",
-    "sqlalchemy",
-    "pandas",
-    "rich",
-    "ruamel",
-    "click",
-    "torch",
-    "numpy",
-    "jinja2",
-    "alembic",
-    "matplotlib",
-    "scipy",
+    *("optuna", "sqlalchemy", "alembic", "pandas", "numpy", "scipy", "torch"),
+    *("matplotlib", "rich", "pyarrow", "vl_convert", "mlflow", "tensorboard"),
 )
+# Modules of sweep that import a heavy one at their top; others import these where they use them.
+HEAVY_MODULES = {
+    "sweep.results.frames",
+    "sweep.search.pruning",
+    "sweep.search.view",
+    "sweep.storage.optuna_storage",
+    "sweep.storage.optuna_studies",
+    "sweep.tasks.tracking.mlflow",
+    "sweep.tasks.tracking.tensorboard",
+}
+# There only on some machines, or only for whoever asked for it.
+OPTIONAL = ("pynvml", "ctypes", "fcntl")
+MOST_INNER_IMPORTS = 60
 
 LINES = 500  # as the formatter lays them out
 LONGER = {
-    "sweep/worker.py": "one array task from its first pull to its last",
-    "sweep/local_runner.py": "one loop over one array: its states refer to each other",
+    "sweep/tasks/worker.py": "one array task from its first pull to its last",
+    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other",
 }
 
 # Folders and files that are handed out: no word of where they were written.
@@ -191,9 +110,8 @@ def modules(package: str) -> list[Path]:
 
 
 def room_of(path: Path) -> str:
-    """Return the room of a module of sweep; empty for the package itself."""
-    parts = path.relative_to(ROOT / "sweep").with_suffix("").parts
-    return "" if parts == ("__init__",) else parts[0]
+    """Return the room of a module of sweep: its package, or the name of a file beside those."""
+    return path.relative_to(ROOT / "sweep").with_suffix("").parts[0]
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
@@ -218,29 +136,66 @@ def inner_imports(path: Path) -> Iterator[tuple[str, int]]:
             yield parts[1], line
 
 
-def test_every_module_has_its_place() -> None:
-    """Each room is in LEVELS once, and LEVELS names no room that is gone."""
-    rooms = {room_of(path) for path in modules("sweep")} - {""}
-    listed = [room for level in LEVELS for room in level]
-    assert sorted(rooms - set(listed)) == [], (
-        "Put these modules into LEVELS of tests/test_architecture.py: the lowest level, and the "
-        "earliest place, that their imports allow"
-    )
-    assert sorted(set(listed) - rooms) == [], "Take these out of LEVELS: they are gone"
-    assert sorted(room for room in listed if listed.count(room) > 1) == []
-
-
-@pytest.mark.parametrize("room", [room for level in LEVELS for room in level])
-def test_imports_point_downwards(room: str) -> None:
-    """A room imports from lower levels, or from rooms earlier in its own."""
-    wrong = []
+def module_names() -> dict[str, Path]:
+    """Return the modules of sweep by their dotted names."""
+    found = {}
     for path in modules("sweep"):
-        if room_of(path) != room:
-            continue
-        for other, line in inner_imports(path):
-            if other in ORDER and ORDER[other] >= ORDER[room]:
-                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {other}")
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def test_every_module_is_in_a_room() -> None:
+    """Eleven packages, and the four files of TOP beside them."""
+    rooms = {room_of(path) for path in modules("sweep")}
+    assert rooms == {*ROOMS, *TOP}
+    files = {path.stem for path in (ROOT / "sweep").glob("*.py")}
+    assert files == set(TOP)
+    assert len(ROOMS) == 11
+
+
+@pytest.mark.parametrize("room", [*ROOMS, *TOP])
+def test_a_room_imports_what_its_row_names(room: str) -> None:
+    """Also inside functions, and for type checkers."""
+    may = {**ROOMS, **TOP}[room]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {other}"
+        for path in modules("sweep")
+        if room_of(path) == room
+        for other, line in inner_imports(path)
+        if other not in may
+    ]
     assert wrong == []
+
+
+def test_core_stands_above_this_machine() -> None:
+    """Within core, ``system`` (this machine) uses the values, which know nothing of it."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in modules("sweep/core")
+        if "system" not in path.parts
+        for name, line in imports(path)
+        if name.startswith("sweep.core.system")
+    ]
+    assert wrong == []
+
+
+def test_no_circle() -> None:
+    """No module imports itself by way of others, also not within a room or inside a function."""
+    known = module_names()
+    arrows: dict[str, set[str]] = {}
+    for name, path in known.items():
+        arrows[name] = set()
+        for target, _ in imports(path):
+            home = target if target in known else target.rpartition(".")[0]
+            if home in known and home != name:
+                arrows[name].add(home)
+    # What has no arrow to what is left cannot be in a circle.
+    left = dict(arrows)
+    while free := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in free:
+            del left[name]
+    assert sorted(left) == []
 
 
 def test_every_package_is_installed() -> None:
@@ -248,12 +203,10 @@ def test_every_package_is_installed() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     listed = config["options"]["packages"].split()
-    folders = {
-        ".".join(path.parent.relative_to(ROOT).parts)
-        for package in ("sweep", "trainer")
-        for path in modules(package)
-    }
-    assert sorted(listed) == sorted({*folders, "sweep.templates"})
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in modules("sweep")}
+    mapped = dict(re.findall(r"^(\S+) = (\S+)$", config["options"]["package_dir"], re.MULTILINE))
+    assert mapped == {"sweep.templates": "templates", "sweep.trainer": "trainer"}
+    assert sorted(listed) == sorted({*folders, *mapped})
 
 
 def test_the_package_itself_imports_nothing() -> None:
@@ -284,20 +237,46 @@ def test_trainer_knows_only_the_reporter() -> None:
     assert wrong == []
 
 
+def test_trainer_runs_under_both_its_names() -> None:
+    """It is ``trainer`` in a checkout and ``sweep.trainer`` in a wheel: it writes out neither."""
+    wrong = []
+    for path in modules("trainer"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        explained = {ast.get_docstring(node, clean=False) for node in [tree, *functions(tree)]}
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            text = node.value if isinstance(node, ast.Constant) else ""
+            named = isinstance(text, str) and text not in explained and "-m trainer." in text
+            if named or any(re.match(r"(sweep\.)?trainer\b", name) for name in names):
+                wrong.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}")
+    assert wrong == []
+
+
+def functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Return a module's functions and methods."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
 def test_sweep_never_imports_the_trainer() -> None:
     """sweep runs a command, whatever it is."""
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in modules("sweep")
         for name, line in imports(path)
-        if name.split(".")[0] == "trainer"
+        if re.match(r"(sweep\.)?trainer\b", name)
     ]
     assert found == []
 
 
 @pytest.mark.parametrize(
     ("file", "tries"),
-    [("report.py", set()), ("installed.py", set()), ("check/inside.py", {"torch", "sweep"})],
+    [
+        ("report.py", set()),
+        ("provenance/installed.py", set()),
+        ("control/check/inside.py", {"torch", "sweep"}),
+    ],
 )
 def test_what_runs_in_images_is_one_old_python_file(file: str, tries: set[str]) -> None:
     """What runs in any image: standard library, Python 3.8's grammar.
@@ -321,7 +300,9 @@ def test_torch_is_imported_by_its_sampler_only() -> None:
     assert found <= TORCH_MAY
 
 
-@pytest.mark.parametrize("module", ["sweep.task", "sweep.worker", "sweep.report", "sweep.cli"])
+@pytest.mark.parametrize(
+    "module", ["sweep.task", "sweep.tasks.worker", "sweep.report", "sweep.cli"]
+)
 def test_starting_imports_nothing_heavy(module: str) -> None:
     """A task and the command line import heavy packages only when a step needs them."""
     allowed = {"click"} if module == "sweep.cli" else set()
@@ -330,6 +311,43 @@ def test_starting_imports_nothing_heavy(module: str) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert sorted((set(done.stdout.split()) & set(HEAVY)) - allowed) == []
+
+
+def test_imports_stand_at_the_top() -> None:
+    """Inside functions there are only heavy libraries, modules that bring one, and optional ones.
+
+    ``report.py`` and what runs in images import what may be missing there where they use it.
+    """
+    alone = {"sweep/report.py", "sweep/control/check/inside.py", "sweep/provenance/installed.py"}
+    count, wrong = 0, []
+    for path in modules("sweep"):
+        name = str(path.relative_to(ROOT))
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    asked = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom):
+                    base = node.module or ""
+                    asked = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+                else:
+                    continue
+                count += 1
+                tops = {one.split(".")[0] for one in asked}
+                may = tops & {*HEAVY, *OPTIONAL} or set(asked) & HEAVY_MODULES
+                if not may and name not in {*alone, "sweep/__init__.py"}:
+                    wrong.append(f"{name}:{node.lineno} {asked[0]}")
+    assert wrong == []
+    assert count <= MOST_INNER_IMPORTS
+
+
+def test_the_cluster_tests_of_every_day_exist() -> None:
+    """What `make test` is to run of them is named by hand."""
+    for file, names in DAILY.items():
+        text = (ROOT / "tests/cluster" / file).read_text(encoding="utf-8")
+        lost = [name for name in names if f"def {name.partition('[')[0]}(" not in text]
+        assert lost == [], file
 
 
 def test_modules_are_small() -> None:

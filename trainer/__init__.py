@@ -1,10 +1,17 @@
-"""The reference trainer: what users copy from, and what shows that sweep's trials really train.
+"""The reference trainer: shows what a full training needs, and that sweep's trials really train.
 
-It needs torch and the one file ``sweep/report.py``, nothing else of sweep, and runs alone as well:
+It is not what you copy to begin with: that is ``templates/starter/train.py`` (``sweep init`` writes
+it), a page of plain Python. Here is all that comes later: several GPUs and nodes, checkpoints that
+resume bit for bit, mixed precision, CUDA graphs, export.
+
+It needs torch and the one file ``sweep/report.py``, nothing else of sweep, and runs alone as well.
+From a checkout, and from an installed sweep:
 
     python -m trainer.train --data digits --lr 0.1
+    python -m sweep.trainer.train --data digits --lr 0.1
 
-Several devices: ``torchrun --nproc-per-node 4 -m trainer.train …``, or the same under srun.
+Imports in here are relative, and messages name ``__package__``, so that both hold. Several devices:
+``torchrun --nproc-per-node 4 -m trainer.train …``, or the same under srun.
 
 Rooms: ``config`` (parameters; ``convert``, ``flat_file``), ``data`` (data sets; ``fetch``,
 ``cifar``, ``shards``, ``synthetic``, ``split``, ``png``), ``augment``, ``model`` and ``resnet``,

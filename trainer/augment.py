@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainer.split import source_of
+from .split import source_of
 
 
 class Augmentation:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from trainer.failures import InputError
-from trainer.split import Split
+from .failures import InputError
+from .split import Split
 
 ARCHIVE = "cifar-10-binary.tar.gz"
 # The archive's digest as its authors publish it.

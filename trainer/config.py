@@ -16,9 +16,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from trainer.convert import Every, convert
-from trainer.failures import InputError
-from trainer.flat_file import read_config
+from .convert import Every, convert
+from .failures import InputError
+from .flat_file import read_config
 
 
 def _option(default: Any, kind: type, text: str, **rules: Any) -> Any:
@@ -191,22 +191,22 @@ RECIPES: dict[tuple[str, str], dict[str, Any]] = {
     ("mnist", "cnn"): {"layers": 3, "width": 32, "dropout": 0.2, "augment": "crop", "epochs": 12}
 }
 
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
-  python -m trainer.train --data digits --lr 0.1
-  python -m trainer.train --data digits --optimizer adamw --lr 0.01 --output runs/alone
-  python -m trainer.train --data digits --optimizer adamw --lr 0.01 --output runs/alone --resume auto
-  python -m trainer.data fetch mnist && python -m trainer.train --data mnist --test
-  python -m trainer.train --data mnist --precision bf16 --compile --cuda-graphs \\
+  python -m {__package__}.train --data digits --lr 0.1
+  python -m {__package__}.train --data digits --optimizer adamw --lr 0.01 --output runs/alone
+  python -m {__package__}.train --data digits --optimizer adamw --lr 0.01 --output runs/alone --resume auto
+  python -m {__package__}.data fetch mnist && python -m {__package__}.train --data mnist --test
+  python -m {__package__}.train --data mnist --precision bf16 --compile --cuda-graphs \\
     --deterministic false                  # what a GPU is fastest with
-  torchrun --standalone --nproc-per-node 2 -m trainer.train --data digits
-  python -m trainer.train --config config.yaml --epochs 5
+  torchrun --standalone --nproc-per-node 2 -m {__package__}.train --data digits
+  python -m {__package__}.train --config config.yaml --epochs 5
 
 The config file holds flat `name: value` lines, or one JSON object. Flags beat the file.
 """  # noqa: E501
 
 
-def build_parser(prog: str = "python -m trainer.train") -> argparse.ArgumentParser:
+def build_parser(prog: str = f"python -m {__package__}.train") -> argparse.ArgumentParser:
     """Return the command line of the trainer; flags that were not given are absent."""
     parser = argparse.ArgumentParser(
         prog=prog,

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainer import png
+from . import png
 
 # Digits of 3 x 5 dots: five rows of three bits each.
 _DOTS = {

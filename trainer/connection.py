@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Mapping
 
-from trainer.failures import InputError
+from .failures import InputError
 
 
 def check_interfaces(

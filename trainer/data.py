@@ -20,9 +20,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainer import cifar, fetch, shards, synthetic
-from trainer.config import InputError, Options
-from trainer.split import Split, cut, permute
+from . import cifar, fetch, shards, synthetic
+from .config import InputError, Options
+from .split import Split, cut, permute
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def find_folder(name: str, data_dir: str = "") -> Path:
             return folder
     raise InputError(
         f"The files of {name} are not in {base / name} nor in {base}.\n"
-        f"Get them with `python -m trainer.data fetch {name}`, or say where they are with "
+        f"Get them with `python -m {__package__}.data fetch {name}`, or say where they are with "
         f"--data-dir or SWEEP_DATA.\n{fetch.offline_advice(name, base / name)}"
     )
 
@@ -210,7 +210,7 @@ def read_idx(path: Path) -> Tensor:
     Raises:
         InputError: The file is missing, cut short, or no IDX file of bytes.
     """
-    again = "Fetch it again with `python -m trainer.data fetch`."
+    again = f"Fetch it again with `python -m {__package__}.data fetch`."
     try:
         content = gzip.decompress(path.read_bytes())
     except FileNotFoundError:

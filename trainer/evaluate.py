@@ -20,11 +20,12 @@ from torch import nn
 from torch.nn import functional
 
 from sweep.report import Reporter
-from trainer import checkpoint, confusion, data, hardware, model
-from trainer.config import InputError, Options, from_record
-from trainer.failures import RanksError
-from trainer.ranks import ALONE, Ranks, join
-from trainer.split import Split
+
+from . import checkpoint, confusion, data, hardware, model
+from .config import InputError, Options, from_record
+from .failures import RanksError
+from .ranks import ALONE, Ranks, join
+from .split import Split
 
 # Examples of one forward pass; only speed depends on it, and the last bits of the loss.
 _AT_ONCE = 1000
@@ -104,10 +105,10 @@ def load_network(
 def build_parser() -> argparse.ArgumentParser:
     """Return the command line of ``python -m trainer.evaluate``."""
     parser = argparse.ArgumentParser(
-        prog="python -m trainer.evaluate",
+        prog=f"python -m {__package__}.evaluate",
         description="Measure a checkpoint on a split, with one process or several (torchrun).",
-        epilog="example: python -m trainer.evaluate runs/alone --split test --output metrics.json "
-        "--picture confusion.png",
+        epilog=f"example: python -m {__package__}.evaluate runs/alone --split test "
+        "--output metrics.json --picture confusion.png",
     )
     parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a folder: its newest")
     parser.add_argument(

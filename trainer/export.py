@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainer import model
-from trainer.config import Options, from_record
-from trainer.evaluate import guard, load_state
-from trainer.failures import InputError
+from . import model
+from .config import Options, from_record
+from .evaluate import guard, load_state
+from .failures import InputError
 
 # Another runtime sums in another order: some thousand terms of float32 differ by about 1e-5.
 TOLERANCE = 1e-4
@@ -183,9 +183,10 @@ def _formats(text: str) -> list[str]:
 def main(argv: list[str] | None = None) -> int:
     """Run ``python -m trainer.export``; return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m trainer.export",
+        prog=f"python -m {__package__}.export",
         description="Write a checkpoint's network for use.",
-        epilog="example: python -m trainer.export runs/alone --output exported --formats pt,onnx",
+        epilog=f"example: python -m {__package__}.export runs/alone --output exported "
+        "--formats pt,onnx",
     )
     parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a folder: its newest")
     parser.add_argument(

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from trainer.config import InputError
+from .config import InputError
 
 # Mirrors pack the same content with different gzip settings, so MNIST's digests are SHA-256 of the
 # unpacked content. Fashion-MNIST's are the MD5 of the packed files that its authors publish
@@ -205,9 +205,9 @@ def _place(packed: bytes, target: Path) -> None:
 def main(argv: list[str]) -> int:
     """Run ``python -m trainer.data``; return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m trainer.data",
+        prog=f"python -m {__package__}.data",
         description="Get the files of a data set.",
-        epilog="example: python -m trainer.data fetch mnist --from /mnt/usb/mnist",
+        epilog=f"example: python -m {__package__}.data fetch mnist --from /mnt/usb/mnist",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="fetch")
     command = commands.add_parser("fetch", help="download the four IDX files, checked")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from trainer.failures import InputError
+from .failures import InputError
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from trainer.config import InputError, Options
+from .config import InputError, Options
 
 
 def prepare(options: Options, local_rank: int = 0) -> torch.device:

@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.report import Reporter
-from trainer import checkpoint, data, hardware
-from trainer.config import InputError, Options, differences
-from trainer.convert import split_interval
-from trainer.evaluate import measure
-from trainer.ranks import ALONE, Ranks, join
-from trainer.run import Run
-from trainer.writer import Writer
+
+from . import checkpoint, data, hardware
+from .config import InputError, Options, differences
+from .convert import split_interval
+from .evaluate import measure
+from .ranks import ALONE, Ranks, join
+from .run import Run
+from .writer import Writer
 
 if TYPE_CHECKING:
-    from trainer.meter import Meter
+    from .meter import Meter
 
 # Between epochs the control file is read at most this often: a warning before the end of a task
 # gives a minute or so, an epoch may take longer.
@@ -185,7 +186,7 @@ def _run_epochs(
 def _meter(run: Run) -> Meter | None:
     if not run.options.profile:
         return None
-    from trainer.meter import Meter  # the profiler's import takes its time
+    from .meter import Meter  # the profiler's import takes its time
 
     return Meter(run.device, run.ranks)
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from trainer.ranks import ALONE, Ranks
+from .ranks import ALONE, Ranks
 
 # Steps that compile, tune and fill caches; then those that are profiled.
 WARM_UP, PROFILED = 5, 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trainer import resnet
-from trainer.config import InputError, Options
+from . import resnet
+from .config import InputError, Options
 
 
 class Classifier(nn.Module):

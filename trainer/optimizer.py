@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import torch
 
-from trainer.config import Options
-from trainer.data import Sampler
+from .config import Options
+from .data import Sampler
 
 Kind = TypeVar("Kind", bound=torch.optim.Optimizer)
 

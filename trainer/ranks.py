@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from trainer import connection, hardware
-from trainer.failures import InputError, RanksError
-from trainer.pulse import Pulse
+from . import connection, hardware
+from .failures import InputError, RanksError
+from .pulse import Pulse
 
 Value = TypeVar("Value")
 
@@ -164,7 +164,7 @@ def join(parallel: str, cuda: bool, environ: Mapping[str, str] | None = None) ->
     if parallel == "ddp" and place is None:
         raise InputError(
             "--parallel ddp: needs one process a device. Start with torchrun "
-            "(torchrun --standalone --nproc-per-node 2 -m trainer.train …) or srun."
+            f"(torchrun --standalone --nproc-per-node 2 -m {__package__}.train …) or srun."
         )
     if place is None or (place.world == 1 and parallel != "ddp"):
         return ALONE

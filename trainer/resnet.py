@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trainer.failures import InputError
+from .failures import InputError
 
 
 class Block(nn.Module):

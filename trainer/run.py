@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainer import augment, checkpoint, data, model
-from trainer.config import Options
-from trainer.evaluate import measure
-from trainer.failures import InputError
-from trainer.optimizer import build_optimizer, schedule
-from trainer.ranks import ALONE, Ranks
-from trainer.split import source_of
-from trainer.step import Step
+from . import augment, checkpoint, data, model
+from .config import Options
+from .evaluate import measure
+from .failures import InputError
+from .optimizer import build_optimizer, schedule
+from .ranks import ALONE, Ranks
+from .split import source_of
+from .step import Step
 
 # Of the checkpoint's content; 1 had no states by rank.
 FORMAT = 2

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer import png
-from trainer.failures import InputError
-from trainer.split import Split, cut
+from . import png
+from .failures import InputError
+from .split import Split, cut
 
 
 def read(folder: Path, seed: int, with_test: bool) -> tuple[Split, Split, Split | None]:

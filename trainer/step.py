@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainer import checkpoint
-from trainer.augment import Augmentation
-from trainer.config import Options
-from trainer.gradients import Mean
-from trainer.ranks import Ranks
-from trainer.split import Split
+from . import checkpoint
+from .augment import Augmentation
+from .config import Options
+from .gradients import Mean
+from .ranks import Ranks
+from .split import Split
 
 # A captured exchange is out of nccl's sight, and a rank that hangs in the middle of an epoch would
 # keep the others for ever; after so many steps comes one that nccl's watchdog times.

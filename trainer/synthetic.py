@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from trainer.split import Split
+from .split import Split
 
 CLASSES = 10
 

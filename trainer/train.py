@@ -15,12 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer import config
-from trainer.failures import RanksError
+from . import config
+from .failures import RanksError
 
 if TYPE_CHECKING:
-    from trainer.loop import Result
-    from trainer.ranks import Ranks
+    from .loop import Result
+    from .ranks import Ranks
 
 
 def say(line: str) -> None:
@@ -35,7 +35,8 @@ def main(argv: list[str] | None = None) -> int:
         options = config.parse(sys.argv[1:] if argv is None else argv)
         # Imported only now: torch takes seconds, and mistakes and --help should not.
         from sweep.report import Reporter
-        from trainer import loop
+
+        from . import loop
 
         ranks = loop.meet(options)
         tell = say if ranks.rank == 0 else _say_nothing
@@ -80,8 +81,8 @@ def fail(text: str, code: int, ranks: Ranks | None = None) -> int:
 
 def explain(error: Exception, ranks: Ranks) -> int:
     """Say what an error of one of several ranks means, and which other rank caused it."""
-    from trainer import connection
-    from trainer.ranks import read_timeout_s
+    from . import connection
+    from .ranks import read_timeout_s
 
     if not connection.is_of_ranks(error) or ranks.pulse is None:
         traceback.print_exc()

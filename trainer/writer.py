@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainer import checkpoint
+from . import checkpoint
 
 
 class Writer:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sweep.space import Parameter, Space
+from sweep.core.space import Parameter, Space
 
 TABLES = Path(__file__).parents[1] / "search_tables"
 

@@ -9,11 +9,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
 
-from sweep.errors import EXIT_DONE, EXIT_FAULT, EXIT_INPUT, EXIT_INTERRUPTED, SweepError, closest
+from sweep.core.errors import (
+    EXIT_DONE,
+    EXIT_FAULT,
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    SweepError,
+    closest,
+)
+from sweep.core.paths import runs_folder
+from sweep.core.system.crash import write_crash
 
 # Where each command lives: module and attribute.
 COMMANDS = {
@@ -47,8 +57,6 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        from importlib import import_module
-
         module = import_module(f"sweep.cli.{COMMANDS[name]}")
         return getattr(module, name.replace("-", "_"))  # type: ignore[no-any-return]
 
@@ -112,9 +120,6 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_DONE
     except Exception as error:
-        from sweep.crash import write_crash
-        from sweep.paths import runs_folder
-
         path = write_crash(runs_folder(), error, arguments)
         click.echo(
             f"Error: a fault of sweep's own ({type(error).__name__}). Details are in {path};\n"

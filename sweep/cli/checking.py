@@ -9,7 +9,12 @@ from pathlib import Path
 import click
 
 from sweep.cli.common import get_runs, scheduler_for
-from sweep.errors import EXIT_FAILED
+from sweep.control.check import FAILED, NOT_ASKED, OK, WARNING, has_failed, table
+from sweep.control.check.on_node import check
+from sweep.core.errors import EXIT_FAILED
+from sweep.schedulers.choose import resolve
+from sweep.studyfile import load
+from sweep.training import build
 
 
 def check_on_node(
@@ -21,12 +26,6 @@ def check_on_node(
     runs: Path | None,
 ) -> None:
     """Ask on a node, and print the table; leaves with 1 where a line has failed."""
-    from sweep import build
-    from sweep.check import FAILED, NOT_ASKED, OK, WARNING, has_failed, table
-    from sweep.check.on_node import check
-    from sweep.executors import resolve
-    from sweep.studyfile import load
-
     if executor:
         overrides = (*overrides, f"executor={executor}")
 

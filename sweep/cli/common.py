@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+from rich.console import Console
 
-from sweep.errors import EXIT_INTERRUPTED, CouldNotAsk
-from sweep.paths import Runs, StudyFolder, runs_folder
-from sweep.scheduler import ENDED, Scheduler
-from sweep.study import Study
+from sweep.control import finaliser
+from sweep.control import look_after as lookout
+from sweep.control.open_study import open_study as open_by_name
+from sweep.core.errors import EXIT_INTERRUPTED, CouldNotAsk
+from sweep.core.paths import Runs, StudyFolder, runs_folder
+from sweep.core.scheduler import ENDED, Scheduler
+from sweep.core.study import Study
+from sweep.schedulers.choose import scheduler_of
+from sweep.storage import studies
+from sweep.storage.access import EmbeddedDatabase, stop_if_unused
+from sweep.studyfile import load
+from sweep.tasks.side_runs import rerun
 
 if TYPE_CHECKING:
-    from sweep.opened import Opened
+    from sweep.control.open_study import Opened
 
 QUEUE_EVERY_S = 30.0
 
@@ -47,11 +57,7 @@ def get_runs(given: Path | None) -> Runs:
 
 def open_study(runs: Runs, name: str | None) -> Opened:
     """Open a study by name; the path of its study file serves as well."""
-    from sweep.opened import open_study as open_by_name
-
     if name and name.endswith((".yaml", ".yml")) and Path(name).is_file():
-        from sweep.studyfile import load
-
         name = load(Path(name)).name
     opened = open_by_name(runs, name)
     if opened.study.executor == "slurm":
@@ -61,10 +67,6 @@ def open_study(runs: Runs, name: str | None) -> Opened:
 
 def leave_no_server(opened: Opened) -> None:
     """On a cluster, let no server of this command's outlive it; a job serves the database."""
-    import atexit
-
-    from sweep.access import EmbeddedDatabase, stop_if_unused
-
     db = opened.ledger.db
 
     def stop() -> None:
@@ -77,8 +79,6 @@ def leave_no_server(opened: Opened) -> None:
 
 def scheduler_for(study: Study) -> Callable[[StudyFolder], Scheduler]:
     """Return what gives a study's folder its scheduler."""
-    from sweep.executors import scheduler_of
-
     return lambda folder: scheduler_of(folder, study)
 
 
@@ -117,9 +117,6 @@ class Queue:
         return self._answer
 
     def _ask(self) -> dict[str, Any]:
-        from sweep import finaliser
-        from sweep.storage import studies
-
         ledger, schedule = self.opened.ledger, self.schedule
         look_after(self.opened, schedule, self.unseen_s, self.patience_s)
         waves = ledger.db.retry(
@@ -144,8 +141,6 @@ def look_after(
     opened: Opened, schedule: Scheduler, unseen_s: float, patience_s: float = 60.0
 ) -> None:
     """Reconcile and tend the study's jobs, as every command that looks at a study does."""
-    from sweep import lookout
-
     lookout.look_after(
         opened.ledger,
         opened.folder,
@@ -175,9 +170,6 @@ def wait_side_runs(
         what: What is shown.
         again: A sentence on how the result is had after Ctrl-C.
     """
-    from rich.console import Console
-
-    from sweep import rerun
 
     def show(live: int) -> None:
         shown.update(what if len(numbers) == 1 else f"{what}: {live} of {len(numbers)} left")

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep.cli.checking import check_on_node
 from sweep.cli.common import get_runs, json_option, runs_option
-from sweep.errors import SweepError
+from sweep.control.check import quick
+from sweep.core.errors import SweepError
+from sweep.core.files import make_private
+from sweep.results.terminal import shown
+from sweep.search.propose import fixed_design
+from sweep.search.samplers import choose
+from sweep.storage.embedded import control, server
+from sweep.storage.embedded.server import running
+from sweep.studyfile import json_schema, load
+from sweep.studyfile.starter.init import init as write_starter
 
 if TYPE_CHECKING:
-    from sweep.space import Parameter
+    from sweep.core.space import Parameter
 
 
 @click.command(
@@ -39,8 +49,6 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace a study file that is there.")
 def init(script: Path | None, source: Path | None, folder: Path, force: bool) -> None:
     """Write a commented study file."""
-    from sweep.starter import init as write_starter
-
     written = write_starter(folder, script, source, force=force)
     for path in written.files:
         click.echo(f"wrote {path}")
@@ -97,20 +105,12 @@ def check(
     1 where one has failed.
     """
     if on_node:
-        from sweep.cli.checking import check_on_node
-
         check_on_node(study_file, executor, overrides, patience, as_json, runs)
         return
     if as_json or executor:
         raise click.UsageError("--json and --executor go with --on-node.")
-    from sweep.screens import shown
-    from sweep.startable import check_command
-    from sweep.storage.samplers import choose
-    from sweep.storage.sampling import fixed_design
-    from sweep.studyfile import load
-
     study = load(study_file, overrides)
-    check_command(study, os.environ)
+    quick.check_startable(study, os.environ)
     fixed_design(study)
     click.echo(f"{study_file}: ok")
     click.echo(f"  command   {' '.join(study.command)}")
@@ -136,8 +136,6 @@ def check(
 
 
 def _describe(parameter: Parameter) -> str:
-    from sweep.screens import shown
-
     if parameter.type == "categorical":
         what = ", ".join(shown(choice) for choice in parameter.choices)
         if len(what) > 60:
@@ -159,8 +157,6 @@ def _describe(parameter: Parameter) -> str:
 )
 def schema() -> None:
     """Print the JSON Schema of study files, for editors."""
-    from sweep.studyfile import json_schema
-
     click.echo(json.dumps(json_schema(), indent=2))
 
 
@@ -176,12 +172,9 @@ def db() -> None:
 @runs_option
 def start(runs: Path | None) -> None:
     """Start the server (commands start it by themselves when they need it)."""
-    from sweep import postgres
-    from sweep.paths import make_private
-
     where = get_runs(runs)
     make_private(where.root)
-    server = postgres.start(where.postgres)
+    server = control.start(where.postgres)
     click.echo(f"running at {server.url(masked=True)}")
 
 
@@ -189,10 +182,8 @@ def start(runs: Path | None) -> None:
 @runs_option
 def stop_server(runs: Path | None) -> None:
     """Stop the server; the data stay."""
-    from sweep import postgres
-
     where = get_runs(runs)
-    click.echo("stopped" if postgres.stop(where.postgres) else "it was not running")
+    click.echo("stopped" if control.stop(where.postgres) else "it was not running")
 
 
 @db.command(name="status")
@@ -200,9 +191,7 @@ def stop_server(runs: Path | None) -> None:
 @runs_option
 def server_status(as_json: bool, runs: Path | None) -> None:
     """Show whether the server runs, and where."""
-    from sweep import postgres
-
-    found = postgres.status(get_runs(runs).postgres)
+    found = server.status(get_runs(runs).postgres)
     if as_json:
         click.echo(json.dumps(found, indent=2, default=str))
         return
@@ -216,16 +205,14 @@ def server_status(as_json: bool, runs: Path | None) -> None:
 @runs_option
 def url(password: bool, psql: bool, runs: Path | None) -> None:
     """Print the server's URL, for Optuna and its dashboard; starts the server if need be."""
-    from sweep import postgres
-
     where = get_runs(runs)
-    server = postgres.running(where.postgres)
+    server = running(where.postgres)
     if server is None:
         if not where.postgres.exists():
             raise SweepError(
                 f"{where.root} has no embedded database yet.", "sweep launch, or sweep db start."
             )
-        server = postgres.start(where.postgres)
+        server = control.start(where.postgres)
     text = server.url(masked=not password)
     # Optuna needs the driver's name: without one, SQLAlchemy 2.1 looks for psycopg 3.
     click.echo(text.replace("postgresql+psycopg2://", "postgresql://") if psql else text)

@@ -9,6 +9,9 @@ from pathlib import Path
 import click
 
 from sweep.cli.common import get_runs, json_option, runs_option
+from sweep.schedulers.choose import resolve
+from sweep.studyfile import load
+from sweep.training.build import ensure
 
 
 @click.command(
@@ -44,10 +47,6 @@ def build(
     requirements.txt for venv, a lock file or environment.yml for conda. It lies in
     runs/.images/, with its log, and is built once: named by the digest of its source.
     """
-    from sweep.build import ensure
-    from sweep.executors import resolve
-    from sweep.studyfile import load
-
     study = resolve(load(study_file, overrides))
     tell = (lambda text: click.echo(text, err=True)) if not as_json else (lambda _: None)
     _, found = ensure(study, get_runs(runs), os.environ, tell, force=force, where=where)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
 from sweep.cli.common import (
     Queue,
@@ -21,11 +22,21 @@ from sweep.cli.common import (
     scheduler_for,
     study_argument,
 )
-from sweep.errors import EXIT_FAILED, InputError
+from sweep.core import outcomes
+from sweep.core.errors import EXIT_FAILED, InputError
+from sweep.core.study import Objective
+from sweep.results.columns import long_columns
+from sweep.results.exports import export, format_of, write
+from sweep.results.live import watch as watch_view
+from sweep.results.plots import draw
+from sweep.results.ranking import nothing_complete, parse_wanted, rows
+from sweep.results.status import snapshot
+from sweep.results.terminal import status_panel, trials_table
+from sweep.storage import records, series
 
 if TYPE_CHECKING:
-    from sweep.collect import Wanted
-    from sweep.opened import Opened
+    from sweep.control.open_study import Opened
+    from sweep.results.ranking import Wanted
 
 ASK_EVERY_S = 2.0  # local: reading a small file; a cluster's queue is asked less often
 
@@ -40,12 +51,6 @@ ASK_EVERY_S = 2.0  # local: reading a small file; a cluster's queue is asked les
 @runs_option
 def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> None:
     """Show where a study stands: counts, best, tasks, failures, expected end."""
-    from rich.console import Console
-
-    from sweep.live import watch as watch_view
-    from sweep.screens import status_panel
-    from sweep.status import snapshot
-
     opened = open_study(get_runs(runs), study)
     schedule = scheduler_for(opened.study)(opened.folder)
 
@@ -120,19 +125,11 @@ def collect(
 
     As a pandas frame in Python: sweep.load("digits").trials(), and .metrics() for all steps.
     """
-    from sweep import trial as words
-    from sweep.collect import nothing_complete, parse_wanted, rows
-    from sweep.columns import long_columns
-    from sweep.exports import export, format_of, write
-    from sweep.plots import draw
-    from sweep.storage import records
-    from sweep.study import Objective
-
     format_ = format_of(output, format_)
     for state in states:
-        if state not in words.STATES:
+        if state not in outcomes.STATES:
             raise InputError(
-                f"--state: there is no state {state!r}.", f"One of {', '.join(words.STATES)}."
+                f"--state: there is no state {state!r}.", f"One of {', '.join(outcomes.STATES)}."
             )
     opened = open_study(get_runs(runs), study)
     look_after(opened, scheduler_for(opened.study)(opened.folder), 120.0)
@@ -176,8 +173,6 @@ def collect(
 def _read_long(
     opened: Opened, trials: list[int], wanted: list[Wanted] | None
 ) -> list[dict[str, Any]]:
-    from sweep.storage import series
-
     names = [metric.name for metric in wanted] if wanted else None
     return series.as_rows(
         opened.ledger.db.retry(
@@ -188,10 +183,6 @@ def _read_long(
 
 
 def _print_table(chosen: list[dict[str, object]], opened: object, otherwise: str) -> None:
-    from rich.console import Console
-
-    from sweep.screens import trials_table
-
     if not chosen:
         click.echo(otherwise)
         return

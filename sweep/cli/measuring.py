@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,21 @@ from sweep.cli.common import (
     study_argument,
     wait_side_runs,
 )
-from sweep.errors import EXIT_FAILED, InputError
+from sweep.core.errors import EXIT_FAILED, InputError
+from sweep.schedulers.choose import resolve, scheduler_of
+from sweep.studyfile import load
+from sweep.studyfile.tree import YamlError, parse
+from sweep.tasks.side_runs import command as trial_command
+from sweep.tasks.side_runs import rerun
+from sweep.tasks.side_runs import scaling as measured
+from sweep.tasks.side_runs import scaling_figures as figures
+from sweep.tasks.side_runs.run import params_of
+from sweep.tasks.side_runs.scaling import default_params
 
 if TYPE_CHECKING:
-    from sweep.paths import Runs
-    from sweep.study import Study
-    from sweep.trial_command import Outcome
+    from sweep.core.paths import Runs
+    from sweep.core.study import Study
+    from sweep.tasks.side_runs.command import Outcome
 
 
 @click.command(
@@ -54,8 +64,6 @@ def run(
     With the study's software, executor and resources, as a single process. What it reports and
     writes is kept beside the study's trials, in a folder of its own.
     """
-    from sweep import rerun, trial_command
-
     opened = open_study(get_runs(runs), study)
     command = trial_command.as_study(opened.study, name)
     schedule = scheduler_for(command)(opened.folder)
@@ -164,9 +172,6 @@ def scaling(
     A table, results/scaling-MODE.json and .png, and a sentence on the bottleneck. Interrupted, it
     shows those that had ended.
     """
-    from sweep import scaling as measured
-    from sweep.executors import scheduler_of
-
     if bool(gpus) == bool(ranks):
         raise InputError("Give --gpus or --ranks.", "For example --gpus 1,2,4.")
     where = get_runs(runs)
@@ -200,10 +205,6 @@ def scaling(
 
 
 def _show_scaling(report: dict[str, Any], path: Path, as_json: bool) -> None:
-    import json
-
-    from sweep import scaling_figures as figures
-
     rows, unit, picture = report["rows"], report["unit"], path.with_suffix(".png")
     try:
         drawn = figures.draw(rows, f"{report['study']}: {report['mode']} scaling", unit, picture)
@@ -227,12 +228,6 @@ def _subject(
     where: Runs, name: str | None, trial: int | None, executor: str | None
 ) -> tuple[Study, dict[str, Any]]:
     """Return the study that is meant and the values to train with."""
-    from sweep import rerun
-    from sweep.executors import resolve
-    from sweep.scaling import default_params
-    from sweep.side_run import params_of
-    from sweep.studyfile import load
-
     if name and name.endswith((".yaml", ".yml")) and trial is None:
         study = resolve(load(Path(name), (f"executor={executor}",) if executor else ()))
         return study, default_params(study)
@@ -252,8 +247,6 @@ def _parse_counts(text: str) -> list[int]:
 
 
 def _parse_param(text: str) -> tuple[str, Any]:
-    from sweep.studyfile.tree import YamlError, parse
-
     name, equals, value = text.partition("=")
     try:
         node, problems = parse(value, f"--param {text}", first_line=0)

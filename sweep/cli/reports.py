@@ -14,6 +14,8 @@ from sweep.cli.common import (
     scheduler_for,
     study_argument,
 )
+from sweep.control.slurm_energy import note_tasks
+from sweep.results.page import build
 
 
 @click.command(
@@ -56,9 +58,6 @@ def report(
 
     The file needs no network and nothing beside it: send it, archive it, print it.
     """
-    from sweep.reporting import build
-    from sweep.task_energy import note_tasks
-
     opened = open_study(get_runs(runs), study)
     schedule = scheduler_for(opened.study)(opened.folder)
     look_after(opened, schedule, 120.0)

@@ -19,11 +19,23 @@ from sweep.cli.common import (
     study_argument,
     wait_side_runs,
 )
-from sweep.errors import EXIT_DIFFERS, EXIT_FAILED, InputError
+from sweep.core.errors import EXIT_DIFFERS, EXIT_FAILED, InputError
+from sweep.storage import reruns
+from sweep.tasks.side_runs import rerun
+from sweep.tasks.side_runs.reproduction import (
+    DIFFERS,
+    FAILED,
+    curves,
+    judge,
+    parse_tolerance,
+    to_json,
+)
+from sweep.tasks.side_runs.rerun_plot import plot_rerun
+from sweep.tasks.side_runs.run import ask
 
 if TYPE_CHECKING:
-    from sweep.opened import Opened
-    from sweep.verdict import Verdict
+    from sweep.control.open_study import Opened
+    from sweep.tasks.side_runs.reproduction import Verdict
 
 
 @click.command(
@@ -74,10 +86,6 @@ def rerun_best(
     verdict is "reproduced", "explained" (it differs, and so does something that makes a run) or
     "differs". Exit code 3 when it differs. Refused where the trial's code, image or data are gone.
     """
-    from sweep import rerun
-    from sweep.judging import judge
-    from sweep.verdict import DIFFERS, FAILED, parse_tolerance, to_json
-
     allowed = parse_tolerance(tolerance)
     if trial is not None and top is not None:
         raise InputError("--trial and --top both say which trials.", "Give one of them.")
@@ -134,11 +142,6 @@ def rerun_best(
 
 def _draw(opened: Opened, verdict: Verdict) -> Verdict:
     """Draw both learning curves, and return the verdict with their picture."""
-    from sweep.judging import curves
-    from sweep.rerun_plot import plot_rerun
-    from sweep.side_run import ask
-    from sweep.storage import reruns
-
     run = ask(opened.ledger, reruns.read, verdict.k)
     path = opened.folder.rerun(verdict.k).root / "curves.png"
     if run is None or not path.parent.is_dir():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
 from sweep.cli.common import (
     Queue,
@@ -19,13 +23,30 @@ from sweep.cli.common import (
     scheduler_for,
     study_argument,
 )
-from sweep.errors import EXIT_FAILED
+from sweep.control.check import quick
+from sweep.control.launch import launch as launch_study
+from sweep.control.waves import stop_waves
+from sweep.core.errors import EXIT_FAILED
+from sweep.core.scheduler import Wave
+from sweep.provenance import snapshot as code_snapshot
+from sweep.results.live import progress
+from sweep.results.status import snapshot as status_now
+from sweep.results.terminal import counted
+from sweep.schedulers.arrays import array_job, array_size, name_token, task_argv, throttle_of
+from sweep.schedulers.choose import resolve
+from sweep.schedulers.slurm.scheduler import SlurmScheduler
+from sweep.schedulers.slurm.text.times import format_time
+from sweep.search.propose import fixed_design
+from sweep.storage import studies
+from sweep.storage.access import choose_url
+from sweep.storage.studies import StudyState
+from sweep.studyfile import load
 
 if TYPE_CHECKING:
-    from sweep.launch import Launched
-    from sweep.opened import Opened
-    from sweep.scheduler import Limits, Scheduler
-    from sweep.status import Status
+    from sweep.control.launch import Launched
+    from sweep.control.open_study import Opened
+    from sweep.core.scheduler import Limits, Scheduler
+    from sweep.results.status import Status
 
 POLL_S = 1.0
 WAIT_PATIENCE_S = 900.0  # while we wait for a study: a database may be away for long
@@ -71,10 +92,6 @@ def launch(
     returns. Launching again is safe: it takes up what was interrupted, adds trials where `trials`
     was raised, and does nothing where nothing is left.
     """
-    from sweep.executors import resolve
-    from sweep.launch import launch as launch_study
-    from sweep.studyfile import load
-
     if executor:
         overrides = (*overrides, f"executor={executor}")
     study = resolve(load(study_file, overrides))
@@ -107,9 +124,6 @@ def launch(
 
 def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) -> None:
     if as_json:
-        import json
-        from dataclasses import asdict
-
         click.echo(json.dumps(asdict(launched), indent=2))
         return
     for sentence in launched.settled:
@@ -149,17 +163,8 @@ def _trials(count: int, one: str = "", more: str = "") -> str:
 
 
 def _show_plan(study: Any, runs: Path | None) -> None:
-    import shlex
 
-    from sweep import frozen
-    from sweep.access import choose_url
-    from sweep.arrays import array_job, array_size, name_token, task_argv, throttle_of
-    from sweep.slurm import SlurmScheduler
-    from sweep.startable import check_command
-    from sweep.storage.sampling import fixed_design
-    from sweep.storage.studies import Wave
-
-    check_command(study, os.environ)
+    quick.check_startable(study, os.environ)
     fixed_design(study)
     folder = get_runs(runs).study(study.name)
     schedule = scheduler_for(study)(folder)
@@ -172,10 +177,10 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     )
     click.echo(f"command    {' '.join(study.command)}")
     click.echo(f"workdir    {study.workdir}")
-    code = frozen.plan(study, get_runs(runs).root, os.environ)
+    code = code_snapshot.plan(study, get_runs(runs).root, os.environ)
     if code is not None:
         click.echo(f"code       {len(code.tree.files)} files of {code.tree.root} are frozen")
-        for sentence in frozen.notes(code):
+        for sentence in code_snapshot.notes(code):
             click.echo(f"note       {sentence}")
     slots = f", {study.slots} trials at once in each task" if study.slots > 1 else ""
     click.echo(f"array      --array=0-{size - 1}%{throttle} ({schedule.name}{slots})")
@@ -201,8 +206,6 @@ def _show_plan(study: Any, runs: Path | None) -> None:
 
 
 def _limits_line(limits: Limits) -> str:
-    from sweep.slurm_text import format_time
-
     parts = [
         f"{name} {'none' if limit is None else limit}"
         for name, limit in (
@@ -217,10 +220,6 @@ def _limits_line(limits: Limits) -> str:
 
 def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status:
     """Show the progress until the study has ended, is held or stopped, or nothing runs it."""
-    from rich.console import Console
-
-    from sweep.live import progress
-    from sweep.status import snapshot
 
     idle_since: float | None = None
     status = None
@@ -228,7 +227,7 @@ def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status
     try:
         with progress(Console(stderr=True, quiet=quiet)) as bar:
             while True:
-                status = snapshot(
+                status = status_now(
                     opened.ledger, opened.folder, **queue.ask(), patience_s=WAIT_PATIENCE_S
                 )
                 bar.update(status)
@@ -247,8 +246,6 @@ def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status
 
 
 def _show_end(status: Status) -> None:
-    from sweep.screens import counted
-
     click.echo(f"study {status.name}: {status.state}: {counted(status.counts)}")
     if status.reason and status.reason not in [failure.reason for failure in status.failures]:
         click.echo(f"  {status.reason}")
@@ -279,10 +276,6 @@ def stop(study: str | None, drain: bool, runs: Path | None) -> None:
 
     `sweep launch` takes it up again; nothing is lost. Only this study's tasks are touched.
     """
-    from sweep.storage import studies
-    from sweep.storage.studies import StudyState
-    from sweep.waves import stop_waves
-
     opened = open_study(get_runs(runs), study)
     ledger = opened.ledger
     word = studies.DRAINING if drain else studies.STOPPED

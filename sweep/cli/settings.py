@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from sweep.cli.common import get_runs, json_option, runs_option
-from sweep.errors import InputError
+from sweep.core import templates as template
+from sweep.core.errors import InputError
+from sweep.core.paths import RUNS_VARIABLE
+from sweep.core.settings import homes
+from sweep.core.study import Study
+from sweep.storage.access import STORAGE_VARIABLE
+from sweep.storage.url import mask
+from sweep.studyfile.origins import Origin, origins
 
 
 @click.command(
@@ -33,12 +40,6 @@ def config(study: str | None, overrides: tuple[str, ...], as_json: bool, runs: P
     defaults (~/.config/sweep/config.yaml), and beneath those the site's (/etc/sweep/site.yaml): the
     upper one wins, key by key. Without STUDY the defaults alone are shown.
     """
-    from sweep.access import STORAGE_VARIABLE
-    from sweep.paths import RUNS_VARIABLE
-    from sweep.settings import homes
-    from sweep.storage.url import mask
-    from sweep.studyfile.origins import Origin, origins
-
     if overrides and study is None:
         raise click.UsageError("--set goes with a STUDY.")
     where = get_runs(runs)
@@ -75,8 +76,6 @@ def config(study: str | None, overrides: tuple[str, ...], as_json: bool, runs: P
 
 def _study_file(study: str, runs: Any) -> Path:
     """Return a study file by its path, or by the name of a study that was launched from it."""
-    from sweep.study import Study
-
     if Path(study).exists() or study.endswith((".yaml", ".yml")):
         return Path(study)
     folder = runs.study(study)
@@ -109,8 +108,6 @@ def templates(folder: Path, name: str | None, to_user: bool, force: bool, as_jso
     The first that has the name wins: templates/ in the study's folder, your own
     (~/.config/sweep/templates), the site's (/etc/sweep/templates), sweep's.
     """
-    from sweep import template
-
     beside = (folder.parent if folder.is_file() else folder).absolute()
     if name:
         click.echo(f"wrote {template.copy_out(name, beside, to_user=to_user, force=force)}")

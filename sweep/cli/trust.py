@@ -18,11 +18,14 @@ from sweep.cli.common import (
     study_argument,
     wait_side_runs,
 )
-from sweep.errors import EXIT_FAILED
+from sweep.core.errors import EXIT_FAILED
+from sweep.tasks.side_runs import confirm as verb
+from sweep.tasks.side_runs import rerun
+from sweep.tasks.side_runs.compare import compare, find
 
 if TYPE_CHECKING:
-    from sweep.compare import Comparison
-    from sweep.confirm import Confirmed
+    from sweep.tasks.side_runs.compare import Comparison
+    from sweep.tasks.side_runs.confirm import Confirmed
 
 
 @click.command(
@@ -59,9 +62,6 @@ def confirm(
     paired test says whether the winner can be told from the second. Asked for more seeds later,
     only the further ones run.
     """
-    from sweep import confirm as verb
-    from sweep import rerun
-
     opened = open_study(get_runs(runs), study)
     schedule = scheduler_for(opened.study)(opened.folder)
     chosen = verb.choose(opened, top)
@@ -153,8 +153,6 @@ def diff(a: str, b: str, as_json: bool, runs: Path | None) -> None:
     A number is a trial, r and a number a re-run, anything else a study; STUDY:7 and STUDY:r2 name
     the study too.
     """
-    from sweep.compare import compare, find
-
     where = get_runs(runs)
     sides = [find(name, lambda study: open_study(where, study)) for name in (a, b)]
     found = compare(*sides)

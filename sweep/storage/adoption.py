@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sweep.storage import resource
-from sweep.storage.attempts import Report, stale
+from sweep.core.trial import Report
+from sweep.storage import pruner_unit
+from sweep.storage.attempts import stale
 from sweep.storage.ledger import Ledger
 from sweep.storage.reports import MAX_STEP
 from sweep.storage.trial_rows import stored_number
@@ -72,8 +73,8 @@ def adopt(ledger: Ledger, token: str, found: Mapping[int, Sequence[Report]]) -> 
         "ON CONFLICT (trial_id, attempt, name, step) DO NOTHING",
         (trial_id, *([row[column] for row in rows] for column in range(5))),
     )
-    unit = ledger.study.pruner.options.get("resource", resource.STEPS)
-    if ledger.study.is_multi_objective or unit != resource.STEPS:
+    unit = ledger.study.pruner.options.get("resource", pruner_unit.STEPS)
+    if ledger.study.is_multi_objective or unit != pruner_unit.STEPS:
         return  # what was used when each was reported is not known here
     metric = ledger.study.objective.metric
     objective = {  # of several attempts the latest counts

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sweep import trial as words
-from sweep.errors import StaleAttempt
-from sweep.plain import dataclass
-from sweep.storage import promotion
+from sweep.core import outcomes
+from sweep.core.errors import StaleAttempt
+from sweep.core.outcomes import USER_FAILURES
+from sweep.core.study import Study
+from sweep.core.trial import Attempt, Place
 from sweep.storage.connection import Database
-from sweep.study import Study
-from sweep.trial import Attempt
 
-# An attempt's end after which the trial may be claimed again. A failure of the user's code counts
-# while the study is unproven, because launch gives such trials back once the code is corrected.
-GIVEN_BACK = "given back"
-HALTED = "halted"  # left because the study was stopped or ended
-PAUSED = promotion.PAUSED
-CLAIMABLE = (*words.RESUMABLE, GIVEN_BACK, HALTED)
 # By how much a trial ``t`` breaks its study's constraints; 0 where nothing is noted.
 VIOLATION_SQL = """COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
   json_array_elements_text(s.value_json::json) c
@@ -26,27 +19,6 @@ VIOLATION_SQL = """COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_syste
 # For how many seconds the ended attempts of the trial of an attempt ``a`` ran.
 USED_SQL = """(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
   FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)"""
-USER_FAILURES = (words.ERROR, words.NO_METRIC, words.NOT_STARTED)
-
-
-@dataclass(frozen=True)
-class Report:
-    """One journal line: (step, time, metrics)."""
-
-    step: int
-    time_s: float
-    metrics: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a process runs: its task, its host and the boot of that host."""
-
-    job: str | None
-    index: int | None
-    host: str
-    boot_id: str = ""
-    slot: int | None = None
 
 
 class Attempts:
@@ -74,9 +46,9 @@ class Attempts:
             return None
         outcome, state = rows[0]
         if state == "RUNNING":
-            return words.FAILED if outcome in USER_FAILURES else words.RUNNING
-        known = {"COMPLETE": words.COMPLETE, "PRUNED": words.PRUNED}
-        return known.get(state, words.FAILED)
+            return outcomes.FAILED if outcome in USER_FAILURES else outcomes.RUNNING
+        known = {"COMPLETE": outcomes.COMPLETE, "PRUNED": outcomes.PRUNED}
+        return known.get(state, outcomes.FAILED)
 
     def is_proven(self) -> bool:
         """Tell whether any trial of the study has reported an objective."""
@@ -110,7 +82,7 @@ class Attempts:
         return self._attempts(
             "t.state = 'RUNNING' AND a.outcome = %s AND a.number = (SELECT MAX(number) "
             "FROM sweep_attempt b WHERE b.trial_id = a.trial_id)",
-            (words.TERMINATED,),
+            (outcomes.TERMINATED,),
         )
 
     def latest_token(self, place: Place) -> str | None:

@@ -8,16 +8,17 @@ a checkpoint, or may go on to their end: see ``Reached.leave``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from sweep import trial as words
-from sweep.plain import dataclass
+from sweep.core import outcomes
+from sweep.core.outcomes import CLAIMABLE, PAUSED
+from sweep.core.study import Study
+from sweep.core.trial import End, better
 from sweep.storage import studies
 from sweep.storage.closing import close_trials, prune_trials
-from sweep.storage.ledger import CLAIMABLE, PAUSED, VIOLATION_SQL, Ledger
+from sweep.storage.ledger import VIOLATION_SQL, Ledger
 from sweep.storage.records import END
-from sweep.study import Study
-from sweep.trial import End, better
 
 # What the note on a trial's end calls it when the end of its study has cancelled it: launch takes
 # such ones up again where the limit was raised.
@@ -189,7 +190,7 @@ def cancel_rest(ledger: Ledger, reason: str) -> int:
         (study_id,),
     )
     cut = cut_by(reason)
-    close_trials(db, [int(row[0]) for row in waiting], words.CANCELLED, cut)
+    close_trials(db, [int(row[0]) for row in waiting], outcomes.CANCELLED, cut)
     # Locked first and judged after: a claim may have come in between.
     idle = (
         "(SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id "
@@ -205,12 +206,14 @@ def cancel_rest(ledger: Ledger, reason: str) -> int:
         f"AND {idle} = ANY(%s)",
         (study_id, [*CLAIMABLE, PAUSED]),
     )
-    close_trials(db, [int(t) for t, outcome in rows if outcome != PAUSED], words.CANCELLED, cut)
+    close_trials(db, [int(t) for t, outcome in rows if outcome != PAUSED], outcomes.CANCELLED, cut)
     prune_trials(ledger, [int(t) for t, outcome in rows if outcome == PAUSED], cut)
     failed = ledger.open_failures()
     for trial_id in failed:
         last = ledger.attempts(trial_id)[-1]
-        ledger.close_trial(trial_id, End(last.outcome or words.ERROR, last.reason), words.FAILED)
+        ledger.close_trial(
+            trial_id, End(last.outcome or outcomes.ERROR, last.reason), outcomes.FAILED
+        )
     return len(waiting) + len(rows) + len(failed)
 
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from sweep.core.outcomes import CLAIMABLE, PAUSED
+from sweep.core.trial import Claim, Place
 from sweep.storage import promotion, studies
-from sweep.storage.attempts import CLAIMABLE, PAUSED, USED_SQL, Attempts, Place, stale
+from sweep.storage.attempts import USED_SQL, Attempts, stale
 from sweep.storage.connection import Database
-from sweep.trial import Claim
 
 DETAILS_SQL = f"""
   (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)

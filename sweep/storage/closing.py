@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sweep import trial as words
+from sweep.core import outcomes
+from sweep.core.outcomes import PAUSED
+from sweep.core.trial import End
 from sweep.storage import bulk, promotion, studies
 from sweep.storage.connection import Database
-from sweep.storage.ledger import PAUSED, Ledger, clean
+from sweep.storage.ledger import Ledger, clean
 from sweep.storage.records import END
 from sweep.storage.series import read_summaries
-from sweep.trial import End
 
 
 def close_trials(db: Database, trial_ids: Sequence[int], state: str, end: End) -> None:
@@ -25,7 +26,7 @@ def close_trials(db: Database, trial_ids: Sequence[int], state: str, end: End) -
     db.execute(
         "UPDATE trials SET state = %s, datetime_complete = clock_timestamp() AT TIME ZONE 'UTC' "
         "WHERE trial_id = ANY(%s::int[])",
-        ("PRUNED" if state == words.PRUNED else "FAIL", list(trial_ids)),
+        ("PRUNED" if state == outcomes.PRUNED else "FAIL", list(trial_ids)),
     )
     note = {"state": state, "outcome": end.outcome, "reason": clean(end.reason)}
     db.execute(
@@ -55,7 +56,7 @@ def prune_trials(ledger: Ledger, trial_ids: Sequence[int], end: End) -> None:
         value = summary.last if objective.at == "last" else getattr(summary, best)
         values.append((ids[number], summary.last if value is None else value))
     bulk.insert_first_values(db, values)
-    close_trials(db, trial_ids, words.PRUNED, end)
+    close_trials(db, trial_ids, outcomes.PRUNED, end)
 
 
 def close_paused(ledger: Ledger) -> int:

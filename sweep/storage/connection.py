@@ -16,10 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
-from sweep.errors import DatabaseUnavailable, InputError, SweepError
-from sweep.storage.names import is_address, resolve
+import psycopg2
+from psycopg2.extensions import POLL_OK, POLL_READ
+
+from sweep.core.errors import DatabaseUnavailable, InputError, SweepError
 from sweep.storage.prepared import as_prepared
-from sweep.storage.refusals import HARMLESS_STATES, advice_for, first_line, is_full, passes
+from sweep.storage.resolve import is_address, resolve
+from sweep.storage.server_errors import HARMLESS_STATES, advice_for, first_line, is_full, passes
 from sweep.storage.url import describe, dsn
 
 T = TypeVar("T")
@@ -113,8 +116,6 @@ class Database:
         """
         if not self._prepares:
             return self.execute(sql, params)
-        import psycopg2
-
         text, names, marks = as_prepared(sql)
         with self._owned():
             connection = self._open()
@@ -266,8 +267,6 @@ class Database:
             self._drop()
         if self._transaction_of is not None:
             raise DatabaseUnavailable(*self._lost("the connection was lost in a transaction"))
-        import psycopg2
-
         deadline = time.monotonic() + self.timeout_s
         connection = None
         try:
@@ -321,8 +320,6 @@ class Database:
     def _run(
         self, connection: Any, sql: str, params: Any = None, deadline: float | None = None
     ) -> list[tuple[Any, ...]]:
-        import psycopg2
-
         if deadline is None:
             deadline = time.monotonic() + self.timeout_s
         sound = False
@@ -360,8 +357,6 @@ class Database:
 
     @staticmethod
     def _wait(connection: Any, deadline: float) -> None:
-        from psycopg2.extensions import POLL_OK, POLL_READ
-
         while True:
             state = connection.poll()
             if state == POLL_OK:

@@ -10,7 +10,7 @@ import copy
 import json
 from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.distributions import (
     BaseDistribution,
@@ -20,16 +20,13 @@ from optuna.distributions import (
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweep.errors import StaleAttempt
+from sweep.core.errors import StaleAttempt
 from sweep.storage import bulk, schema
 from sweep.storage.connection import Database
 from sweep.storage.history import History
 from sweep.storage.optuna_studies import StudyStorage
 from sweep.storage.prepared import numbers
 from sweep.storage.trial_rows import read_distribution, read_trials, stored_number, stored_time
-
-if TYPE_CHECKING:
-    from sweep.storage.verdicts import Curves
 
 # The trial that a write is for, if it may be written: open, and owned by the attempt whose token
 # this storage carries. The lock keeps the attempt alive until the statement has ended.
@@ -94,7 +91,6 @@ class PostgresStorage(StudyStorage):
     def _forget(self) -> None:
         super()._forget()
         self._histories: dict[int, History] = {}
-        self._curves: dict[int, Curves] = {}
         self._known: dict[tuple[int, str], BaseDistribution] = {}
         self._study_of: dict[int, int] = {}  # trial id → study id
 
@@ -362,18 +358,12 @@ class PostgresStorage(StudyStorage):
     def _history(self, study_id: int) -> History:
         return self._histories.setdefault(study_id, History(study_id, self.steps))
 
-    def curves(self, study_id: int) -> Curves:
-        """Return what the complete trials reported, as it was a second ago (``History.follow``)."""
+    def follow(self, study_id: int) -> History:
+        """Return the study's history, as it was a second ago at most (``History.follow``)."""
         assert self.steps, "this storage leaves out what complete trials reported"
         history = self._history(study_id)
         self._again(history.follow)
-        from sweep.storage.verdicts import Curves
-
-        curves = self._curves.get(study_id)
-        if curves is None:
-            curves = self._curves[study_id] = Curves(history)
-        curves.follow()
-        return curves
+        return history
 
     def get_n_trials(
         self, study_id: int, state: tuple[TrialState, ...] | TrialState | None = None

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import psycopg2
 from optuna.exceptions import DuplicatedStudyError, StorageInternalError
 from optuna.storages import BaseStorage
 from optuna.storages._base import DEFAULT_STUDY_NAME_PREFIX
@@ -59,8 +60,6 @@ class StudyStorage(BaseStorage):
 
     @staticmethod
     def _translated(run: Callable[[], T]) -> T:
-        import psycopg2
-
         try:
             return run()
         except psycopg2.Error as error:

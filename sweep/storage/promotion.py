@@ -14,18 +14,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.plain import dataclass, field
+from sweep.core.outcomes import PAUSED
+from sweep.core.study import Study
+from sweep.core.trial import summarise
 from sweep.storage.connection import Database
-from sweep.study import Study
-from sweep.trial import summarise
 
 NAME = "promotion"
 RUNG = "sweep:rung:"
 PROMOTED = "sweep:promoted"
 LOCK = 0x5EEB0004  # first half of our advisory locks; the second is the study's id
-PAUSED = "paused"  # outcome of an attempt: it waits at a rung
 
 LAST_SQL = """(SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
   ORDER BY a.number DESC LIMIT 1)"""

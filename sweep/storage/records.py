@@ -14,15 +14,14 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
-from sweep import feasibility
-from sweep import trial as words
+from sweep.core import outcomes, pareto
+from sweep.core.outcomes import USER_FAILURES
+from sweep.core.study import Study
+from sweep.core.trial import Attempt, TrialRecord, trial_seed
 from sweep.storage import energy
 from sweep.storage.connection import Database
-from sweep.storage.ledger import USER_FAILURES
 from sweep.storage.series import LINEAGE_SQL
 from sweep.storage.trial_rows import read_number
-from sweep.study import Study
-from sweep.trial import Attempt, TrialRecord, trial_seed
 
 END = "sweep:end"  # the trial's user attribute that says why it ended
 
@@ -41,7 +40,7 @@ CASE t.state::text WHEN 'WAITING' THEN 'waiting' WHEN 'COMPLETE' THEN 'complete'
 """
 
 _CHOSEN = "t.study_id = %(study)s AND (%(numbers)s::int[] IS NULL OR t.number = ANY(%(numbers)s))"
-_WITH_VALUES = (words.COMPLETE, words.PRUNED)
+_WITH_VALUES = (outcomes.COMPLETE, outcomes.PRUNED)
 
 
 def shown_state(optuna_state: str, last: Attempt | None, end: Mapping[str, Any]) -> str:
@@ -53,18 +52,18 @@ def shown_state(optuna_state: str, last: Attempt | None, end: Mapping[str, Any])
         end: What was noted when sweep made the trial final; empty for a notebook's trial.
     """
     if optuna_state == "FAIL":
-        return words.CANCELLED if end.get("state") == words.CANCELLED else words.FAILED
+        return outcomes.CANCELLED if end.get("state") == outcomes.CANCELLED else outcomes.FAILED
     if optuna_state != "RUNNING":
         return optuna_state.lower()
     if last is None or last.outcome is None:
-        return words.RUNNING
-    return words.FAILED if last.outcome in USER_FAILURES else words.WAITING
+        return outcomes.RUNNING
+    return outcomes.FAILED if last.outcome in USER_FAILURES else outcomes.WAITING
 
 
 def count(records: Iterable[TrialRecord]) -> dict[str, int]:
     """Return how many records are in each of the six states."""
     found = Counter(record.state for record in records)
-    return {state: found[state] for state in words.STATES}
+    return {state: found[state] for state in outcomes.STATES}
 
 
 def count_states(db: Database, study_id: int) -> dict[str, int]:
@@ -75,7 +74,7 @@ def count_states(db: Database, study_id: int) -> dict[str, int]:
         {"study": study_id, "user": list(USER_FAILURES)},
     )
     found = {str(state): int(number) for state, number in rows}
-    return {state: found.get(state, 0) for state in words.STATES}
+    return {state: found.get(state, 0) for state in outcomes.STATES}
 
 
 def read_trials(
@@ -178,10 +177,10 @@ def read_violations(
     """Return by how much trials break the study's constraints, by number, where that is known."""
     rows = db.execute(
         "SELECT t.number, s.value_json FROM trials t JOIN trial_system_attributes s "
-        f"USING (trial_id) WHERE s.key = '{feasibility.KEY}' AND {_CHOSEN}",
+        f"USING (trial_id) WHERE s.key = '{pareto.KEY}' AND {_CHOSEN}",
         {"study": study_id, "numbers": list(numbers) if numbers is not None else None},
     )
-    return {int(number): feasibility.total(json.loads(text)) for number, text in rows}
+    return {int(number): pareto.total(json.loads(text)) for number, text in rows}
 
 
 def _read_values(db: Database, chosen: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
@@ -257,7 +256,7 @@ def _end(text: str) -> dict[str, Any]:
 
 
 def _reason(state: str, optuna_state: str, last: Attempt | None, end: Mapping[str, Any]) -> str:
-    if state == words.COMPLETE:
+    if state == outcomes.COMPLETE:
         return ""
     if optuna_state in ("FAIL", "PRUNED"):
         return str(end.get("reason") or end.get("outcome") or "")

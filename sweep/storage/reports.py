@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sweep.storage import promotion, resource, studies
-from sweep.storage.attempts import USED_SQL, Attempts, Report, stale
+from sweep.core.trial import Report
+from sweep.storage import promotion, pruner_unit, studies
+from sweep.storage.attempts import USED_SQL, Attempts, stale
 from sweep.storage.prepared import numbers
 from sweep.storage.trial_rows import stored_number
 
@@ -127,7 +128,7 @@ class Reports(Attempts):
         steps = self.objective_steps(token, reports)
         stored = [stored_number(value) for value in steps.values()]
         params |= {
-            "cut_from": resource.first(reports, self._unit, self._started_s(token)),
+            "cut_from": pruner_unit.first(reports, self._unit, self._started_s(token)),
             "objective_steps": numbers(list(steps)),
             "objective_values": numbers([value for value, _ in stored]),
             "kinds": [kind for _, kind in stored],
@@ -142,18 +143,18 @@ class Reports(Attempts):
     def objective_steps(self, token: str, reports: Sequence[Report]) -> dict[int, float]:
         """Return what Optuna's table takes of an attempt's reports: the objective's values by step,
         or by what else the pruner counts (see ``resource``)."""
-        values = resource.keyed(
+        values = pruner_unit.keyed(
             reports, self.study.objective.metric, self._unit, self._started_s(token)
         )
         return {step: float(value) for step, value in values.items() if 0 <= step <= MAX_STEP}
 
     @property
     def _unit(self) -> str:
-        return str(self.study.pruner.options.get("resource", resource.STEPS))
+        return str(self.study.pruner.options.get("resource", pruner_unit.STEPS))
 
     def _started_s(self, token: str) -> float:
         """Return when a trial began, moved by what its earlier attempts used, where that counts."""
-        if self._unit != resource.SECONDS:
+        if self._unit != pruner_unit.SECONDS:
             return 0.0
         if self._began[0] != token:
             rows = self.db.execute(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sweep.errors import StaleAttempt
-from sweep.plain import dataclass
+from sweep.core.errors import StaleAttempt
+from sweep.core.trial import End
 from sweep.storage.connection import Database
-from sweep.trial import End
 
 SAME_SEED = "rerun"
 OTHER_SEED = "seed"

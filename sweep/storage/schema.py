@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 
-from sweep.errors import BusyError, SweepError
+import psycopg2
+
+from sweep.core.errors import BusyError, SweepError
 from sweep.storage.connection import Database
 from sweep.storage.url import mask, normalise
 
@@ -102,8 +104,6 @@ def create(url: str) -> None:
         BusyError: Another command has been making them for a minute.
         DatabaseUnavailable: The database does not answer.
     """
-    import psycopg2
-
     database = Database(url)
     try:
         if _is_complete(database):
@@ -147,8 +147,6 @@ def check_optuna(database: Database) -> None:
         SweepError: They are missing, or made by another version of Optuna.
         DatabaseUnavailable: The database does not answer.
     """
-    import psycopg2
-
     try:
         revision, library = database.execute(OPTUNA_SQL)[0]
     except psycopg2.errors.UndefinedTable:
@@ -168,8 +166,6 @@ def _name(database: Database) -> str:
 
 
 def _is_complete(database: Database) -> bool:
-    import psycopg2
-
     try:
         revision, library, complete = database.execute(COMPLETE_SQL)[0]
     except psycopg2.errors.UndefinedTable:
@@ -216,7 +212,6 @@ def _lock(database: Database) -> None:
 
 def _create_optuna_tables(url: str) -> None:
     import optuna
-    import psycopg2
     import sqlalchemy.exc
 
     engine_options = {

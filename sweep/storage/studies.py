@@ -7,11 +7,12 @@ All of it lies in Optuna's ``studies`` and ``study_system_attributes``; keys of 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
-from sweep.plain import dataclass
+from sweep.core.scheduler import Wave
+from sweep.core.study import Study
 from sweep.storage.connection import Database
-from sweep.study import Study
 
 SPEC = "sweep:study"
 STATE = "sweep:state"
@@ -53,31 +54,6 @@ class StudyState:
     def wants_leaving(self) -> bool:
         """Whether running trials are to leave with a checkpoint."""
         return self.word == STOPPED or (self.word == ENDED and self.leave)
-
-
-@dataclass(frozen=True)
-class Wave:
-    """One submission, written before it is made and completed after.
-
-    Attributes:
-        token: Name token of the job.
-        job: Its id, or None while it is not known whether the scheduler took it.
-        size: Elements; throttle: how many of them run at once.
-        executor: "local" or "slurm".
-        attempts: Attempts that the study had when it was submitted.
-        over: Whether it has ended.
-        slots: Trials that each element serves side by side.
-    """
-
-    token: str
-    size: int
-    throttle: int
-    executor: str
-    submitted: float
-    attempts: int = 0
-    job: str | None = None
-    over: bool = False
-    slots: int = 1
 
 
 def find_study(db: Database, name: str) -> int | None:

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import Any
 
-from sweep.lean import without_gc
 from sweep.storage.connection import Database
 
 FINISHED = ("COMPLETE", "PRUNED", "FAIL")
@@ -101,8 +100,7 @@ def read_trials(database: Database, trial_ids: Sequence[int], *, steps: bool = T
     if not trial_ids:
         return []
     rows = database.execute(DETAILS_SQL, {"ids": list(trial_ids), "steps": steps})
-    with without_gc():
-        return _frozen_trials(database, rows)
+    return _frozen_trials(database, rows)
 
 
 def _distribution(database: Database, digest: str, trial_id: int) -> Any:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from sweep.errors import InputError
-from sweep.plain import dataclass
+from sweep.core.errors import InputError
 
 SCHEME = "postgresql+psycopg2"
 MASK = "***"

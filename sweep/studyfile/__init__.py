@@ -1,7 +1,8 @@
 """The study file: strict reading with every problem at once, its JSON Schema, and what may change.
 
 Each problem has its line and says what to do: ``file:line: dotted.path: rule (got …). what to do``.
-One table (``keys``) says what each key may hold; the loader and the schema both come from it.
+One table (``keys``) says what each key may hold; the loader, the schema and the documentation come
+from it, and what an absent key means from the fields of ``sweep.core.study``.
 Numbers are YAML 1.2's; see ``tree``.
 """
 

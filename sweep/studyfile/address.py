@@ -7,10 +7,45 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.study import Storage
-from sweep.studyfile.rules import INVALID, Reader, Word, either
+from sweep.core.study import Storage
+from sweep.studyfile.rules import INVALID, Place, Word, either
 from sweep.studyfile.sections import Key, Section
-from sweep.studyfile.tree import Node
+
+
+@dataclass(frozen=True)
+class Url:
+    """A PostgreSQL URL without a password."""
+
+    in_words = "URL"
+
+    def read(self, at: Place) -> Any:
+        url = at.node.value
+        if not isinstance(url, str):
+            return at.report("must be a PostgreSQL URL")
+        hidden = re.sub(r"(?s)(://[^:@/?]*):.*@", r"\1:***@", url)
+        hidden = re.sub(r"(?i)(password\s*=\s*)[^&\s]*", r"\1***", hidden)
+        kind = re.split(r"[+:]", url.lower(), maxsplit=1)[0]
+        if url.startswith("$"):
+            rule = "must be a URL, not a variable"
+            advice = "Remove the key: SWEEP_STORAGE is used when the file has no storage."
+        elif kind == "sqlite" or re.search(r"\.(db|sqlite3?)$", url):
+            rule = (
+                "must be PostgreSQL, because SQLite hands one trial to several workers (16 "
+                "processes claiming 200 trials made 159 double claims)"
+            )
+            advice = "Remove the key: an embedded PostgreSQL is started for you."
+        elif hidden != url:
+            rule = "must not hold a password"
+            advice = "Put the whole URL into SWEEP_STORAGE, or the password into ~/.pgpass."
+        elif kind not in ("postgresql", "postgres") or "://" not in url:
+            rule = "must be a PostgreSQL URL"
+            advice = "For example postgresql://user@host:5432/database."
+        else:
+            return url
+        return at.report(rule, advice, json.dumps(hidden, ensure_ascii=False))
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": r"^postgres(ql)?(\+\w+)?://"}
 
 
 @dataclass(frozen=True)
@@ -19,95 +54,39 @@ class StorageAddress:
 
     section: Section
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if isinstance(node.value, str):
-            url = self.read_url(node, path, reader)
+    in_words = "URL, or keys"
+
+    def read(self, at: Place) -> Any:
+        if isinstance(at.node.value, str):
+            url = Url().read(at)
             return url if url is INVALID else Storage(url=url)
-        if node.kind != "map":
-            return reader.report(node, path, "must be a PostgreSQL URL, or {embedded: job | here}")
-        value = self.section.read(node, path, reader)
-        if value is not INVALID and value.url and "embedded" in node.entries:
-            return reader.report(
-                node,
-                path,
-                "must have url or embedded, not both",
-                "With a URL, nothing is embedded: remove one of the two.",
-                "",
-            )
+        if at.node.kind != "map":
+            return at.report("must be a PostgreSQL URL, or {embedded: job | here}")
+        value = self.section.read(at)
+        if value is not INVALID and value.url and "embedded" in at:
+            advice = "With a URL, nothing is embedded: remove one of the two."
+            return at.report("must have url or embedded, not both", advice, "")
         return value
 
-    @staticmethod
-    def read_url(node: Node, path: str, reader: Reader) -> Any:
-        url = node.value
-        hidden = re.sub(r"(?s)(://[^:@/?]*):.*@", r"\1:***@", url)
-        hidden = re.sub(r"(?i)(password\s*=\s*)[^&\s]*", r"\1***", hidden)
-        got = json.dumps(hidden, ensure_ascii=False)
-        example = "For example postgresql://user@host:5432/database."
-        kind = re.split(r"[+:]", url.lower(), maxsplit=1)[0]
-        if url.startswith("$"):
-            return reader.report(
-                node,
-                path,
-                "must be a URL, not a variable",
-                "Remove the key: SWEEP_STORAGE is used when the file has no storage.",
-                got,
-            )
-        if kind == "sqlite" or re.search(r"\.(db|sqlite3?)$", url):
-            return reader.report(
-                node,
-                path,
-                "must be PostgreSQL, because SQLite hands one trial to several workers (16 "
-                "processes claiming 200 trials made 159 double claims)",
-                "Remove the key: an embedded PostgreSQL is started for you.",
-                got,
-            )
-        if hidden != url:
-            return reader.report(
-                node,
-                path,
-                "must not hold a password",
-                "Put the whole URL into SWEEP_STORAGE, or the password into ~/.pgpass.",
-                got,
-            )
-        if kind not in ("postgresql", "postgres") or "://" not in url:
-            return reader.report(node, path, "must be a PostgreSQL URL", example, got)
-        return url
-
     def schema(self) -> dict[str, Any]:
-        url = {"type": "string", "pattern": r"^postgres(ql)?(\+\w+)?://"}
-        return either([url, self.section.schema()])
-
-
-@dataclass(frozen=True)
-class Url:
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if not isinstance(node.value, str):
-            return reader.report(node, path, "must be a PostgreSQL URL")
-        return StorageAddress.read_url(node, path, reader)
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string", "pattern": r"^postgres(ql)?(\+\w+)?://"}
+        return either([Url().schema(), self.section.schema()])
 
 
 STORAGE = StorageAddress(
     Section(
         "storage",
-        (
-            Key(
-                "url",
+        Storage,
+        {
+            "url": Key(
                 Url(),
                 "A PostgreSQL URL without a password.",
-                None,
-                "postgresql://user@host:5432/database",
+                example="postgresql://user@host:5432/database",
             ),
-            Key(
-                "embedded",
+            "embedded": Key(
                 Word(("job", "here")),
                 "Where the embedded server runs on a cluster: in a job of its own, or here.",
-                "job",
-                "here",
+                example="here",
             ),
-        ),
-        Storage,
+        },
     )
 )

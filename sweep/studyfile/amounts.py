@@ -7,25 +7,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.studyfile.rules import Reader
-from sweep.studyfile.tree import Node
+from sweep.studyfile.rules import Place
 
 DURATION_ADVICE = 'Write 90s, 30min or 1h30m, or Slurm\'s way in quotes, "00:30:00".'
 _UNIT_SECONDS = {
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "seconds": 1,
-    "m": 60,
-    "min": 60,
-    "minute": 60,
-    "minutes": 60,
-    "h": 3600,
-    "hour": 3600,
-    "hours": 3600,
-    "d": 86400,
-    "day": 86400,
-    "days": 86400,
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86400),
 }
 _UNIT = "|".join(sorted(_UNIT_SECONDS, key=len, reverse=True))
 _UNITS = rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT})\s*)+"
@@ -42,15 +31,18 @@ class Duration:
 
     low_s: int = 1
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        seconds = parse_duration(node.value) if isinstance(node.value, str) else None
+    in_words = "time"
+
+    def read(self, at: Place) -> Any:
+        value = at.node.value
+        seconds = parse_duration(value) if isinstance(value, str) else None
         if seconds is None:
             advice = DURATION_ADVICE
-            if isinstance(node.value, int) and not isinstance(node.value, bool):
-                advice = f"Write a unit: {node.value}min or {node.value}s."
-            return reader.report(node, path, "must be a time with a unit", advice)
+            if isinstance(value, int) and not isinstance(value, bool):
+                advice = f"Write a unit: {value}min or {value}s."
+            return at.report("must be a time with a unit", advice)
         if not self.low_s <= seconds <= 366 * 86400:
-            return reader.report(node, path, f"must be from {self.low_s} s to 366 days")
+            return at.report(f"must be from {self.low_s} s to 366 days")
         return seconds
 
     def schema(self) -> dict[str, Any]:
@@ -61,20 +53,22 @@ class Duration:
 class Memory:
     """An amount of memory: 512M, 8G, 8GiB, 1.5T. Read as whole MiB, as Slurm counts."""
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        rule = "must be an amount of memory with a unit"
-        found = re.fullmatch(_MEMORY, node.value) if isinstance(node.value, str) else None
+    in_words = "memory"
+
+    def read(self, at: Place) -> Any:
+        value = at.node.value
+        found = re.fullmatch(_MEMORY, value) if isinstance(value, str) else None
         if found is None:
             advice = "Write 512M, 8G or 8GiB."
-            if isinstance(node.value, int) and not isinstance(node.value, bool):
-                advice = f"Write a unit: {node.value}M."
-                if node.value < 1024:
-                    advice = f"Write a unit: {node.value}G or {node.value}M."
-            return reader.report(node, path, rule, advice)
+            if isinstance(value, int) and not isinstance(value, bool):
+                advice = f"Write a unit: {value}M."
+                if value < 1024:
+                    advice = f"Write a unit: {value}G or {value}M."
+            return at.report("must be an amount of memory with a unit", advice)
         scale = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}[found[2].upper()]
         memory_mb = math.ceil(float(found[1]) * scale)
         if not 1 <= memory_mb <= 1024**3:
-            return reader.report(node, path, "must be from 1M to 1024T")
+            return at.report("must be from 1M to 1024T")
         return memory_mb
 
     def schema(self) -> dict[str, Any]:

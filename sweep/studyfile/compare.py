@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from sweep.space import Space
-from sweep.study import Objective, Study
+from sweep.core.space import Space
+from sweep.core.study import Objective, Study
 from sweep.studyfile.keys import OBJECTIVE, STUDY
 from sweep.studyfile.site_keys import RESOURCES, SERVICE
 
@@ -20,10 +20,10 @@ _ABSENT: Any = object()
 _UNITS = {"_s": " s", "_mb": " MiB"}
 # Names in the file of the fields that have another one.
 _KEYS = {
-    key.attribute: key.name
+    key.field: name
     for section in (STUDY, RESOURCES, SERVICE, OBJECTIVE)
-    for key in section.keys
-    if key.attribute
+    for name, key in section.keys.items()
+    if key.field != name
 } | {"pattern": "from.stdout"}
 
 

@@ -2,57 +2,50 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from sweep.errors import closest
-from sweep.space import Parameter, to_optuna
-from sweep.studyfile.rules import INVALID, Reader, is_number, join, shown_number
+from sweep.core.errors import closest
+from sweep.core.space import Parameter, to_optuna
+from sweep.studyfile.rules import INVALID, Place, is_number, shown_number
 from sweep.studyfile.tree import Node
 
 
 def resolve_conditions(
-    parameter: Parameter,
-    found: Mapping[str, Parameter | None],
-    node: Node,
-    path: str,
-    reader: Reader,
+    parameter: Parameter, found: Mapping[str, Parameter | None], space: Place
 ) -> Any:
     """Return the parameter with its conditions checked against its parents, or INVALID."""
     if not parameter.when:
         return parameter
-    where = join(join(path, parameter.name), "when")
-    when_node = node.entries[parameter.name].entries["when"]
-    resolved: dict[str, tuple[Any, ...]] = {}
+    resolved: dict[str, Any] = {}
     for parent_name, wanted in parameter.when.items():
-        child = when_node.entries[parent_name]
-        here = join(where, parent_name)
+        at = space[parameter.name]["when"][parent_name]
         if parent_name not in found:
             near = closest(parent_name, [n for n in found if n != parameter.name])
             advice = f"Did you mean {near}?" if near else "Declare it under space."
-            if parent_name in reader.fixed:
+            if parent_name in at.reader.fixed:
                 advice = "It is under fixed: remove the condition."
-            reader.report(child, here, "is not a parameter of the space", advice, "")
-            resolved[parent_name] = INVALID
+            resolved[parent_name] = at.report("is not a parameter of the space", advice, "")
             continue
         parent = found[parent_name]
         if parent is None:
             continue  # its own problems are reported already
         is_one = not isinstance(wanted, list) or parent.contains(wanted)
         values = [wanted] if is_one else wanted
-        nodes = [child] if is_one else child.items
+        nodes = [at.node] if is_one else at.node.items
         resolved[parent_name] = tuple(values)
         if not values:
-            reader.report(child, here, "must name at least one value", "Write the value.")
-            resolved[parent_name] = INVALID
-        for value, value_node in zip(values, nodes, strict=True):
+            rule = "must name at least one value"
+            resolved[parent_name] = at.report(rule, "Write the value.")
+        for value, node in zip(values, nodes, strict=True):
             if not parent.contains(value):
                 rule = f"must be a value that {parent_name} can take"
-                reader.report(value_node, here, rule, describe_values(parent, value))
-                resolved[parent_name] = INVALID
+                one = Place(node, at.path, at.reader)
+                resolved[parent_name] = one.report(rule, describe_values(parent, value))
     if INVALID in resolved.values():
         return INVALID
-    return Parameter(**{**vars(parameter), "when": resolved})
+    return dataclasses.replace(parameter, when=resolved)
 
 
 def describe_values(parent: Parameter, value: Any) -> str:
@@ -81,9 +74,7 @@ def to_yaml(value: Any) -> Any:
     return shown_number(value) if is_number(value) else to_optuna(value)
 
 
-def order_parents_first(
-    parameters: Mapping[str, Any], node: Node, path: str, reader: Reader
-) -> list[Parameter] | None:
+def order_parents_first(parameters: Mapping[str, Any], space: Place) -> list[Parameter] | None:
     """Return the parameters with parents first, else as declared; None where there is a cycle."""
     good = {name: parameter for name, parameter in parameters.items() if parameter is not INVALID}
     ordered: dict[str, Parameter] = {}
@@ -95,27 +86,22 @@ def order_parents_first(
             if all(parent in ordered or parent not in left for parent in parameter.when)
         ]
         if not ready:
-            _report_cycle(left, node, path, reader)
+            _report_cycle(left, space)
             return None
         # One at a time keeps a child as near to its place in the file as its parents allow.
         ordered[ready[0]] = left.pop(ready[0])
     return list(ordered.values())
 
 
-def _report_cycle(left: Mapping[str, Parameter], node: Node, path: str, reader: Reader) -> None:
+def _report_cycle(left: Mapping[str, Parameter], space: Place) -> None:
     name = next(iter(left))
     chain: list[str] = []
     while name not in chain:
         chain.append(name)
         name = next(parent for parent in left[name].when if parent in left)
     cycle = [*chain[chain.index(name) :], name]
-    start = min(cycle, key=lambda n: node.entries[n].line)
+    start = min(cycle, key=lambda n: space[n].node.line)
     cycle = cycle[:-1]
     cycle = [*cycle[cycle.index(start) :], *cycle[: cycle.index(start)], start]
-    reader.report(
-        node.entries[start].entries["when"],
-        join(join(path, start), "when"),
-        "must not depend on itself",
-        "Remove one of the conditions.",
-        " -> ".join(cycle),
-    )
+    rule, advice = "must not depend on itself", "Remove one of the conditions."
+    space[start]["when"].report(rule, advice, " -> ".join(cycle))

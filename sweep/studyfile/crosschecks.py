@@ -1,380 +1,349 @@
-"""What must hold between the keys of a study file, as far as each is right by itself."""
+"""What must hold between the keys of a study file, as far as each is right by itself.
+
+A rule is a function under ``@crosscheck``. Its parameters are the file and, by their names, the
+fields of the study that it is about: it is called where all of those are right, and reports what is
+wrong between them at its place in the file. Problems of one line stand in the order of the rules.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweep.errors import closest
-from sweep.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
-from sweep.space import Space, same_value
-from sweep.study import Choice
+from sweep.core.errors import closest
+from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
+from sweep.core.space import Space, same_value
+from sweep.core.study import Choice, Ddp, Environment, Objective, Resources, Slurm
 from sweep.studyfile.conditions import describe_values
-from sweep.studyfile.rules import INVALID, Reader, join
-from sweep.studyfile.tree import Node
+from sweep.studyfile.rules import INVALID, Place
 
 GRID_LIMIT = 100_000  # points; more do not make a search
+_LEARNING = ("auto", "tpe", "gp", "cmaes", "nsgaii")
+
+Objectives = tuple[Objective, ...]
+_rules: list[tuple[Callable[..., None], list[str]]] = []
 
 
-def check_together(values: dict[str, Any], root: Node, reader: Reader) -> None:
+def crosscheck(check: Callable[..., None]) -> Callable[..., None]:
+    """Add a rule to those that every study file is checked by."""
+    _rules.append((check, list(inspect.signature(check).parameters)[1:]))
+    return check
+
+
+def check_together(values: Mapping[str, Any], root: Place) -> None:
     """Report what is wrong between keys, as far as the keys themselves are right."""
-    _check_names(root, reader)
-    _check_command(values, root, reader)
-    _check_objectives(values, root, reader)
-    _check_points(values, root, reader)
-    _check_trials(values, root, reader)
-    _check_pruner(values["pruner"], root, reader)
-    _check_resources(values, root, reader)
-    _check_slots(values, root, reader)
-    _check_ranks(values, root, reader)
-    _check_environment(values["environment"], root, reader)
+    for check, names in _rules:
+        given = [values[name] for name in names]
+        if INVALID not in given:
+            check(root, *given)
 
 
-def _names(root: Node, key: str) -> list[str]:
-    return list(root.entries[key].entries) if key in root.entries else []
+def fill_in_trials(values: dict[str, Any], root: Place) -> None:
+    """Put the size of the grid where ``trials`` is absent; without a grid it must be there."""
+    sampler, space, points = values["sampler"], values["space"], values["points"]
+    if values["trials"] is not None:
+        return
+    if sampler is INVALID or sampler.type != "grid":
+        root.report_missing("trials", "For example trials: 30.")
+    elif isinstance(space, Space):
+        values["trials"] = _grid_size(space, points or ())
 
 
-def _check_names(root: Node, reader: Reader) -> None:
-    for name in _names(root, "fixed"):
-        if name in _names(root, "space"):
-            node = root.entries["fixed"].entries[name]
-            reader.report(
-                node,
-                f"fixed.{name}",
-                "is a parameter of the space as well",
-                "Remove one of the two.",
-                "",
-            )
+def _grid_size(space: Space, points: Sequence[Any]) -> int | None:
+    """Return how many trials a grid has; None where they have no number, or are too many."""
+    size = space.grid_size(limit=GRID_LIMIT)
+    # The user's own points come before the grid's.
+    return None if size is None or size > GRID_LIMIT else size + len(points)
 
 
-def _check_command(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
-    if values["command"] is not INVALID:
-        _check_words(values["command"], "command", RESERVED, root.entries["command"], root, reader)
-    commands = values["commands"]
-    for name, words in commands.items() if commands is not INVALID else ():
-        node = root.entries["commands"].entries[name]
-        _check_words(words, f"commands.{name}", (*RESERVED, CHECKPOINT), node, root, reader)
+@crosscheck
+def _names_are_given_once(root: Place) -> None:
+    if "fixed" in root and "space" in root:
+        for name, place in root["fixed"].entries().items():
+            if name in root["space"]:
+                rule = "is a parameter of the space as well"
+                place.report(rule, "Remove one of the two.", "")
 
 
-def _check_words(
-    command: Sequence[str],
-    path: str,
-    reserved: Sequence[str],
-    node: Node,
-    root: Node,
-    reader: Reader,
-) -> None:
-    parameters = _names(root, "space")
-    known = [*reserved, *parameters, *_names(root, "fixed")]
+@crosscheck
+def _placeholders_are_known(root: Place, command: Sequence[str]) -> None:
+    _check_words(root, root["command"], command, RESERVED)
+
+
+@crosscheck
+def _placeholders_of_commands_are_known(root: Place, commands: Mapping[str, Sequence[str]]) -> None:
+    for name, words in commands.items():
+        _check_words(root, root["commands"][name], words, (*RESERVED, CHECKPOINT))
+
+
+def _check_words(root: Place, at: Place, command: Sequence[str], reserved: Sequence[str]) -> None:
+    own = [name for key in ("space", "fixed") if key in root for name in root[key].node.entries]
     for word in command:
         try:
             pieces = parse(word)
         except ValueError:
-            reader.report(
-                node,
-                path,
-                "has a brace without its partner",
-                "Write {{ and }} for braces.",
-                f'"{word}"',
-            )
+            advice = "Write {{ and }} for braces."
+            at.report("has a brace without its partner", advice, f'"{word}"')
             continue
-        for piece in pieces:
-            if not isinstance(piece, Placeholder):
-                continue
-            name = piece.name
-            if name not in known:
-                near = closest(name, known)
+        for name in [piece.name for piece in pieces if isinstance(piece, Placeholder)]:
+            if name not in reserved and name not in own:
+                near = closest(name, [*reserved, *own])
                 advice = f"Did you mean {{{near}}}?" if near else "Write {{ and }} for braces."
-                reader.report(node, path, f"unknown placeholder {{{name}}}", advice, "")
-            elif name in reserved and name in known[len(reserved) :]:
-                reader.report(
-                    node,
-                    path,
-                    f"{{{name}}} is a placeholder and a parameter as well",
-                    "Rename the parameter.",
-                    "",
-                )
+                at.report(f"unknown placeholder {{{name}}}", advice, "")
+            elif name in reserved and name in own:
+                rule = f"{{{name}}} is a placeholder and a parameter as well"
+                at.report(rule, "Rename the parameter.", "")
             elif name in SPREAD and len(pieces) > 1:
-                reader.report(
-                    node,
-                    path,
-                    f"{{{name}}} must be an argument of its own, for it becomes several",
-                    "Put spaces around it.",
-                    f'"{word}"',
-                )
+                rule = f"{{{name}}} must be an argument of its own, for it becomes several"
+                at.report(rule, "Put spaces around it.", f'"{word}"')
 
 
-def _check_objectives(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
-    objectives = values["objectives"]
-    if objectives is INVALID:
-        return
-    node = root.entries["objective"]
-    nodes = node.items or [node]
+@crosscheck
+def _objectives_differ_and_can_be_read(root: Place, objectives: Objectives) -> None:
     seen: set[str] = set()
-    for i, (objective, one) in enumerate(zip(objectives, nodes, strict=True)):
-        path = f"objective[{i}]" if node.items else "objective"
+    at = root["objective"]
+    for objective, one in zip(objectives, at.items() or [at], strict=True):
         if objective.metric in seen:
-            reader.report(
-                one.entries["metric"],
-                f"{path}.metric",
-                "is optimised twice",
-                "Remove one of the two.",
-            )
+            one["metric"].report("is optimised twice", "Remove one of the two.")
         seen.add(objective.metric)
         if objective.pattern is not None:
-            _check_pattern(objective.pattern, one, path, reader)
-    if len(objectives) < 2:
-        return
-    pruner, sampler = values["pruner"], values["sampler"]
-    if pruner is not INVALID and pruner.type != "none":
-        reader.report(
-            root.entries["pruner"],
-            "pruner",
-            "cannot be used with several objectives",
-            "Remove it, or keep one objective.",
-            pruner.type,
-        )
-    if sampler is not INVALID and sampler.type == "cmaes":
-        reader.report(
-            root.entries["sampler"],
-            "sampler",
-            "cannot be used with several objectives",
-            "Use nsgaii or tpe.",
-            sampler.type,
-        )
+            _check_pattern(objective.pattern, one["from"]["stdout"])
 
 
-def _check_pattern(pattern: str, objective: Node, path: str, reader: Reader) -> None:
-    source = objective.entries["from"].entries["stdout"]
-    where = f"{path}.from.stdout"
+def _check_pattern(pattern: str, at: Place) -> None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
-        reader.report(
-            source,
-            where,
-            f"must be a regular expression, and is none: {error}",
-            r"Put \ before a character that stands for itself.",
-        )
+        rule = f"must be a regular expression, and is none: {error}"
+        at.report(rule, r"Put \ before a character that stands for itself.")
         return
     if not groups:
-        reader.report(
-            source,
-            where,
-            "must have a group around the number",
-            'For example "val_acc=([0-9.eE+-]+)".',
-        )
+        example = 'For example "val_acc=([0-9.eE+-]+)".'
+        at.report("must have a group around the number", example)
 
 
-def _check_points(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
-    space, points = values["space"], values["points"]
-    if not points or not isinstance(space, Space):
-        return
-    for i, item in enumerate(root.entries["points"].items):
-        point = item.plain()
+@crosscheck
+def _pruner_has_one_objective(root: Place, objectives: Objectives, pruner: Choice) -> None:
+    if len(objectives) > 1 and pruner.type != "none":
+        rule = "cannot be used with several objectives"
+        root["pruner"].report(rule, "Remove it, or keep one objective.", pruner.type)
+
+
+@crosscheck
+def _cmaes_has_one_objective(root: Place, objectives: Objectives, sampler: Choice) -> None:
+    if len(objectives) > 1 and sampler.type == "cmaes":
+        rule = "cannot be used with several objectives"
+        root["sampler"].report(rule, "Use nsgaii or tpe.", sampler.type)
+
+
+@crosscheck
+def _points_lie_in_the_space(root: Place, space: Space, points: Sequence[Any]) -> None:
+    for item in root["points"].items() if points else ():
+        point = item.node.plain()
         for name, value in point.items():
-            path, node = f"points[{i}].{name}", item.entries[name]
+            at = item[name]
             if name not in space.names():
                 near = closest(name, space.names())
                 advice = f"Did you mean {near}?" if near else "Remove it."
-                reader.report(node, path, "is not a parameter of the space", advice, "")
+                at.report("is not a parameter of the space", advice, "")
                 continue
             parameter = space.get(name)
             if not parameter.contains(value):
                 rule = f"must be a value that {name} can take"
-                reader.report(node, path, rule, describe_values(parameter, value))
+                at.report(rule, describe_values(parameter, value))
             for parent, allowed in parameter.when.items():
                 if parent in point and not any(same_value(point[parent], v) for v in allowed):
-                    given = item.entries[parent].shown()
-                    rule = f"does not exist when {parent} is {given}"
-                    reader.report(node, path, rule, "Remove it.")
-    trials = values["trials"]
-    if isinstance(trials, int) and len(points) > trials:
-        reader.report(
-            root.entries["points"],
-            "points",
-            f"must not be more than trials, {trials}",
-            "Raise trials, or remove points.",
-            str(len(points)),
-        )
+                    rule = f"does not exist when {parent} is {item[parent].node.shown()}"
+                    at.report(rule, "Remove it.")
 
 
-def _check_trials(values: dict[str, Any], root: Node, reader: Reader) -> None:
-    """Check trials against a grid, and fill in its size where trials is absent."""
-    sampler, space = values["sampler"], values["space"]
-    is_grid = sampler is not INVALID and sampler.type == "grid"
-    if not is_grid:
-        if values["trials"] is None:
-            reader.report(root, "trials", "is missing", "For example trials: 30.", "")
-        return
-    if not isinstance(space, Space):
-        return
-    endless = [parameter.name for parameter in space if parameter.count() is None]
-    for name in endless:
-        node = root.entries["space"].entries[name]
-        reader.report(
-            node,
-            f"space.{name}",
-            "must have a step, because a grid needs separate values",
-            "Add step, or use choices.",
-            "",
-        )
-    size = space.grid_size(limit=GRID_LIMIT)
-    if endless or size is None or values["trials"] is INVALID:
-        return
-    if size > GRID_LIMIT:
+@crosscheck
+def _points_are_no_more_than_trials(
+    root: Place, space: Space, points: Sequence[Any], trials: int | None
+) -> None:
+    if trials is not None and len(points) > trials:
+        rule = f"must not be more than trials, {trials}"
+        root["points"].report(rule, "Raise trials, or remove points.", str(len(points)))
+
+
+@crosscheck
+def _grid_has_an_end(root: Place, sampler: Choice, space: Space) -> None:
+    for parameter in space if sampler.type == "grid" else ():
+        if parameter.count() is None:
+            rule = "must have a step, because a grid needs separate values"
+            root["space"][parameter.name].report(rule, "Add step, or use choices.", "")
+
+
+@crosscheck
+def _grid_is_not_too_large(root: Place, sampler: Choice, space: Space) -> None:
+    size = space.grid_size(limit=GRID_LIMIT) if sampler.type == "grid" else None
+    if size is not None and size > GRID_LIMIT:
         rule = f"must not make a grid of more than {GRID_LIMIT} points"
-        reader.report(
-            root.entries["space"],
-            "space",
-            rule,
-            "Use fewer values, or sampler random or qmc.",
-            str(size),
-        )
-        return
-    size += len(values["points"] or ())  # the user's own points come before the grid's
-    if values["trials"] is None:
-        values["trials"] = size
-    elif values["trials"] > size:
-        reader.report(
-            root.entries["trials"],
-            "trials",
-            f"must not be above the size of the grid, {size}",
-            f"Write trials: {size}, or remove the key.",
-        )
+        root["space"].report(rule, "Use fewer values, or sampler random or qmc.", str(size))
 
 
-def _check_pruner(pruner: Any, root: Node, reader: Reader) -> None:
-    """Check the options of a pruner against each other, in one inside another too."""
-    if not isinstance(pruner, Choice):
-        return
-    path, node = "pruner", root.entries.get("pruner")
-    options: dict[str, Any] = {"type": pruner.type, **pruner.options}
-    while node is not None:
-        kind = options["type"]
+@crosscheck
+def _trials_are_no_more_than_the_grid(
+    root: Place, sampler: Choice, space: Space, points: Sequence[Any], trials: int | None
+) -> None:
+    size = _grid_size(space, points) if sampler.type == "grid" else None
+    if size is not None and trials is not None and trials > size:
+        rule = f"must not be above the size of the grid, {size}"
+        root["trials"].report(rule, f"Write trials: {size}, or remove the key.")
+
+
+@crosscheck
+def _options_of_a_pruner_fit(root: Place, pruner: Choice) -> None:
+    options: Mapping[str, Any]
+    at, options = root, {"pruner": {"type": pruner.type, **pruner.options}}
+    while "pruner" in at:  # in one inside another too
+        at, options = at["pruner"], options.get("pruner") or {}
         lower, upper = options.get("lower"), options.get("upper")
-        if kind == "threshold" and lower is None and upper is None:
-            reader.report(node, path, "needs lower or upper", "Write one of them.")
+        if options["type"] == "threshold" and lower is None and upper is None:
+            at.report("needs lower or upper", "Write one of them.")
         if lower is not None and upper is not None and lower >= upper:
-            reader.report(
-                node.entries["lower"],
-                f"{path}.lower",
-                f"must be below upper, {node.entries['upper'].text}",
-                "Swap the two.",
-            )
+            at["lower"].report(f"must be below upper, {at['upper'].node.text}", "Swap the two.")
         least, most = options.get("min_resource", 1), options.get("max_resource")
         if isinstance(most, int) and isinstance(least, int) and least > most:
-            reader.report(
-                node.entries["max_resource"],
-                f"{path}.max_resource",
-                f"must not be below min_resource, {least}",
-                "Raise it.",
-            )
-        node = node.entries.get("pruner")
-        path, options = join(path, "pruner"), options.get("pruner") or {}
+            at["max_resource"].report(f"must not be below min_resource, {least}", "Raise it.")
 
 
-def _check_resources(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
-    resources = values["resources"]
-    if resources is INVALID or "resources" not in root.entries:
-        return
-    entries = root.entries["resources"].entries
-    shares = [name for name in ("shard", "mps") if name in entries]
+@crosscheck
+def _gpus_are_whole_or_shared(root: Place, resources: Resources) -> None:
+    shares = [n for n in ("shard", "mps") if "resources" in root and n in root["resources"]]
     if shares and (resources.gpus or len(shares) > 1):
-        other = "gpus" if resources.gpus else "shard"
-        reader.report(
-            entries[shares[-1]],
-            f"resources.{shares[-1]}",
-            f"cannot go with {other}",
-            "A trial has whole GPUs or a share of one: keep one of the keys.",
-        )
-    limit_s, grace_s = resources.time_limit_s, values["grace_s"]
-    if limit_s is not None and grace_s is not INVALID and grace_s >= limit_s:
-        key, path = ("grace", "grace") if "grace" in root.entries else ("time", "resources.time")
-        node = root.entries["grace"] if key == "grace" else entries["time"]
-        rule = f"must be shorter than resources.time, {limit_s} s"
-        if key == "time":
-            rule = f"must be longer than grace, {grace_s} s"
-        reader.report(node, path, rule, "Give the task more time, or write a shorter grace.")
+        rule = f"cannot go with {'gpus' if resources.gpus else 'shard'}"
+        advice = "A trial has whole GPUs or a share of one: keep one of the keys."
+        root["resources"][shares[-1]].report(rule, advice)
 
 
-def _check_slots(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
-    slurm, resources = values["slurm"], values["resources"]
-    if slurm is INVALID or slurm.slots == 1 or resources is INVALID:
+@crosscheck
+def _grace_is_shorter_than_time(root: Place, resources: Resources, grace_s: int) -> None:
+    limit_s = resources.time_limit_s
+    if limit_s is None or grace_s < limit_s:
         return
-    node = root.entries["slurm"].entries["slots"]
+    advice = "Give the task more time, or write a shorter grace."
+    if "grace" in root:
+        root["grace"].report(f"must be shorter than resources.time, {limit_s} s", advice)
+    else:
+        root["resources"]["time"].report(f"must be longer than grace, {grace_s} s", advice)
+
+
+@crosscheck
+def _slots_share_one_node(root: Place, resources: Resources, slurm: Slurm) -> None:
+    if slurm.slots == 1:
+        return
     for other, is_so, why in (
         ("resources.nodes", resources.nodes > 1, "The trials of a task share one node"),
         ("resources.shard", resources.shard, "Tasks that share a GPU need no slots"),
         ("resources.mps", resources.mps, "Tasks that share a GPU need no slots"),
     ):
         if is_so:
-            reader.report(
-                node, "slurm.slots", f"cannot go with {other}", f"{why}: keep one of the two."
-            )
+            root["slurm"]["slots"].report(f"cannot go with {other}", f"{why}: keep one of the two.")
 
 
-def _check_ranks(values: Mapping[str, Any], root: Node, reader: Reader) -> None:
-    """Check the number of processes against GPUs, CPUs and slots."""
-    resources, ddp, slurm = values["resources"], values["ddp"], values["slurm"]
-    if resources is INVALID or ddp is INVALID:
+@crosscheck
+def _each_rank_has_a_gpu(root: Place, resources: Resources, ddp: Ddp) -> None:
+    gpus = resources.gpu_count
+    if ddp.ranks_per_node is not None and gpus not in (0, ddp.ranks_per_node):
+        rule = f"must be the number of GPUs of a node, {gpus}: each process has one"
+        root["ddp"]["ranks_per_node"].report(rule, "Remove it.")
+
+
+@crosscheck
+def _each_rank_has_a_core(root: Place, resources: Resources, ddp: Ddp, launcher: str) -> None:
+    ranks = ddp.ranks_per_node or resources.gpu_count or 1
+    if launcher != "python" and resources.cpus is not None and resources.cpus < ranks:
+        rule = f"must not be below the number of processes of a node, {ranks}"
+        root["resources"]["cpus"].report(rule, "Raise it.")
+
+
+@crosscheck
+def _srun_serves_one_slot(root: Place, launcher: str, slurm: Slurm) -> None:
+    if launcher == "srun" and slurm.slots > 1:
+        rule = "must not be srun where a task has several slots"
+        advice = "Use torchrun, or auto: each slot is a step of srun's already."
+        root["launcher"].report(rule, advice)
+
+
+_CONTAINERS = ("binds", "workdir", "options", "remap_root", "name", "unpack")
+_USELESS = {
+    "none": ("image", "setup", "build", *_CONTAINERS),
+    "venv": ("setup", *_CONTAINERS),
+    "conda": _CONTAINERS,
+    "modules": ("image", "build", *_CONTAINERS),
+    "apptainer": ("remap_root", "name"),
+    "singularity": ("remap_root", "name"),
+    "enroot": ("unpack",),
+    "pyxis": ("unpack",),
+}
+
+
+@crosscheck
+def _runtime_has_what_it_needs(root: Place, environment: Environment) -> None:
+    if "environment" not in root:
         return
-    ranks = ddp.ranks_per_node
-    if ranks is not None and resources.gpu_count not in (0, ranks):
-        reader.report(
-            root.entries["ddp"].entries["ranks_per_node"],
-            "ddp.ranks_per_node",
-            f"must be the number of GPUs of a node, {resources.gpu_count}: each process has one",
-            "Remove it.",
-        )
-    several = ranks or resources.gpu_count or 1
-    starts = values["launcher"] not in (INVALID, "python")
-    if starts and resources.cpus is not None and several > 1 and resources.cpus < several:
-        reader.report(
-            root.entries["resources"].entries["cpus"],
-            "resources.cpus",
-            f"must not be below the number of processes of a node, {several}",
-            "Raise it.",
-        )
-    if values["launcher"] == "srun" and slurm is not INVALID and slurm.slots > 1:
-        reader.report(
-            root.entries["launcher"],
-            "launcher",
-            "must not be srun where a task has several slots",
-            "Use torchrun, or auto: each slot is a step of srun's already.",
-        )
-
-
-def _check_environment(environment: Any, root: Node, reader: Reader) -> None:
-    if environment is INVALID or "environment" not in root.entries:
-        return
-    node = root.entries["environment"]
-    runtime = environment.runtime
-    inside = ("binds", "workdir", "options", "remap_root", "name", "unpack")
-    useless = {
-        "none": ("image", "setup", "build", *inside),
-        "venv": ("setup", *inside),
-        "conda": inside,
-        "modules": ("image", "build", *inside),
-        **dict.fromkeys(("apptainer", "singularity"), ("remap_root", "name")),
-        **dict.fromkeys(("enroot", "pyxis"), ("unpack",)),
-    }
-    for name in useless.get(runtime, ()):
-        if name in node.entries:
+    at, runtime = root["environment"], environment.runtime
+    for name in _USELESS[runtime]:
+        if name in at:
             advice = "Remove it."
-            if "runtime" not in node.entries:
+            if "runtime" not in at:
                 advice = "Write the runtime that it is for, such as runtime: apptainer."
-            reader.report(
-                node.entries[name],
-                f"environment.{name}",
-                f"has no meaning with runtime {runtime}",
-                advice,
-                "",
-            )
+            at[name].report(f"has no meaning with runtime {runtime}", advice, "")
+    why = f" for runtime {runtime}"
     if runtime not in ("none", "venv", "modules") and environment.image is None:
         what = "Name or folder of the environment." if runtime == "conda" else "Path of the image."
-        reader.report(node, "environment.image", f"is missing for runtime {runtime}", what, "")
+        at.report_missing("image", what, why)
     if runtime == "modules" and not environment.setup:
         what = 'Write the lines that load them: ["module load python/3.11"].'
-        reader.report(node, "environment.setup", f"is missing for runtime {runtime}", what, "")
+        at.report_missing("setup", what, why)
+
+
+@crosscheck
+def _ends_have_one_objective(root: Place, objectives: Objectives) -> None:
+    for name in ("target", "patience", "terminator") if len(objectives) > 1 else ():
+        if name in root:
+            advice = "None of them is the best: remove the key, or keep one objective."
+            root[name].report("cannot be used with several objectives", advice, "")
+
+
+@crosscheck
+def _gpu_hours_can_be_counted(root: Place, resources: Resources) -> None:
+    if "gpu_hours" in root and not resources.gpus_used:
+        rule = "needs resources.gpus: trials without GPUs use none"
+        if resources.gpus_used is None:
+            rule = "cannot be counted with resources.shard, which does not say of how many shares"
+        root["gpu_hours"].report(rule, "Use time instead.")
+
+
+@crosscheck
+def _paused_trials_report(root: Place, objectives: Objectives, pruner: Choice) -> None:
+    if pruner.type == "promotion" and any(objective.pattern for objective in objectives):
+        advice = (
+            "A paused trial saves a checkpoint and leaves when it is told to: use "
+            "sweep.report.Reporter, or asha."
+        )
+        root["pruner"].report("promotion needs a training that reports by itself", advice, "")
+
+
+@crosscheck
+def _configurations_can_differ(root: Place, space: Space, duplicates: str) -> None:
+    if not len(space) and duplicates != "keep":
+        advice = "There all trials have the same configuration."
+        root["duplicates"].report("must be keep where space is {}", advice)
+
+
+@crosscheck
+def _sampler_learns_from_a_warm_start(root: Place, warm_start: str | None, sampler: Choice) -> None:
+    if warm_start is not None and sampler.type not in _LEARNING:
+        rule = f"has no meaning with sampler {sampler.type}, which learns nothing"
+        advice = "Use tpe, or give the earlier study's best as points."
+        root["warm_start"].report(rule, advice, "")
+
+
+@crosscheck
+def _warm_start_is_another_study(root: Place, warm_start: str | None, name: str) -> None:
+    if warm_start == name:
+        root["warm_start"].report("must be another study", "Name an earlier one.")

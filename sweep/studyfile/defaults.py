@@ -12,10 +12,10 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep import settings
-from sweep.errors import InputError, Problem, StudyFileError
+from sweep.core import settings
+from sweep.core.errors import InputError, Problem, StudyFileError
 from sweep.studyfile.keys import STUDY
-from sweep.studyfile.rules import Reader
+from sweep.studyfile.rules import Place, Reader, join
 from sweep.studyfile.sections import Section
 from sweep.studyfile.tree import Node, YamlError, decode, parse
 
@@ -40,10 +40,11 @@ MAY_BE_DEFAULTS = (
 )
 DEFAULTS = Section(
     "a file of defaults",
-    tuple(key for key in STUDY.keys if key.name in MAY_BE_DEFAULTS),
     None,
+    {name: STUDY.keys[name] for name in MAY_BE_DEFAULTS},
     STUDY.elsewhere,
 )
+NO_MAPPING = "must be a mapping of keys to values"
 # Of each of these a file decides as a whole: with one, a lower file's others lose their meaning.
 _ONE_OF = {"resources": ("gpus", "shard", "mps"), "storage": ("url", "embedded")}
 # What an environment keeps of a lower file's when it names another runtime.
@@ -93,28 +94,16 @@ def _read(home: settings.Home) -> tuple[Node | None, list[Problem]]:
         return None, [error.problem]
     if root is None:
         return None, problems
+    at = Place(root, "", Reader(problems=problems))
     if root.kind != "map":
-        problem = Problem(
-            file,
-            root.line,
-            "",
-            "must be a mapping of keys to values",
-            root.shown(),
-            "For example slurm: {account: proj1}.",
-        )
-        return None, [*problems, problem]
-    reader = Reader()
-    for name in [name for name in root.entries if name in STUDY.names()]:
-        if name not in MAY_BE_DEFAULTS:
-            reader.report(
-                root.entries.pop(name),
-                name,
-                "is a study's own and no default",
-                "Write it into the study file.",
-                "",
-            )
-    DEFAULTS.read_values(root, "", reader)
-    return root, [*problems, *reader.problems]
+        at.report(NO_MAPPING, "For example slurm: {account: proj1}.")
+        return None, problems
+    for name, entry in at.entries().items():
+        if name in STUDY.keys and name not in MAY_BE_DEFAULTS:
+            entry.report("is a study's own and no default", "Write it into the study file.", "")
+            del root.entries[name]
+    DEFAULTS.read_values(at)
+    return root, problems
 
 
 def _variable(home: settings.Home) -> str:
@@ -140,9 +129,7 @@ def _merge(lower: Node, upper: Node, path: str) -> Node:
     if path == "environment" and _word(upper, "runtime") not in (None, _word(lower, "runtime")):
         below = {name: node for name, node in below.items() if name in _OF_ANY_RUNTIME}
     entries = {
-        name: _merge(below[name], node, f"{path}.{name}" if path else name)
-        if name in below
-        else node
+        name: _merge(below[name], node, join(path, name)) if name in below else node
         for name, node in upper.entries.items()
     }
     kept = {name: node for name, node in below.items() if name not in entries}

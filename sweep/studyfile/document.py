@@ -8,69 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sweep.errors import InputError
-from sweep.paths import write_atomic
-from sweep.studyfile import (
-    address,
-    amounts,
-    constraint_keys,
-    kinds,
-    rules,
-    search_keys,
-    site_keys,
-    space_keys,
-)
-from sweep.studyfile.keys import OBJECTIVE, RETRY, STUDY
-from sweep.studyfile.sections import REQUIRED, Key, Section, Variant, write_example
+from sweep.core.errors import InputError
+from sweep.core.files import write_atomic
+from sweep.studyfile.address import STORAGE
+from sweep.studyfile.amounts import Duration
+from sweep.studyfile.constraint_keys import BOUNDS
+from sweep.studyfile.keys import OBJECTIVE, READING, RETRY, STUDY
+from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
+from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
+from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
+from sweep.studyfile.space_keys import PARAMETERS
 
 BEGIN = "<!-- Made by `python -m sweep.studyfile.document docs/study-file.md`: do not edit. -->"
 END = "<!-- The end of what is made. -->"
-
-# What a value of each kind is, where that needs no numbers or words of its own.
-_KINDS: dict[type, str] = {
-    rules.Text: "text",
-    rules.TextList: "texts: one or a list",
-    rules.Flag: "true or false",
-    kinds.Command: "text or a list",
-    kinds.Commands: "names with commands",
-    kinds.Gpus: "whole number, or type:number",
-    kinds.PortRange: "list of two ports",
-    kinds.OneOrMore: "keys, or a list of them",
-    kinds.Variables: "names with texts",
-    space_keys.SpaceRule: "names with parameters",
-    space_keys.Values: "names with values",
-    space_keys.Configurations: "list of names with values, or a CSV file",
-    constraint_keys.Constraints: "metrics with bounds",
-    space_keys.Choices: "list of values",
-    space_keys.Conditions: "names with values",
-    amounts.Duration: "time",
-    amounts.Memory: "memory",
-    address.StorageAddress: "URL, or keys",
-    address.Url: "URL",
-    Section: "keys",
-    Variant: "name, or keys",
-}
-
-
-def describe(rule: rules.Rule) -> str:
-    """Return what a key's value is, in a few words.
-
-    Raises:
-        KeyError: A kind of rule that has no words yet.
-    """
-    if isinstance(rule, rules.Word):
-        return " or ".join(f"`{word}`" for word in rule.words)
-    if isinstance(rule, rules.Whole):
-        text = f"whole number{rules.shown_range(rule.low, rule.high)}"
-        return " or ".join([text, *(f"`{word}`" for word in rule.words)])
-    if isinstance(rule, rules.Real):
-        if rule.above is not None:
-            return f"number above {rules.shown_number(rule.above)}"
-        return f"number{rules.shown_range(rule.low, rule.high)}"
-    return _KINDS[type(rule)]
 
 
 def shown_default(key: Key) -> str:
@@ -80,7 +33,7 @@ def shown_default(key: Key) -> str:
         return "**required**"
     if default is None or default in ((), {}):
         return ""
-    if isinstance(key.rule, amounts.Duration):
+    if isinstance(key.rule, Duration):
         return f"`{default}s`"
     if isinstance(key.rule, Variant):
         return f"`{default.type}`"
@@ -89,43 +42,35 @@ def shown_default(key: Key) -> str:
     return f"`{write_example(default)}`"
 
 
-def table(keys: tuple[Key, ...]) -> Iterator[str]:
+def table(keys: Mapping[str, Key]) -> Iterator[str]:
     """Yield the lines of a Markdown table of some keys."""
     yield "| Key | Value | Default | What it says | Example |"
     yield "|---|---|---|---|---|"
-    for key in keys:
-        example = f"`{key.name}: {write_example(key.example)}`"
+    for name, key in keys.items():
+        example = f"`{name}: {write_example(key.example)}`"
         doc = key.doc.replace("<", "&lt;")  # or Markdown takes <name> for HTML
-        cells = (f"`{key.name}`", describe(key.rule), shown_default(key), doc, example)
+        cells = (f"`{name}`", key.rule.in_words, shown_default(key), doc, example)
         # In a table even the bar within code needs its backslash.
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _sections() -> Iterator[tuple[str, str, tuple[Key, ...]]]:
+def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
     """Yield headings, a sentence, and keys, in the order of the file."""
     yield "The file", "", STUDY.keys
     yield "objective", "", OBJECTIVE.keys
-    reading = next(key.rule for key in OBJECTIVE.keys if key.name == "from")
-    assert isinstance(reading, Section)
-    yield "objective.from", "", reading.keys
-    for kind, section in space_keys.PARAMETERS.items():
+    yield "objective.from", "", READING.keys
+    for kind, section in PARAMETERS.items():
         yield f"space: a parameter of type {kind}", "", section.keys
-    yield "constraints: the bounds of a metric", "", constraint_keys.BOUNDS.keys
-    for variant, title in (
-        (search_keys.SAMPLER, "sampler"),
-        (search_keys.PRUNER, "pruner"),
-        (search_keys.TERMINATOR, "terminator"),
-    ):
-        for name, keys in variant.options.items():
-            if keys:
-                yield f"{title}: {name}", f"`{title}: {{type: {name}, …}}`", keys
-    yield "retry", "", RETRY.keys
-    yield "resources", "", site_keys.RESOURCES.keys
-    yield "environment", "", site_keys.ENVIRONMENT.keys
-    yield "ddp", "", site_keys.DDP.keys
-    yield "slurm", "", site_keys.SLURM.keys
-    yield "slurm.service", "", site_keys.SERVICE.keys
-    yield "storage", "A URL, or these keys.", address.STORAGE.section.keys
+    yield "constraints: the bounds of a metric", "", BOUNDS.keys
+    for variant in (SAMPLER, PRUNER, TERMINATOR):
+        for kind in variant.options:
+            options = {**variant.section(kind).keys}
+            del options["type"]  # the heading says it
+            if options:
+                yield f"{variant.what}: {kind}", f"`{variant.what}: {{type: {kind}, …}}`", options
+    for section in (RETRY, RESOURCES, ENVIRONMENT, DDP, SLURM, SERVICE):
+        yield section.what, "", section.keys
+    yield "storage", "A URL, or these keys.", STORAGE.section.keys
 
 
 def document() -> str:

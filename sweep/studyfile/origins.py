@@ -12,6 +12,7 @@ from sweep.studyfile.defaults import DEFAULTS, lay_beneath, read_defaults
 from sweep.studyfile.document import shown_default
 from sweep.studyfile.keys import STUDY
 from sweep.studyfile.reading import load, read_tree
+from sweep.studyfile.rules import join
 from sweep.studyfile.sections import REQUIRED, Section
 from sweep.studyfile.tree import Node
 
@@ -52,16 +53,16 @@ def origins(
 def _walk(node: Node, path: str, rule: Any) -> Iterator[Origin]:
     if node.kind == "map" and node.entries:
         section = rule.section if isinstance(rule, StorageAddress) else rule
-        keys = {key.name: key for key in section.keys} if isinstance(section, Section) else {}
+        keys = section.keys if isinstance(section, Section) else {}
         for name, key in keys.items():
-            below = f"{path}.{name}" if path else name
+            below = join(path, name)
             if name in node.entries:
                 yield from _walk(node.entries[name], below, key.rule)
             else:
                 yield from _absent(key, below)
         for name, child in node.entries.items():
             if name not in keys:
-                yield from _walk(child, f"{path}.{name}" if path else name, None)
+                yield from _walk(child, join(path, name), None)
         return
     line = f":{node.line}" if node.line else ""
     yield Origin(path, node.plain(), f"{node.file}{line}")
@@ -69,9 +70,9 @@ def _walk(node: Node, path: str, rule: Any) -> Iterator[Origin]:
 
 def _absent(key: Any, path: str) -> Iterator[Origin]:
     if isinstance(key.rule, Section):
-        for inner in key.rule.keys:
+        for name, inner in key.rule.keys.items():
             if inner.default is not REQUIRED:  # a section that is absent asks for nothing
-                yield from _absent(inner, f"{path}.{inner.name}")
+                yield from _absent(inner, f"{path}.{name}")
         return
     text = "" if key.default is REQUIRED else shown_default(key).strip("`")
     if text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.errors import InputError, Problem
+from sweep.core.errors import InputError, Problem
 from sweep.studyfile.tree import Node, YamlError, parse
 
 # Their keys are names that may hold dots, so what is left of a path is one name there.
@@ -39,28 +39,18 @@ def _put(node: Node, parts: list[str], path: str, value: Node) -> Problem | None
     here = f"{path}." if path else ""
     if node.kind == "list":
         if not parts[0].isdecimal() or int(parts[0]) >= len(node.items):
-            return Problem(
-                value.file,
-                0,
-                path,
-                f"is a list of {len(node.items)}",
-                parts[0],
-                "Write the number of an item, from 0.",
-            )
+            rule = f"is a list of {len(node.items)}"
+            advice = "Write the number of an item, from 0."
+            return Problem(value.file, 0, path, rule, parts[0], advice)
         position = int(parts[0])
         if len(parts) == 1:
             node.items[position] = value
             return None
         return _put(node.items[position], parts[1:], f"{here}{position}", value)
     if node.kind != "map":
-        return Problem(
-            value.file,
-            0,
-            path,
-            "is not a mapping, so that nothing can be set in it",
-            node.shown(),
-            f"Set the whole: --set '{path}={{…}}'.",
-        )
+        rule = "is not a mapping, so that nothing can be set in it"
+        advice = f"Set the whole: --set '{path}={{…}}'."
+        return Problem(value.file, 0, path, rule, node.shown(), advice)
     for count in range(len(parts), 0, -1):
         name = ".".join(parts[:count])
         if name in node.entries and count < len(parts):

@@ -8,51 +8,51 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.space import Parameter, Space
-from sweep.studyfile.rules import Reader
-from sweep.studyfile.tree import Node
+from sweep.core.space import Parameter, Space
+from sweep.studyfile.rules import INVALID, Place
 
 _PREFIXES = ("params.", "params_", "")  # ours, Optuna's, plain
 
 
-def read_points(
-    text: str, node: Node, space: Space, folder: Path, reader: Reader
-) -> tuple[Mapping[str, Any], ...]:
+def read_points_file(values: dict[str, Any], root: Place, folder: Path) -> None:
+    """Put a CSV file's rows where ``points`` names one; the space says what they may be.
+
+    Args:
+        folder: The study file's, from which the path is seen.
+    """
+    space, trials = values["space"], values["trials"]
+    if "points" not in root or root["points"].node.kind != "scalar":
+        return
+    if values["points"] is INVALID or not isinstance(space, Space) or not space:
+        return
+    points = _read_points(root["points"], space, folder)
+    # The earlier study may have had more trials than this one: its first rows are tried.
+    values["points"] = points[:trials] if isinstance(trials, int) else points
+
+
+def _read_points(at: Place, space: Space, folder: Path) -> tuple[Mapping[str, Any], ...]:
     """Return a CSV file's rows as configurations, first row first; () after a report.
 
     Columns that name no parameter are ignored, empty cells leave the parameter out, and so is one
     that does not exist beside the row's other values.
-
-    Args:
-        text: The file's path, seen from the study file's folder.
     """
+    text = str(at.node.value)
     path = folder / Path(text).expanduser()
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             rows = list(csv.DictReader(stream))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or str(error)
-        reader.report(node, "points", f"cannot be read: {why}", "Give a CSV file.", text)
+        at.report(f"cannot be read: {why}", "Give a CSV file.", text)
         return ()
+    header = rows[0] if rows else {}
     columns = {
-        parameter.name: next(
-            (
-                prefix + parameter.name
-                for prefix in _PREFIXES
-                if rows and prefix + parameter.name in rows[0]
-            ),
-            None,
-        )
-        for parameter in space
+        name: next((prefix + name for prefix in _PREFIXES if prefix + name in header), None)
+        for name in space.names()
     }
     if not any(columns.values()):
-        reader.report(
-            node,
-            "points",
-            "has no column that is a parameter of the space",
-            f"Columns are named {', '.join(space.names())}, or params.{next(iter(space)).name}.",
-            text,
-        )
+        named = f"Columns are named {', '.join(space.names())}, or params.{space.names()[0]}."
+        at.report("has no column that is a parameter of the space", named, text)
         return ()
     found: list[dict[str, Any]] = []
     for line, row in enumerate(rows, 2):
@@ -63,17 +63,12 @@ def read_points(
             if not cell or (not parameter.is_active(point) and _parents_given(parameter, point)):
                 continue
             value = _read_cell(cell, parameter)
-            if not parameter.contains(value):
+            if parameter.contains(value):
+                point[parameter.name] = value
+            else:
                 where = f"{path.name}, line {line}: {parameter.name}"
-                reader.report(
-                    node,
-                    "points",
-                    f"{where} must be a value that it can take",
-                    "Correct it, or leave the cell empty.",
-                    cell,
-                )
-                continue
-            point[parameter.name] = value
+                advice = "Correct it, or leave the cell empty."
+                at.report(f"{where} must be a value that it can take", advice, cell)
         if point:
             found.append(point)
     return tuple(found)

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sweep.errors import InputError, Problem, StudyFileError
-from sweep.study import Study
-from sweep.studyfile.crosschecks import check_together
-from sweep.studyfile.defaults import lay_beneath, read_defaults
+from sweep.core.errors import InputError, Problem, StudyFileError
+from sweep.core.study import Study
+from sweep.studyfile.crosschecks import check_together, fill_in_trials
+from sweep.studyfile.defaults import NO_MAPPING, lay_beneath, read_defaults
 from sweep.studyfile.keys import STUDY
 from sweep.studyfile.overrides import apply_override
-from sweep.studyfile.rules import Reader
-from sweep.studyfile.search_checks import check_search, read_points_file
+from sweep.studyfile.points_file import read_points_file
+from sweep.studyfile.rules import Place, Reader
 from sweep.studyfile.tree import Node, YamlError, decode, parse
 
 
@@ -24,7 +24,7 @@ def load(
 
     Args:
         overrides: ``key.path=value`` each, the value in YAML; they win over the file.
-        environ: Names the files of defaults; see ``sweep.settings``.
+        environ: Names the files of defaults; see ``sweep.core.settings``.
 
     Raises:
         StudyFileError: With all problems, in the order of the lines.
@@ -80,18 +80,9 @@ def _parse(
             problem = Problem(file, 1, "", "is empty", "", "Write one with `sweep init`.")
             raise StudyFileError([problem])
     if root.kind != "map":
-        raise StudyFileError(
-            [
-                Problem(
-                    file,
-                    root.line,
-                    "",
-                    "must be a mapping of keys to values",
-                    root.shown(),
-                    "For example name: digits.",
-                )
-            ]
-        )
+        reader = Reader()
+        Place(root, "", reader).report(NO_MAPPING, "For example name: digits.")
+        raise StudyFileError(reader.problems)
     root = lay_beneath(layers, root)
     for override in overrides:
         problems += apply_override(root, override)
@@ -102,22 +93,18 @@ def _check(root: Node, problems: list[Problem], file: str) -> Study:
     # Where duplicate keys or tags were found the rest is checked all the same.
     fixed = root.entries.get("fixed")
     reader = Reader(fixed.entries if fixed else ())
-    values = STUDY.read_values(root, "", reader)
-    read_points_file(values, root, Path(file).absolute().parent, reader)
-    check_together(values, root, reader)
-    check_search(values, root, reader)
+    at = Place(root, "", reader)
+    values = STUDY.read_values(at)
+    read_points_file(values, at, Path(file).absolute().parent)
+    fill_in_trials(values, at)
+    check_together(values, at)
     # What the tree has reported already (a NUL in a name) breaks the key's own rule as well.
     seen = {(problem.file, problem.line, problem.path) for problem in problems}
     problems += [p for p in reader.problems if (p.file, p.line, p.path) not in seen]
     if problems:
         raise StudyFileError(_sort(problems, file))
-    return Study(
-        **values
-        | {
-            "workdir": str(Path(values["workdir"]).expanduser().absolute()),
-            "source": str(Path(file).absolute()),
-        }
-    )
+    workdir = str(Path(values.pop("workdir")).expanduser().absolute())
+    return Study(**values, workdir=workdir, source=str(Path(file).absolute()))
 
 
 def _sort(problems: Iterable[Problem], file: str) -> list[Problem]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sweep.errors import Problem, closest
+from sweep.core.errors import Problem, closest
 from sweep.studyfile.tree import Node
 
 
@@ -26,34 +27,86 @@ class _Invalid:
 INVALID: Any = _Invalid()  # what a rule returns after it reported a problem
 
 
+@dataclass
 class Reader:
-    """Collects the problems of one study file.
+    """What goes with a file while it is read.
 
     Attributes:
         fixed: Names under ``fixed``, for advice about parameters.
+        problems: What is wrong, so far.
     """
 
-    def __init__(self, fixed: Collection[str] = ()) -> None:
-        self.fixed = fixed
-        self.problems: list[Problem] = []
+    fixed: Collection[str] = ()
+    problems: list[Problem] = field(default_factory=list)
 
-    def report(
-        self, node: Node, path: str, rule: str, advice: str = "", got: str | None = None
-    ) -> Any:
-        """Note a problem and return INVALID; ``got`` is the node's value unless given."""
-        shown = node.shown() if got is None else got
-        self.problems.append(Problem(node.file, node.line, path, rule, shown, advice))
+
+@dataclass(frozen=True)
+class Place:
+    """A value of a file and where it stands: what rules read, and where they find fault.
+
+    Attributes:
+        path: Dotted, as in the study file; empty for the whole of it.
+    """
+
+    node: Node
+    path: str
+    reader: Reader
+
+    def __getitem__(self, key: str | int) -> Place:
+        """Return the place of an entry, or of a list's item."""
+        if isinstance(key, int):
+            return Place(self.node.items[key], f"{self.path}[{key}]", self.reader)
+        return Place(self.node.entries[key], join(self.path, key), self.reader)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.node.entries
+
+    def entries(self) -> dict[str, Place]:
+        return {name: self[name] for name in self.node.entries}
+
+    def items(self) -> list[Place]:
+        return [self[i] for i in range(len(self.node.items))]
+
+    def report(self, rule: str, advice: str = "", got: str | None = None) -> Any:
+        """Note a problem and return INVALID; ``got`` is the value unless given."""
+        shown = self.node.shown() if got is None else got
+        problem = Problem(self.node.file, self.node.line, self.path, rule, shown, advice)
+        self.reader.problems.append(problem)
         return INVALID
+
+    def report_missing(self, name: str, advice: str, why: str = "") -> Any:
+        """Note that an entry is missing, and return INVALID."""
+        absent = Place(self.node, join(self.path, name), self.reader)
+        return absent.report(f"is missing{why}", advice, "")
+
+    @contextmanager
+    def advising(self, advice: str) -> Iterator[None]:
+        """Give the problems that are found here meanwhile an advice where they have none."""
+        problems = self.reader.problems
+        first = len(problems)
+        yield
+        for i, problem in enumerate(problems[first:], first):
+            if problem.path == self.path and not problem.advice:
+                problems[i] = dataclasses.replace(problem, advice=advice)
+
+    def read_each(self, read: Callable[[str, Place], Any]) -> Any:
+        """Return {name: what was read} of all entries, or INVALID where one of them is."""
+        found = {name: read(name, entry) for name, entry in self.entries().items()}
+        return INVALID if INVALID in found.values() else found
 
 
 class Rule(Protocol):
     """What a key's value must be."""
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
+    def read(self, at: Place) -> Any:
         """Return the value, or INVALID after reporting what is wrong."""
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of what ``read`` accepts, as far as a schema can say it."""
+
+    @property
+    def in_words(self) -> str:
+        """What the value is, in a few words of Markdown."""
 
 
 def is_number(value: Any) -> bool:
@@ -83,27 +136,22 @@ class Text:
     rule: str = "must be text"
     advice: str = ""
     max_length: int = 512
-    lines: bool = False
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if not isinstance(node.value, str):
-            advice = self.advice
-            if node.kind == "scalar":
-                advice = f'Put it in quotes: "{node.text}".'
-            return reader.report(node, path, self.rule, advice)
-        if not self.lines and re.search(r"[\n\r\t]", node.value):
-            return reader.report(node, path, "must be text on one line", self.advice)
-        if len(node.value) > self.max_length:
-            return reader.report(
-                node,
-                path,
-                f"must not be longer than {self.max_length} characters",
-                self.advice,
-                str(len(node.value)),
-            )
-        if not re.fullmatch(self.pattern, node.value, re.DOTALL):
-            return reader.report(node, path, self.rule, self.advice)
-        return node.value
+    in_words = "text"
+
+    def read(self, at: Place) -> Any:
+        value = at.node.value
+        if not isinstance(value, str):
+            quoted = f'Put it in quotes: "{at.node.text}".'
+            return at.report(self.rule, quoted if at.node.kind == "scalar" else self.advice)
+        if re.search(r"[\n\r\t]", value):
+            return at.report("must be text on one line", self.advice)
+        if len(value) > self.max_length:
+            rule = f"must not be longer than {self.max_length} characters"
+            return at.report(rule, self.advice, str(len(value)))
+        if not re.fullmatch(self.pattern, value, re.DOTALL):
+            return at.report(self.rule, self.advice)
+        return value
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "pattern": f"^(?:{self.pattern})$", "maxLength": self.max_length}
@@ -116,19 +164,27 @@ class Word:
     words: tuple[str, ...]
     meant: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if node.kind == "scalar" and node.value in self.words:
-            return node.value
-        advice = ""
-        if node.kind == "scalar":
-            written = node.text.lower()
+    def read(self, at: Place) -> Any:
+        near = ""
+        if at.node.kind == "scalar":
+            if at.node.value in self.words:
+                return at.node.value
+            written = at.node.text.lower()
             near = self.meant.get(written) or closest(written, self.words)
-            advice = f"Did you mean {near}?" if near else ""
         listed = ", ".join(self.words[:-1]) + " or " + self.words[-1]
-        return reader.report(node, path, f"must be {listed}", advice)
+        return at.report(f"must be {listed}", f"Did you mean {near}?" if near else "")
 
     def schema(self) -> dict[str, Any]:
         return {"enum": list(self.words)}
+
+    @property
+    def in_words(self) -> str:
+        return " or ".join(f"`{word}`" for word in self.words)
+
+
+def meaning(**written: str) -> dict[str, str]:
+    """Return ``meant`` of a Word from {word: what people write instead, between spaces}."""
+    return {text: word for word, texts in written.items() for text in texts.split()}
 
 
 @dataclass(frozen=True)
@@ -139,31 +195,31 @@ class Whole:
     high: int | None = None
     words: Mapping[str, Any] = field(default_factory=dict)
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        value = node.value
+    def read(self, at: Place) -> Any:
+        value = at.node.value
         if isinstance(value, str) and value in self.words:
             return self.words[value]
         rule = f"must be a whole number{shown_range(self.low, self.high)}"
         rule += "".join(f", or {word}" for word in self.words)
         if isinstance(value, float) and math.isfinite(value) and value.is_integer():
-            return reader.report(node, path, rule, f"Write {int(value)}.")
+            return at.report(rule, f"Write {int(value)}.")
         if not isinstance(value, int) or isinstance(value, bool):
-            return reader.report(node, path, rule, number_advice(node))
+            return at.report(rule, number_advice(at.node))
         if self.high is not None and value > self.high >= 10**9:
-            return reader.report(node, path, f"must not be above {self.high}", "Use less.")
+            return at.report(f"must not be above {self.high}", "Use less.")
         if self.low is not None and value < self.low <= -(10**9):
-            return reader.report(node, path, f"must not be below {self.low}", "Use more.")
-        if _outside(value, self.low, self.high):
-            return reader.report(node, path, rule)
-        return value
+            return at.report(f"must not be below {self.low}", "Use more.")
+        return at.report(rule) if _outside(value, self.low, self.high) else value
 
     def schema(self) -> dict[str, Any]:
-        schema: dict[str, Any] = {"type": "integer"}
-        if self.low is not None:
-            schema["minimum"] = self.low
-        if self.high is not None:
-            schema["maximum"] = self.high
-        return {"anyOf": [schema, {"enum": list(self.words)}]} if self.words else schema
+        limits = {"minimum": self.low, "maximum": self.high}
+        schema = {"type": "integer"} | _given(limits)
+        return either([schema, {"enum": list(self.words)}]) if self.words else schema
+
+    @property
+    def in_words(self) -> str:
+        number = f"whole number{shown_range(self.low, self.high)}"
+        return " or ".join([number, *(f"`{word}`" for word in self.words)])
 
 
 @dataclass(frozen=True)
@@ -174,35 +230,40 @@ class Real:
     high: float | None = None
     above: float | None = None
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        rule = f"must be a number{shown_range(self.low, self.high)}"
-        if self.above is not None:
-            rule = f"must be a number above {shown_number(self.above)}"
-        if not is_number(node.value):
-            return reader.report(node, path, rule, number_advice(node))
-        value = _as_float(node.value)
+    def read(self, at: Place) -> Any:
+        rule = f"must be a {self.in_words}"
+        if not is_number(at.node.value):
+            return at.report(rule, number_advice(at.node))
+        value = _as_float(at.node.value)
         if not math.isfinite(value):
-            return reader.report(node, path, "must be finite", "Write a number with an end.")
+            return at.report("must be finite", "Write a number with an end.")
         if _outside(value, self.low, self.high) or (self.above is not None and value <= self.above):
-            return reader.report(node, path, rule)
+            return at.report(rule)
         return value
 
     def schema(self) -> dict[str, Any]:
-        schema: dict[str, Any] = {"type": "number"}
         limits = {"minimum": self.low, "maximum": self.high, "exclusiveMinimum": self.above}
-        return schema | {name: limit for name, limit in limits.items() if limit is not None}
+        return {"type": "number"} | _given(limits)
+
+    @property
+    def in_words(self) -> str:
+        if self.above is not None:
+            return f"number above {shown_number(self.above)}"
+        return f"number{shown_range(self.low, self.high)}"
 
 
 @dataclass(frozen=True)
 class Flag:
     """true or false."""
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if isinstance(node.value, bool):
-            return node.value
+    in_words = "true or false"
+
+    def read(self, at: Place) -> Any:
+        if isinstance(at.node.value, bool):
+            return at.node.value
         meant = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-        near = meant.get(node.text.lower(), "")
-        return reader.report(node, path, "must be true or false", near and f"Write {near}.")
+        near = meant.get(at.node.text.lower(), "")
+        return at.report("must be true or false", near and f"Write {near}.")
 
     def schema(self) -> dict[str, Any]:
         return {"type": "boolean"}
@@ -214,29 +275,23 @@ class TextList:
 
     item: Text | Word = Text()
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if isinstance(node.value, str):
-            value = self.item.read(node, path, reader)
+    in_words = "texts: one or a list"
+
+    def read(self, at: Place) -> Any:
+        if isinstance(at.node.value, str):
+            value = self.item.read(at)
             return value if value is INVALID else (value,)
-        if node.kind != "list":
-            return reader.report(node, path, "must be a list of texts")
+        if at.node.kind != "list":
+            return at.report("must be a list of texts")
         values = []
-        for i, item in enumerate(node.items):
-            first = len(reader.problems)
-            values.append(self.item.read(item, f"{path}[{i}]", reader))
-            add_advice(reader, first, f"{path}[{i}]", "Write one line of text.")
+        for item in at.items():
+            with item.advising("Write one line of text."):
+                values.append(self.item.read(item))
         return INVALID if INVALID in values else tuple(values)
 
     def schema(self) -> dict[str, Any]:
         item = self.item.schema()
-        return {"anyOf": [item, {"type": "array", "items": item}]}
-
-
-def add_advice(reader: Reader, first: int, path: str, advice: str) -> None:
-    """Give the problems of a path, from the first-th on, an advice where they have none."""
-    for i, problem in enumerate(reader.problems[first:], first):
-        if problem.path == path and not problem.advice:
-            reader.problems[i] = dataclasses.replace(problem, advice=advice)
+        return either([item, {"type": "array", "items": item}])
 
 
 def join(path: str, name: str) -> str:
@@ -264,6 +319,10 @@ def shown_range(low: float | None, high: float | None) -> str:
 
 def _outside(value: float, low: float | None, high: float | None) -> bool:
     return (low is not None and value < low) or (high is not None and value > high)
+
+
+def _given(limits: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def either(values: Sequence[Any]) -> dict[str, Any]:

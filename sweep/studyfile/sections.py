@@ -1,21 +1,22 @@
-"""Mappings of a study file whose keys are known, and the table's row: a key with its rule, its
-sentence, its default and an example.
+"""Mappings of a study file whose keys are known, and the row of its tables: a key with its rule,
+its sentence and an example. What a key is when it is absent, the data class says that it fills.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.errors import closest
-from sweep.study import Choice
-from sweep.studyfile.rules import INVALID, Reader, Rule, Word, add_advice, either, join
-from sweep.studyfile.tree import Node
+from sweep.core.errors import closest
+from sweep.core.study import Choice
+from sweep.studyfile.rules import INVALID, Place, Rule, Word, either
 
 REQUIRED: Any = object()  # default of a key that must be given
+_OF_FIELD: Any = object()  # default of a key that has its field's
 
 
 @dataclass(frozen=True)
@@ -24,107 +25,116 @@ class Key:
 
     Attributes:
         doc: What it is for, for people, as editors show it.
-        default: Value when it is absent; REQUIRED when it must be given.
-        example: A value as one writes it in the file.
-        attribute: Field of the dataclass that takes it; the key's own name when empty.
-        aliases: What people write instead; only used to suggest this key.
-        advice: What to do when it is missing.
+        example: A value as one writes it in the file; the default unless told here.
+        aliases: What people write instead, between spaces; only used to suggest this key.
+        field: Field of the section's data class that it fills; the one of its own name when empty.
+        default: Value when it is absent; REQUIRED when it must be given. The field's own unless
+            told here.
+        advice: What to do when it is missing; the example when empty.
     """
 
-    name: str
     rule: Rule
     doc: str
-    default: Any = None
     example: Any = None
-    attribute: str = ""
-    aliases: tuple[str, ...] = ()
+    aliases: str = ""
+    field: str = ""
+    default: Any = _OF_FIELD
     advice: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Section:
     """A mapping with known keys.
 
     Attributes:
         what: The noun for messages ("is not a key of {what}").
-        make: Builds the value from the attributes; None gives them as a dict without the absent.
+        fills: The data class that is read; None gives a dict without what is absent.
         elsewhere: Keys that belong to another place: the key, and that place.
     """
 
     what: str
-    keys: tuple[Key, ...]
-    make: Callable[..., Any] | None = None
+    fills: Any
+    keys: Mapping[str, Key]
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        values = self.read_values(node, path, reader)
+    in_words = "keys"
+
+    def __post_init__(self) -> None:
+        self.keys = {name: self._complete(name, key) for name, key in self.keys.items()}
+
+    def _complete(self, name: str, key: Key) -> Key:
+        """Return a key with its field's name, the default that the field has, and an example."""
+        filled, default, example = key.field or name, key.default, key.example
+        if default is _OF_FIELD:
+            default = _default_of(self.fills, filled) if self.fills else None
+        if example is None:
+            example = default
+        return dataclasses.replace(key, field=filled, default=default, example=example)
+
+    def read(self, at: Place) -> Any:
+        values = self.read_values(at)
         if values is INVALID or INVALID in list(values.values()):
             return INVALID
-        if self.make is None:
-            given = [key for key in self.keys if key.name in node.entries]
-            return {key.name: values[key.attribute or key.name] for key in given}
-        return self.make(**values)
+        if self.fills is None:
+            return {name: value for name, value in values.items() if name in at}
+        return self.fills(**values)
 
-    def read_values(self, node: Node, path: str, reader: Reader) -> Any:
-        """Return {attribute: value or INVALID} with defaults, or INVALID if it is no mapping."""
-        if node.kind != "map":
-            return reader.report(
-                node, path, "must be a mapping", f"Known keys: {', '.join(self.names())}."
-            )
-        for name, child in node.entries.items():
-            if name not in self.names():
-                reader.report(
-                    child, join(path, name), f"is not a key of {self.what}", self.suggest(name), ""
-                )
-        return {k.attribute or k.name: self._read_key(k, node, path, reader) for k in self.keys}
+    def read_values(self, at: Place) -> Any:
+        """Return {field: value or INVALID} with defaults, or INVALID if it is no mapping."""
+        if at.node.kind != "map":
+            return at.report("must be a mapping", f"Known keys: {', '.join(self.keys)}.")
+        for name, entry in at.entries().items():
+            if name not in self.keys:
+                entry.report(f"is not a key of {self.what}", self.suggest(name), "")
+        return {key.field: self._read_key(name, key, at) for name, key in self.keys.items()}
 
-    def _read_key(self, key: Key, node: Node, path: str, reader: Reader) -> Any:
-        where = join(path, key.name)
-        example = f"For example {key.name}: {write_example(key.example)}."
-        if key.name not in node.entries:
+    def _read_key(self, name: str, key: Key, at: Place) -> Any:
+        example = f"For example {name}: {write_example(key.example)}."
+        if name not in at:
             if key.default is not REQUIRED:
                 return key.default
-            return reader.report(node, where, "is missing", key.advice or example, "")
-        child = node.entries[key.name]
-        if child.kind == "scalar" and child.value is None:
-            return reader.report(child, where, "has no value", "Write one, or remove the key.", "")
-        first = len(reader.problems)
-        value = key.rule.read(child, where, reader)
-        add_advice(reader, first, where, example)
-        return value
-
-    def names(self) -> list[str]:
-        return [key.name for key in self.keys]
+            return at.report_missing(name, key.advice or example)
+        entry = at[name]
+        if entry.node.kind == "scalar" and entry.node.value is None:
+            return entry.report("has no value", "Write one, or remove the key.", "")
+        with entry.advising(example):
+            return key.rule.read(entry)
 
     def suggest(self, name: str) -> str:
         """Return what to do about a key that does not exist."""
         if re.search(r":\S", name):
             return f"Put a space after the colon: {name.replace(':', ': ', 1)}."
-        for key in self.keys:
-            if name.lower().replace("-", "_") in (key.name, *key.aliases):
-                return f"Did you mean {key.name}?"
-        if name in self.elsewhere:
-            return f"Did you mean {self.elsewhere[name]}?"
-        near = closest(name, self.names())
-        return f"Did you mean {near}?" if near else f"Known keys: {', '.join(self.names())}."
+        written = name.lower().replace("-", "_")
+        meant = next((k for k in self.keys if written in (k, *self.keys[k].aliases.split())), "")
+        near = meant or self.elsewhere.get(name) or closest(name, list(self.keys))
+        return f"Did you mean {near}?" if near else f"Known keys: {', '.join(self.keys)}."
 
     def schema(self) -> dict[str, Any]:
         properties = {}
-        for key in self.keys:
-            schema = dict(key.rule.schema())
-            schema["description"] = key.doc
-            if key.example is not None:
-                schema["examples"] = [key.example]
-            if key.default not in (None, REQUIRED) and isinstance(key.default, str | int | float):
-                schema["default"] = key.default
-            properties[key.name] = schema
-        result: dict[str, Any] = {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": properties,
-        }
-        required = [key.name for key in self.keys if key.default is REQUIRED]
-        return result | ({"required": required} if required else {})
+        for name, key in self.keys.items():
+            properties[name] = key.rule.schema() | {
+                "description": key.doc,
+                "examples": [key.example],
+            }
+            if isinstance(key.default, str | int | float):
+                properties[name]["default"] = key.default
+        required = [name for name, key in self.keys.items() if key.default is REQUIRED]
+        closed = {"type": "object", "additionalProperties": False, "properties": properties}
+        return closed | ({"required": required} if required else {})
+
+
+def _default_of(cls: Any, name: str) -> Any:
+    """Return what a field of a data class is unless given; REQUIRED where it must be.
+
+    Raises:
+        TypeError: There is no such field.
+    """
+    found = next((one for one in dataclasses.fields(cls) if one.name == name), None)
+    if found is None:
+        raise TypeError(f"{cls.__name__} has no field {name}, which a key of the study file fills.")
+    if found.default_factory is not dataclasses.MISSING:
+        return found.default_factory()
+    return REQUIRED if found.default is dataclasses.MISSING else found.default
 
 
 @dataclass(frozen=True)
@@ -139,43 +149,39 @@ class Variant:
     """
 
     what: str
-    options: Mapping[str, tuple[Key, ...]]
+    options: Mapping[str, Mapping[str, Key]]
     meant: Mapping[str, str] = field(default_factory=dict)
     nested: bool = False
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
+    in_words = "name, or keys"
+
+    def read(self, at: Place) -> Any:
         types = Word(tuple(self.options), self.meant)
-        first = len(reader.problems)
         example = next(iter(self.options))
-        if node.kind != "map":
-            name = types.read(node, path, reader)
-            add_advice(reader, first, path, f"For example {self.what}: {example}.")
+        if at.node.kind != "map":
+            with at.advising(f"For example {self.what}: {example}."):
+                name = types.read(at)
             if name is INVALID:
                 return INVALID
-            missing = [key.name for key in self.options[name] if key.default is REQUIRED]
+            keys = self.options[name].items()
+            missing = [option for option, key in keys if key.default is REQUIRED]
             if missing:
-                example = f"{self.what}: {{type: {name}, {missing[0]}: …}}"
-                return reader.report(
-                    node, path, f"needs {' and '.join(missing)}", f"Write {example}."
-                )
+                advice = f"Write {self.what}: {{type: {name}, {missing[0]}: …}}."
+                return at.report(f"needs {' and '.join(missing)}", advice)
             return {"type": name} if self.nested else Choice(name)
-        if "type" not in node.entries:
-            return reader.report(
-                node, join(path, "type"), "is missing", f"One of {', '.join(self.options)}.", ""
-            )
-        name = types.read(node.entries["type"], join(path, "type"), reader)
-        add_advice(reader, first, join(path, "type"), f"For example type: {example}.")
-        if name is INVALID:
-            return INVALID
-        values = self.section(name).read(node, path, reader)
+        if "type" not in at:
+            return at.report_missing("type", f"One of {', '.join(self.options)}.")
+        with at["type"].advising(f"For example type: {example}."):
+            name = types.read(at["type"])
+        values = INVALID if name is INVALID else self.section(name).read(at)
         if values is INVALID or self.nested:
             return values
         return Choice(name, {key: value for key, value in values.items() if key != "type"})
 
     def section(self, name: str) -> Section:
         """Return the keys of one type."""
-        type_key = Key("type", Word((name,)), f"The {self.what}.", REQUIRED, name)
-        return Section(f"{self.what} {name}", (type_key, *self.options[name]))
+        kind = Key(Word((name,)), f"The {self.what}.", name, default=REQUIRED)
+        return Section(f"{self.what} {name}", None, {"type": kind, **self.options[name]})
 
     def schema(self) -> dict[str, Any]:
         return either(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.study import Ddp, Environment, Resources, Service, Slurm
+from sweep.core.study import Ddp, Environment, Resources, Service, Slurm
 from sweep.studyfile.amounts import Duration, Memory
 from sweep.studyfile.kinds import Gpus, PortRange, Variables
 from sweep.studyfile.rules import Flag, Text, TextList, Whole, Word
@@ -12,124 +12,102 @@ SLURM_WORD = Text(pattern=r"[^\s\"'`$\\;|<>]+", rule="must be a word as sbatch t
 
 RESOURCES = Section(
     "resources",
-    (
-        Key(
-            "time",
+    Resources,
+    {
+        "time": Key(
             Duration(),
             "Time limit of a task. Absent: the site's default.",
-            None,
-            "00:30:00",
-            "time_limit_s",
-            ("time_limit", "walltime", "timeout"),
+            example="00:30:00",
+            aliases="time_limit walltime timeout",
+            field="time_limit_s",
         ),
-        Key("nodes", Whole(1, 100_000), "Nodes of a trial.", 1, 1),
-        Key(
-            "gpus",
+        "nodes": Key(Whole(1, 100_000), "Nodes of a trial."),
+        "gpus": Key(
             Gpus(),
             "GPUs of a trial on each node: a number, or type:number.",
-            0,
-            "a100:2",
-            aliases=("gpu", "gres", "num_gpus", "gpus_per_node"),
+            example="a100:2",
+            aliases="gpu gres num_gpus gpus_per_node",
         ),
-        Key(
-            "shard",
+        "shard": Key(
             Whole(1, 100_000),
             "Shares of one GPU instead of whole ones (--gres=shard:N).",
-            None,
-            16,
-            aliases=("shards",),
+            example=16,
+            aliases="shards",
         ),
-        Key("mps", Whole(1, 100_000), "Per cent of one GPU through MPS.", None, 50),
-        Key(
-            "cpus",
+        "mps": Key(Whole(1, 100_000), "Per cent of one GPU through MPS.", example=50),
+        "cpus": Key(
             Whole(1, 100_000),
             "CPU cores of a trial on each node. Absent: the site's default; locally one.",
-            None,
-            4,
-            aliases=("cpu", "cores", "threads", "cpus_per_task", "num_cpus"),
+            example=4,
+            aliases="cpu cores threads cpus_per_task num_cpus",
         ),
-        Key(
-            "memory",
+        "memory": Key(
             Memory(),
             "Memory of a trial on each node. Absent: the site's default.",
-            None,
-            "8G",
-            "memory_mb",
-            ("mem", "ram", "memory_gb", "memory_mb"),
+            example="8G",
+            aliases="mem ram memory_gb memory_mb",
+            field="memory_mb",
         ),
-    ),
-    Resources,
+    },
     {"partition": "slurm.partition", "account": "slurm.account", "qos": "slurm.qos"},
 )
 
 SERVICE = Section(
     "slurm.service",
-    (
-        Key("partition", SLURM_WORD, "Partition of the small jobs.", None, "cpu"),
-        Key(
-            "time",
+    Service,
+    {
+        "partition": Key(SLURM_WORD, "Partition of the small jobs.", example="cpu"),
+        "time": Key(
             Duration(60),
             "Time limit of the small jobs.",
-            None,
-            "7-00:00:00",
-            "time_limit_s",
+            example="7-00:00:00",
+            field="time_limit_s",
         ),
-        Key(
-            "extra", TextList(), "Further options of sbatch for the small jobs.", (), ["--qos=long"]
+        "extra": Key(
+            TextList(), "Further options of sbatch for the small jobs.", example=["--qos=long"]
         ),
-    ),
-    Service,
+    },
 )
 
 SLURM = Section(
     "slurm",
-    (
-        Key("partition", SLURM_WORD, "Partition.", None, "gpu", aliases=("partitions", "queue")),
-        Key("account", SLURM_WORD, "Account that is charged.", None, "proj1"),
-        Key("qos", SLURM_WORD, "Quality of service.", None, "normal"),
-        Key(
-            "constraint",
+    Slurm,
+    {
+        "partition": Key(SLURM_WORD, "Partition.", example="gpu", aliases="partitions queue"),
+        "account": Key(SLURM_WORD, "Account that is charged.", example="proj1"),
+        "qos": Key(SLURM_WORD, "Quality of service.", example="normal"),
+        "constraint": Key(
             Text(pattern=r"[^\s\"'`$\\;<>]+", rule="must be a constraint"),
             "Features that the nodes must have.",
-            None,
-            "a100|h100",
-            aliases=("constraints",),
+            example="a100|h100",
+            aliases="constraints",
         ),
-        Key("reservation", SLURM_WORD, "Reservation to run in.", None, "course"),
-        Key("exclusive", Flag(), "Whole nodes only.", False, True),
-        Key(
-            "setup",
+        "reservation": Key(SLURM_WORD, "Reservation to run in.", example="course"),
+        "exclusive": Key(Flag(), "Whole nodes only.", example=True),
+        "setup": Key(
             TextList(),
             "Shell lines that run in each task before anything else.",
-            (),
-            ["module load cuda/12.4"],
-            aliases=("modules", "prolog"),
+            example=["module load cuda/12.4"],
+            aliases="modules prolog",
         ),
-        Key(
-            "extra",
+        "extra": Key(
             TextList(),
             "Further options of sbatch.",
-            (),
-            ["--exclude=node17"],
-            aliases=("options", "sbatch", "args"),
+            example=["--exclude=node17"],
+            aliases="options sbatch args",
         ),
-        Key(
-            "slots",
+        "slots": Key(
             Whole(1, 1000),
-            "Trials that one task serves side by side, on one node; it "
-            "asks for so many times resources. No more than max_parallel are used.",
-            1,
-            4,
+            "Trials that one task serves side by side, on one node; it asks for so many times "
+            "resources. No more than max_parallel are used.",
+            example=4,
         ),
-        Key(
-            "service",
+        "service": Key(
             SERVICE,
             "The small jobs that hold the embedded database and finish the study.",
-            Service(),
-            {"partition": "cpu"},
+            example={"partition": "cpu"},
         ),
-    ),
-    Slurm,
+    },
     {
         "time": "resources.time",
         "gpus": "resources.gpus",
@@ -144,103 +122,83 @@ SLURM = Section(
 
 DDP = Section(
     "ddp",
-    (
-        Key(
-            "ranks_per_node",
+    Ddp,
+    {
+        "ranks_per_node": Key(
             Whole(1, 10_000),
             "Processes of a trial on each node. Absent: one a GPU, or one.",
-            None,
-            2,
-            aliases=("nproc_per_node", "ranks", "processes", "nproc"),
+            example=2,
+            aliases="nproc_per_node ranks processes nproc",
         ),
-        Key(
-            "port_range",
+        "port_range": Key(
             PortRange(),
             "First and last port at which ranks may meet; each trial gets one of its own.",
-            (20000, 29999),
-            [20000, 29999],
-            aliases=("ports", "port"),
+            example=[20000, 29999],
+            aliases="ports port",
         ),
-        Key(
-            "interface",
+        "interface": Key(
             Text(
                 pattern=r"[A-Za-z0-9_.:@-]+(,[A-Za-z0-9_.:@-]+)*",
                 rule="must be the name of a network interface",
             ),
             "Network interface by which ranks talk. Absent: gloo and NCCL choose.",
-            None,
-            "ib0",
-            aliases=("ifname", "network", "nic"),
+            example="ib0",
+            aliases="ifname network nic",
         ),
-        Key(
-            "ib",
+        "ib": Key(
             Word(("off", "on")),
             "Whether NCCL uses InfiniBand. Absent: where it finds some.",
-            None,
-            "off",
-            aliases=("infiniband",),
+            example="off",
+            aliases="infiniband",
         ),
-        Key(
-            "debug",
+        "debug": Key(
             Word(("off", "info", "detail")),
             "What NCCL and torch.distributed print.",
-            "off",
-            "info",
+            example="info",
         ),
-        Key(
-            "timeout_s",
+        "timeout_s": Key(
             Whole(5, 86_400),
-            "Seconds of silence of a rank after which the others "
-            "give up. Absent: the training's own limit.",
-            None,
-            50,
-            aliases=("timeout",),
+            "Seconds of silence of a rank after which the others give up. Absent: the training's "
+            "own limit.",
+            example=50,
+            aliases="timeout",
         ),
-    ),
-    Ddp,
+    },
 )
 
 RUNTIMES = ("none", "venv", "conda", "modules", "apptainer", "singularity", "enroot", "pyxis")
 ENVIRONMENT = Section(
     "environment",
-    (
-        Key(
-            "runtime",
+    Environment,
+    {
+        "runtime": Key(
             Word(RUNTIMES, {"docker": "apptainer", "podman": "apptainer"}),
             "What brings the training's software.",
-            "none",
-            "apptainer",
-            aliases=("type", "kind"),
+            example="apptainer",
+            aliases="type kind",
         ),
-        Key(
-            "image",
+        "image": Key(
             Text(),
-            "The image: a file, a folder, a registry's name (docker://...), a "
-            "definition (.def) or an archive of Docker's (.tar); with venv the environment's "
-            "folder or a requirements.txt, with conda its name, folder or lock file. What is no "
-            "image yet is built once, by sweep build or launch.",
-            None,
-            "train.sif",
-            aliases=("container", "path"),
+            "The image: a file, a folder, a registry's name (docker://...), a definition (.def) or "
+            "an archive of Docker's (.tar); with venv the environment's folder or a "
+            "requirements.txt, with conda its name, folder or lock file. What is no image yet is "
+            "built once, by sweep build or launch.",
+            example="train.sif",
+            aliases="container path",
         ),
-        Key(
-            "unpack",
+        "unpack": Key(
             Flag(),
-            "Build a folder instead of one file (apptainer): many files, but no "
-            "file server that a signal of Slurm's ends too.",
-            False,
-            True,
-            aliases=("sandbox",),
+            "Build a folder instead of one file (apptainer): many files, but no file server that a "
+            "signal of Slurm's ends too.",
+            example=True,
+            aliases="sandbox",
         ),
-        Key(
-            "build",
+        "build": Key(
             Word(("here", "job")),
             "Where the image is built: on this machine, or in a job, on slurm.service's partition.",
-            "here",
-            "job",
+            example="job",
         ),
-        Key(
-            "binds",
+        "binds": Key(
             TextList(
                 Text(
                     pattern=r"[^:]+(:[^:]+(:(ro|rw))?)?",
@@ -249,51 +207,39 @@ ENVIRONMENT = Section(
                 )
             ),
             "Folders that the container sees.",
-            (),
-            ["/data:/data:ro"],
-            aliases=("bind", "mounts", "volumes"),
+            example=["/data:/data:ro"],
+            aliases="bind mounts volumes",
         ),
-        Key(
-            "workdir",
+        "workdir": Key(
             Text(),
             "Folder inside the container in which training starts.",
-            None,
-            "/work",
-            aliases=("pwd", "cwd"),
+            example="/work",
+            aliases="pwd cwd",
         ),
-        Key(
-            "gpu",
+        "gpu": Key(
             Word(("auto", "nvidia", "rocm", "none"), {"cuda": "nvidia", "amd": "rocm"}),
             "GPU support of the container.",
-            "auto",
-            "nvidia",
+            example="nvidia",
         ),
-        Key(
-            "env",
+        "env": Key(
             Variables(),
             "Variables for training. One without a value passes that of the launching shell.",
-            {},
-            {"OMP_NUM_THREADS": 4},
-            aliases=("variables", "environment"),
+            example={"OMP_NUM_THREADS": 4},
+            aliases="variables environment",
         ),
-        Key(
-            "setup",
+        "setup": Key(
             TextList(),
-            "Shell lines that run before training: inside the container; "
-            "with modules and conda in bash on the node.",
-            (),
-            ["module load cuda/12.4"],
+            "Shell lines that run before training: inside the container; with modules and conda in "
+            "bash on the node.",
+            example=["module load cuda/12.4"],
         ),
-        Key(
-            "options",
+        "options": Key(
             TextList(),
             "Further options of the container's program, one argument each.",
-            (),
-            ["--cleanenv"],
-            aliases=("extra", "args"),
+            example=["--cleanenv"],
+            aliases="extra args",
         ),
-        Key("remap_root", Flag(), "Be root inside (enroot, pyxis).", False, True),
-        Key("name", SLURM_WORD, "Name of the container (enroot, pyxis).", None, "train"),
-    ),
-    Environment,
+        "remap_root": Key(Flag(), "Be root inside (enroot, pyxis).", example=True),
+        "name": Key(SLURM_WORD, "Name of the container (enroot, pyxis).", example="train"),
+    },
 )

@@ -8,23 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.errors import closest
-from sweep.space import Parameter, Space, to_optuna, whole_steps
+from sweep.core.errors import closest
+from sweep.core.space import Parameter, Space, to_optuna, whole_steps
 from sweep.studyfile.conditions import order_parents_first, resolve_conditions
 from sweep.studyfile.ranges import explain_type
 from sweep.studyfile.rules import (
     INVALID,
     Flag,
-    Reader,
+    Place,
     Real,
+    Rule,
     Whole,
     Word,
     either,
-    join,
     shown_number,
 )
 from sweep.studyfile.sections import REQUIRED, Key, Section
-from sweep.studyfile.tree import Node
 
 # Optuna's tables hold numbers as double precision; a whole number above 2**53 would come back
 # as another one.
@@ -37,28 +36,26 @@ _NAME = re.compile(r"[\w+@~][\w./:@+-]{0,199}")
 class Choices:
     """A list of JSON values that Optuna can tell apart."""
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if node.kind != "list" or not node.items:
-            return reader.report(node, path, "must be a list of at least one value")
-        good = True
-        for i, item in enumerate(node.items):
-            good &= is_plain(item, f"{path}[{i}]", reader)
-        if not good:
+    in_words = "list of values"
+
+    def read(self, at: Place) -> Any:
+        if at.node.kind != "list" or not at.node.items:
+            return at.report("must be a list of at least one value")
+        items = at.items()
+        plain = [is_plain(item) for item in items]
+        if not all(plain):
             return INVALID
-        values = node.plain()
+        values = at.node.plain()
         stored = [to_optuna(value) for value in values]
-        for i, item in enumerate(node.items):
-            twin = stored.index(stored[i])  # compares as Optuna does: 1, 1.0 and true are equal
-            if twin == i:
-                continue
-            good = False
-            first = node.items[twin].shown()
-            rule, advice = "is given twice", "Remove one of the two."
-            if first != item.shown():
-                rule = f"is the same as {first} to Optuna"
+        twins = [stored.index(one) for one in stored]  # compared as Optuna does: 1, 1.0 and true
+        for i, twin in enumerate(twins):
+            first = items[twin].node.shown()
+            if twin != i and first == items[i].node.shown():
+                items[i].report("is given twice", "Remove one of the two.")
+            elif twin != i:
                 advice = "Leave one out, or make them different texts."
-            reader.report(item, f"{path}[{i}]", rule, advice)
-        return tuple(values) if good else INVALID
+                items[i].report(f"is the same as {first} to Optuna", advice)
+        return tuple(values) if len(set(twins)) == len(twins) else INVALID
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "minItems": 1}
@@ -68,80 +65,75 @@ class Choices:
 class Conditions:
     """``when``: for each parent the value, or the list of values, for which this one exists."""
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if node.kind != "map" or not node.entries:
-            return reader.report(node, path, "must be a mapping of parameters to values")
-        return {name: child.plain() for name, child in node.entries.items()}
+    in_words = "names with values"
+
+    def read(self, at: Place) -> Any:
+        if at.node.kind != "map" or not at.node.entries:
+            return at.report("must be a mapping of parameters to values")
+        return at.node.plain()
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object", "minProperties": 1}
 
 
-def _range_keys(number: Any, example: tuple[Any, Any, Any]) -> tuple[Key, ...]:
-    return (
-        Key(
-            "low",
+def _range_keys(number: Rule, low: float, high: float, step: float) -> dict[str, Key]:
+    """Return the keys of a range; the numbers are examples."""
+    return {
+        "low": Key(
             number,
             "Smallest value, inclusive.",
-            REQUIRED,
-            example[0],
-            aliases=("min", "lower", "minimum", "start", "from"),
+            example=low,
+            aliases="min lower minimum start from",
+            default=REQUIRED,
         ),
-        Key(
-            "high",
+        "high": Key(
             number,
             "Largest value, inclusive.",
-            REQUIRED,
-            example[1],
-            aliases=("max", "upper", "maximum", "end", "stop", "to"),
+            example=high,
+            aliases="max upper maximum end stop to",
+            default=REQUIRED,
         ),
-        Key(
-            "step",
+        "step": Key(
             number,
             "Distance between neighbouring values; it must divide the range.",
-            None,
-            example[2],
-            aliases=("q", "quantum", "quantisation", "stride"),
+            example=step,
+            aliases="q quantum quantisation stride",
         ),
-        Key(
-            "log",
+        "log": Key(
             Flag(),
             "Whether the logarithm is uniform: for values over decades.",
-            False,
-            True,
-            aliases=("logarithmic", "log_scale", "log_uniform"),
+            example=True,
+            aliases="logarithmic log_scale log_uniform",
         ),
-    )
+    }
 
 
-def _parameter(kind: str, keys: tuple[Key, ...]) -> Section:
-    kind_key = Key("type", Word((kind,)), "float, int or categorical.", REQUIRED, kind)
+def _parameter(kind: str, keys: Mapping[str, Key]) -> Section:
+    kind_key = Key(Word((kind,)), "float, int or categorical.", example=kind, default=REQUIRED)
     when = Key(
-        "when",
         Conditions(),
         "The parameter exists only where others have these values.",
-        None,
-        {"optimizer": "sgd"},
-        aliases=("if", "condition", "conditions", "depends_on"),
+        example={"optimizer": "sgd"},
+        aliases="if condition conditions depends_on",
     )
-    return Section(f"a parameter of type {kind}", (kind_key, *keys, when))
+    what = f"a parameter of type {kind}"
+    return Section(what, Parameter, {"type": kind_key, **keys, "when": when})
 
 
 PARAMETERS: dict[str, Section] = {
-    "float": _parameter("float", _range_keys(Real(), (0.0001, 0.1, 0.1))),
-    "int": _parameter("int", _range_keys(Whole(-EXACT, EXACT), (1, 4, 1))),
+    "float": _parameter("float", _range_keys(Real(), 0.0001, 0.1, 0.1)),
+    "int": _parameter("int", _range_keys(Whole(-EXACT, EXACT), 1, 4, 1)),
     "categorical": _parameter(
         "categorical",
-        (
-            Key(
-                "choices",
+        {
+            "choices": Key(
                 Choices(),
                 "The values, of any kind.",
-                REQUIRED,
-                [32, 64, 128],
-                aliases=("values", "options", "choice", "categories"),
-            ),
-        ),
+                example=[32, 64, 128],
+                aliases="values options choice categories",
+                default=REQUIRED,
+            )
+        },
     ),
 }
 
@@ -150,24 +142,18 @@ PARAMETERS: dict[str, Section] = {
 class SpaceRule:
     """All parameters by name. Read as a Space, parents first."""
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if node.kind != "map":
-            return reader.report(
-                node,
-                path,
-                "must be a mapping of parameters",
-                "For example lr: {type: float, low: 0.0001, high: 0.1, log: true}.",
-            )
+    in_words = "names with parameters"
+
+    def read(self, at: Place) -> Any:
+        if at.node.kind != "map":
+            example = "For example lr: {type: float, low: 0.0001, high: 0.1, log: true}."
+            return at.report("must be a mapping of parameters", example)
         found: dict[str, Parameter | None] = {
-            name: _read_parameter(name, child, join(path, name), reader)
-            for name, child in node.entries.items()
+            name: _read_parameter(name, entry) for name, entry in at.entries().items()
         }
         good = {name: parameter for name, parameter in found.items() if parameter}
-        checked = {
-            name: resolve_conditions(parameter, found, node, path, reader)
-            for name, parameter in good.items()
-        }
-        ordered = order_parents_first(checked, node, path, reader)
+        checked = {name: resolve_conditions(one, found, at) for name, one in good.items()}
+        ordered = order_parents_first(checked, at)
         if len(good) < len(found) or INVALID in checked.values() or ordered is None:
             return INVALID
         return Space(tuple(ordered))
@@ -177,13 +163,11 @@ class SpaceRule:
         return {"type": "object", "additionalProperties": kinds}
 
 
-def check_name(name: str, node: Node, path: str, reader: Reader) -> bool:
+def check_name(name: str, at: Place) -> bool:
     """Tell whether a parameter can be called so, and report where not."""
     if _NAME.fullmatch(name):
         return True
-    reader.report(
-        node,
-        path,
+    at.report(
         "must be named by 1 to 200 letters, digits and any of _ . / : @ + -, not starting with '-'",
         "Rename it.",
         f'"{name[:60]}"',
@@ -191,105 +175,96 @@ def check_name(name: str, node: Node, path: str, reader: Reader) -> bool:
     return False
 
 
-def _read_parameter(name: str, node: Node, path: str, reader: Reader) -> Parameter | None:
-    named = check_name(name, node, path, reader)
+def _read_parameter(name: str, at: Place) -> Parameter | None:
+    named = check_name(name, at)
+    node = at.node
     if node.kind != "map":
         advice = f"For one value write it under fixed, {name}: {node.shown()}."
         if node.kind == "list":
             advice = f"Write {{type: categorical, choices: {node.shown()}}}."
         elif node.value is None:
             advice = "For example {type: float, low: 0.0001, high: 0.1, log: true}."
-        reader.report(node, path, "must be a mapping with a type", advice)
+        at.report("must be a mapping with a type", advice)
         return None
-    kind = _read_type(node, path, reader)
+    kind = _read_type(at)
     if kind is None:
         return None
-    values = PARAMETERS[kind].read_values(node, path, reader)
-    if INVALID in list(values.values()) or not named:
+    section = PARAMETERS[kind]
+    values = section.read_values(at)
+    if INVALID in list(values.values()) or not named or not set(node.entries) <= set(section.keys):
         return None
-    if any(key not in PARAMETERS[kind].names() for key in node.entries):
+    if kind != "categorical" and not _check_range(at=at, **values):
         return None
-    raw = values.pop("when")
-    if kind != "categorical" and not _check_range(kind, values, node, path, reader):
-        return None
-    return Parameter(name, **values, when=raw or {})
+    return Parameter(name, **values)
 
 
-def _read_type(node: Node, path: str, reader: Reader) -> str | None:
-    if "type" not in node.entries:
+def _read_type(at: Place) -> str | None:
+    entries = at.node.entries
+    if "type" not in entries:
         advice = "One of float, int, categorical."
-        if {"choices", "values"} & set(node.entries):
+        if {"choices", "values"} & set(entries):
             advice = "Write type: categorical."
-        elif {"low", "high", "min", "max"} & set(node.entries):
-            whole = all(isinstance(c.value, int) for c in node.entries.values())
+        elif {"low", "high", "min", "max"} & set(entries):
+            whole = all(isinstance(c.value, int) for c in entries.values())
             advice = "Write type: int or type: float." if whole else "Write type: float."
-        reader.report(node, join(path, "type"), "is missing", advice, "")
+        at.report_missing("type", advice)
         return None
-    child = node.entries["type"]
-    if isinstance(child.value, str) and child.value in PARAMETERS:
-        return child.value
-    advice = explain_type(child.value, node) if isinstance(child.value, str) else ""
+    written = entries["type"]
+    if isinstance(written.value, str) and written.value in PARAMETERS:
+        return written.value
+    advice = explain_type(written.value, at.node) if isinstance(written.value, str) else ""
     if not advice:
-        near = closest(child.text, list(PARAMETERS))
+        near = closest(written.text, list(PARAMETERS))
         advice = f"Did you mean {near}?" if near else "For example type: float."
-    reader.report(child, join(path, "type"), "must be float, int or categorical", advice)
+    at["type"].report("must be float, int or categorical", advice)
     return None
 
 
-def _check_range(
-    kind: str, values: Mapping[str, Any], node: Node, path: str, reader: Reader
-) -> bool:
-    low, high, step, log = (values[name] for name in ("low", "high", "step", "log"))
-    first = len(reader.problems)
-
-    def report(key: str, rule: str, advice: str) -> None:
-        reader.report(node.entries[key], join(path, key), rule, advice)
-
+def _check_range(at: Place, type: str, low: Any, high: Any, step: Any, log: bool, **_: Any) -> bool:
+    """Tell whether a range's numbers go together, and report where not."""
+    first = len(at.reader.problems)
     if low > high:
-        report("low", f"must not be above high, {node.entries['high'].text}", "Swap the two.")
-    if log and low <= 0:
-        if kind == "int":
-            report("low", "must be at least 1 when log is true", "Write low: 1.")
-        else:
-            report(
-                "low", "must be > 0 when log is true", "Use a small positive number, such as 1e-6."
-            )
-    if step is not None:
-        if step <= 0:
-            report("step", "must be above 0", "Remove it for no step.")
-        elif log and not (kind == "int" and step == 1):
-            report("step", "cannot go with log: Optuna has no such range", "Remove one of the two.")
-        elif low < high:
-            _check_step(low, high, step, report)
-    return len(reader.problems) == first
+        at["low"].report(f"must not be above high, {at['high'].node.text}", "Swap the two.")
+    if log and low <= 0 and type == "int":
+        at["low"].report("must be at least 1 when log is true", "Write low: 1.")
+    elif log and low <= 0:
+        advice = "Use a small positive number, such as 1e-6."
+        at["low"].report("must be > 0 when log is true", advice)
+    if step is None:
+        pass
+    elif step <= 0:
+        at["step"].report("must be above 0", "Remove it for no step.")
+    elif log and not (type == "int" and step == 1):
+        rule = "cannot go with log: Optuna has no such range"
+        at["step"].report(rule, "Remove one of the two.")
+    elif low < high:
+        _check_step(low, high, step, at["step"])
+    return len(at.reader.problems) == first
 
 
-def _check_step(low: float, high: float, step: float, report: Any) -> None:
+def _check_step(low: float, high: float, step: float, at: Place) -> None:
     steps, divides = whole_steps(low, high, step)
     if divides:
         return
     if steps == 0:
-        report(
-            "step",
-            f"must not be above high - low, {shown_number(round(high - low, 12))}",
-            "Use a smaller step.",
-        )
+        width = shown_number(round(high - low, 12))
+        at.report(f"must not be above high - low, {width}", "Use a smaller step.")
         return
     nearest = round(low + steps * step, 12)
     if isinstance(low, int) and isinstance(step, int):
         nearest = low + steps * step
-    report(
-        "step",
+    at.report(
         f"must divide the range from {shown_number(low)} to {shown_number(high)}",
         f"Write high: {shown_number(nearest)}, or another step.",
     )
 
 
-def is_plain(node: Node, path: str, reader: Reader) -> bool:
-    """Tell whether all numbers below a node are finite, and report where not."""
-    for child in node.walk():
-        if isinstance(child.value, float) and not math.isfinite(child.value):
-            reader.report(child, path, "must be finite", f'Write it as text: "{child.text}".')
+def is_plain(at: Place) -> bool:
+    """Tell whether all numbers below a place are finite, and report where not."""
+    for node in at.node.walk():
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            found = Place(node, at.path, at.reader)
+            found.report("must be finite", f'Write it as text: "{node.text}".')
             return False
     return True
 
@@ -298,15 +273,13 @@ def is_plain(node: Node, path: str, reader: Reader) -> bool:
 class Values:
     """``fixed``: names and values that every trial gets."""
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if node.kind != "map":
-            return reader.report(node, path, "must be a mapping of names to values")
-        good = [
-            check_name(name, child, join(path, name), reader)
-            and is_plain(child, join(path, name), reader)
-            for name, child in node.entries.items()
-        ]
-        return node.plain() if all(good) else INVALID
+    in_words = "names with values"
+
+    def read(self, at: Place) -> Any:
+        if at.node.kind != "map":
+            return at.report("must be a mapping of names to values")
+        good = [check_name(name, at[name]) and is_plain(at[name]) for name in at.node.entries]
+        return at.node.plain() if all(good) else INVALID
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object"}
@@ -314,26 +287,24 @@ class Values:
 
 @dataclass(frozen=True)
 class Configurations:
-    """``points``: configurations of the user's own. Checked against the space by ``studyfile``."""
+    """``points``: configurations of the user's own, which ``crosschecks`` holds to the space."""
 
-    def read(self, node: Node, path: str, reader: Reader) -> Any:
-        if node.kind == "scalar" and isinstance(node.value, str) and node.value.endswith(".csv"):
+    in_words = "list of names with values, or a CSV file"
+
+    def read(self, at: Place) -> Any:
+        if isinstance(at.node.value, str) and at.node.value.endswith(".csv"):
             return ()  # read later, by the space
-        if node.kind != "list":
-            return reader.report(node, path, "must be a list of mappings, or a CSV file")
-        good = [True]
-        for i, item in enumerate(node.items):
-            if item.kind != "map":
-                reader.report(item, f"{path}[{i}]", "must be a mapping", "For example {lr: 0.01}.")
-                good.append(False)
-            else:
-                good.append(is_plain(item, f"{path}[{i}]", reader))
-        return tuple(node.plain()) if all(good) else INVALID
+        if at.node.kind != "list":
+            return at.report("must be a list of mappings, or a CSV file")
+        good = [self._is_good(item) for item in at.items()]
+        return tuple(at.node.plain()) if all(good) else INVALID
+
+    def _is_good(self, at: Place) -> bool:
+        if at.node.kind == "map":
+            return is_plain(at)
+        at.report("must be a mapping", "For example {lr: 0.01}.")
+        return False
 
     def schema(self) -> dict[str, Any]:
-        return {
-            "anyOf": [
-                {"type": "array", "items": {"type": "object"}},
-                {"type": "string", "pattern": r"\.csv$"},
-            ]
-        }
+        rows = {"type": "array", "items": {"type": "object"}}
+        return either([rows, {"type": "string", "pattern": r"\.csv$"}])

@@ -17,7 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.errors import Problem
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from sweep.core.errors import Problem
 from sweep.studyfile.syntax import explain_syntax
 
 # A study file of 1,000 points has about 100 KB; reading costs about 10 s a MB.
@@ -31,11 +34,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff
 
 
 class YamlError(Exception):
-    """The text is not YAML that we read; carries the Problem."""
+    """The text is not YAML that we read; carries the Problem, whose parts are the arguments."""
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+    def __init__(
+        self, file: str, line: int, rule: str, got: str = "", advice: str = "", path: str = ""
+    ) -> None:
+        self.problem = Problem(file, line, path, rule, got, advice)
+        super().__init__(str(self.problem))
 
 
 @dataclass
@@ -85,30 +90,14 @@ class Node:
 def decode(data: bytes, file: str) -> str:
     """Return a study file's text. Raises: YamlError where it is not UTF-8 or too large."""
     if len(data) > SIZE_LIMIT:
-        raise YamlError(
-            Problem(
-                file,
-                0,
-                "",
-                f"must not be larger than {SIZE_LIMIT:,} bytes",
-                f"{len(data):,}",
-                "Is this the right file?",
-            )
-        )
+        rule = f"must not be larger than {SIZE_LIMIT:,} bytes"
+        raise YamlError(file, 0, rule, f"{len(data):,}", "Is this the right file?")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise YamlError(
-            Problem(
-                file,
-                line,
-                "",
-                "must be UTF-8 text",
-                f"the byte 0x{data[error.start]:02x}",
-                "Save the file as UTF-8.",
-            )
-        ) from None
+        byte = f"the byte 0x{data[error.start]:02x}"
+        raise YamlError(file, line, "must be UTF-8 text", byte, "Save the file as UTF-8.") from None
 
 
 def parse(text: str, file: str, first_line: int = 1) -> tuple[Node | None, list[Problem]]:
@@ -135,45 +124,35 @@ def parse(text: str, file: str, first_line: int = 1) -> tuple[Node | None, list[
     try:
         return builder.build(composed, composed.start_mark.line, 0), builder.problems
     except _TooDeep:
-        raise YamlError(_nesting(file, first_line)) from None
+        raise _nesting(file, first_line) from None
 
 
 def _check_characters(text: str, file: str, first_line: int) -> None:
     found = _CONTROL.search(text)
     if found:
         line = text.count("\n", 0, found.start()) + 1 if first_line else 0
-        raise YamlError(_bad_character(file, line, "", found[0]))
+        raise YamlError(file, line, *_bad_character(found[0]))
     version = re.match(r"(?:\s*(?:#.*)?\n)*%YAML\s+(\S+)", text)
     nested = _NESTED.search(text)
     if nested:  # the parser itself would need seconds to run out of its stack
-        raise YamlError(_nesting(file, text.count("\n", 0, nested.start()) + bool(first_line)))
+        raise _nesting(file, text.count("\n", 0, nested.start()) + bool(first_line))
     if version and version[1] != "1.2":
         line = text.count("\n", 0, version.start(1)) + 1 if first_line else 0
-        raise YamlError(
-            Problem(file, line, "", "must be YAML 1.2", f"%YAML {version[1]}", "Remove that line.")
-        )
+        raise YamlError(file, line, "must be YAML 1.2", f"%YAML {version[1]}", "Remove that line.")
 
 
-def _bad_character(file: str, line: int, path: str, character: str) -> Problem:
+def _bad_character(character: str) -> tuple[str, str, str]:
+    """Return the rule, what was got, and what to do."""
     name = "NUL" if character == "\0" else f"U+{ord(character):04X}"
-    return Problem(file, line, path, "must not contain control characters", name, "Remove it.")
+    return "must not contain control characters", name, "Remove it."
 
 
-def _nesting(file: str, line: int) -> Problem:
-    return Problem(
-        file,
-        line,
-        "",
-        f"must not be nested deeper than {DEPTH_LIMIT} levels",
-        "",
-        "A study file needs five.",
-    )
+def _nesting(file: str, line: int) -> YamlError:
+    rule = f"must not be nested deeper than {DEPTH_LIMIT} levels"
+    return YamlError(file, line, rule, advice="A study file needs five.")
 
 
 def _compose(text: str, file: str, first_line: int) -> Any:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
     yaml = YAML(typ="safe", pure=True)
     yaml.version = (1, 2)
     try:
@@ -181,18 +160,16 @@ def _compose(text: str, file: str, first_line: int) -> Any:
             warnings.simplefilter("ignore")  # an anchor defined twice: YAML lets the later win
             return yaml.compose(text)
     except RecursionError:
-        raise YamlError(_nesting(file, first_line)) from None
+        raise _nesting(file, first_line) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = min(mark.line + 1, text.count("\n") + 1) if mark and first_line else 0
         rule, advice = explain_syntax(error)
-        raise YamlError(Problem(file, line, "", rule, "", advice)) from None
-    except (YAMLError, AttributeError, ValueError) as error:
+        raise YamlError(file, line, rule, advice=advice) from None
+    except (YAMLError, AttributeError, ValueError):
         # ruamel.yaml 0.19 raises AttributeError for keys that are lists.
-        del error
-        raise YamlError(
-            Problem(file, first_line, "", "is not YAML that sweep reads", "", "Keys must be text.")
-        ) from None
+        rule, advice = "is not YAML that sweep reads", "Keys must be text."
+        raise YamlError(file, first_line, rule, advice=advice) from None
 
 
 class _TooDeep(Exception):
@@ -211,16 +188,9 @@ class _Builder:
         if depth > DEPTH_LIMIT:
             raise _TooDeep
         if self.nodes > NODE_LIMIT:
-            raise YamlError(
-                Problem(
-                    self.file,
-                    self._number(line),
-                    path,
-                    f"must not hold more than {NODE_LIMIT:,} values",
-                    "",
-                    "Aliases (*name) count each time they are used.",
-                )
-            )
+            rule = f"must not hold more than {NODE_LIMIT:,} values"
+            advice = "Aliases (*name) count each time they are used."
+            raise YamlError(self.file, self._number(line), rule, "", advice, path)
         number = self._number(line)
         if node.id == "mapping":
             self._check_tag(node, ("map",), number, path)
@@ -251,17 +221,12 @@ class _Builder:
             name = str(key.value)
             bad = _CONTROL.search(name)
             if bad:
-                self.problems.append(_bad_character(self.file, line, path, bad[0]))
+                self._report(line, path, *_bad_character(bad[0]))
                 continue
             below = f"{path}.{name}" if path else name
             if name in lines:
-                self._report(
-                    line,
-                    below,
-                    f"is given twice, first in line {lines[name]}",
-                    "",
-                    "Remove one of the two.",
-                )
+                rule = f"is given twice, first in line {lines[name]}"
+                self._report(line, below, rule, "", "Remove one of the two.")
                 continue
             lines[name] = line
             if name == "<<" and key.style is None:
@@ -274,13 +239,8 @@ class _Builder:
     def _merged(self, value: Any, line: int, depth: int, path: str) -> dict[str, Node]:
         sources = value.value if value.id == "sequence" else [value]
         if any(source.id != "mapping" for source in sources):
-            self._report(
-                line,
-                f"{path}.<<" if path else "<<",
-                "must be a mapping or a list of mappings",
-                "",
-                "Write <<: *name.",
-            )
+            below, rule = f"{path}.<<" if path else "<<", "must be a mapping or a list of mappings"
+            self._report(line, below, rule, "", "Write <<: *name.")
             return {}
         entries: dict[str, Node] = {}
         for source in sources:  # the earlier wins, as YAML's merge key says
@@ -294,7 +254,7 @@ class _Builder:
         if tag in ("str", "timestamp", "value"):
             bad = _CONTROL.search(text)
             if bad:
-                self.problems.append(_bad_character(self.file, line, path, bad[0]))
+                self._report(line, path, *_bad_character(bad[0]))
             return text
         try:
             if tag == "int":
@@ -318,13 +278,8 @@ class _Builder:
         tag = str(node.tag)
         if tag.removeprefix(_TAG) not in valid:
             shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
-            self._report(
-                line,
-                path,
-                "must be plain data, without a tag that makes an object",
-                shown,
-                "Remove the tag.",
-            )
+            rule = "must be plain data, without a tag that makes an object"
+            self._report(line, path, rule, shown, "Remove the tag.")
 
     def _report(self, line: int, path: str, rule: str, got: str, advice: str) -> None:
         self.problems.append(Problem(self.file, line, path, rule, got, advice))

@@ -9,10 +9,10 @@ import os
 import secrets
 import sys
 
+from sweep.core.trial import End, Place, Report
 from sweep.storage import studies
 from sweep.storage.connection import Database
-from sweep.storage.ledger import Ledger, Place, Report
-from sweep.trial import End
+from sweep.storage.ledger import Ledger
 
 PATIENCE_S = 60.0
 

@@ -6,13 +6,13 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from sweep import access
-from sweep.context import default_context
-from sweep.paths import StudyFolder
-from sweep.storage import studies
-from sweep.storage.ledger import Ledger, Place
-from sweep.study import Study
-from sweep.worker import Worker
+from sweep.core.paths import StudyFolder
+from sweep.core.study import Study
+from sweep.core.trial import Place
+from sweep.storage import access, studies
+from sweep.storage.ledger import Ledger
+from sweep.tasks.context import default_context
+from sweep.tasks.worker import Worker
 
 
 def main(path: str) -> None:

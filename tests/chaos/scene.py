@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep import process
-from sweep.local_runner import TASK_NAME
-from sweep.opened import Opened, open_study
-from sweep.paths import AttemptFolder, Runs
+from sweep.control.open_study import Opened, open_study
+from sweep.core.paths import AttemptFolder, Runs
+from sweep.core.system import processes as process
+from sweep.core.trial import TrialRecord
+from sweep.schedulers.local.runner import TASK_NAME
 from sweep.storage import records
-from sweep.trial import TrialRecord
 from tests.processes import find_processes
 
 SEED = 20260301
@@ -201,7 +201,9 @@ class Scene:
 
     def runners(self) -> list[int]:
         return [
-            p.pid for p in self._find() if "sweep.local_runner" in p.command and p.name != TASK_NAME
+            p.pid
+            for p in self._find()
+            if "sweep.schedulers.local.runner" in p.command and p.name != TASK_NAME
         ]
 
     # What must hold

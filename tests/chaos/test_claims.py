@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from sweep.paths import StudyFolder
-from sweep.reconcile import reconcile
-from sweep.scheduler import RUNNING, Task, TaskState
-from sweep.space import Parameter, Space
+from sweep.control.reconcile import reconcile
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import RUNNING, Task, TaskState
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Objective, Retry, Study
+from sweep.search.propose import first_rows
 from sweep.storage import bulk, schema, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
-from sweep.storage.sampling import first_rows
-from sweep.study import Choice, Objective, Retry, Study
 from tests.chaos.scene import SEED
 from tests.postgres_fixture import running_server
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweep import postgres
+from sweep.storage.embedded.server import running
 from tests.chaos.scene import Scene, read_journal, stopped
 from tests.postgres_fixture import _children, running_server
 
@@ -48,7 +48,7 @@ def test_the_embedded_server_hangs(away_s: float, tmp_path: Path, runs: Path, sw
     steps = int(away_s * 0.7 / 0.2)
     scene = Scene(tmp_path, runs, sweep, None, trials=3, steps=steps, pause_s=0.2)
     begin(scene)
-    server = postgres.running(runs / ".postgres")
+    server = running(runs / ".postgres")
     assert server is not None
     with stopped([server.pid, *_children(server.pid)]):
         watch(scene, away_s)

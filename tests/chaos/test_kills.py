@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sweep import postgres
+from sweep.storage.embedded.server import running
 from tests.chaos.scene import LONG_ROUNDS, ROUNDS, SEED, Scene, choose_time, kill, play
 from tests.conftest import stop_runs, sweep_environment
 
@@ -93,7 +93,7 @@ def test_kill_postmaster(rounds: Iterable[int], tmp_path: Path, runs: Path, swee
         scene = Scene(tmp_path, runs, sweep, None, f"study{round_}", trials=3, steps=5, more=RETRY)
         scene.write().launch()
         time.sleep(choose_time("postmaster", round_, 3.0))
-        server = postgres.running(runs / ".postgres")
+        server = running(runs / ".postgres")
         if server is not None:
             kill(server.pid)
         scene.launch()

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 
 from sweep.storage import PostgresStorage
 from sweep.storage.url import normalise
-from tests.contract.test_storage_optuna import assert_same
+from tests.storage.test_optuna_storage import assert_same
 
 ROOT = Path(__file__).parents[2]
 

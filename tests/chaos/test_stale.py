@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep import process
-from sweep.paths import Runs
-from sweep.reconcile import reconcile
-from sweep.scheduler import Task, TaskState
+from sweep.control.reconcile import reconcile
+from sweep.core.paths import Runs
+from sweep.core.scheduler import Task, TaskState
+from sweep.core.system import processes
 from tests.chaos.scene import Scene, kill
 from tests.conftest import sweep_environment
 
@@ -187,11 +187,11 @@ def test_what_a_dead_attempt_left_is_ended(
 
 def test_a_group_that_was_never_recorded_is_found_by_its_token(tmp_path: Path) -> None:
     """The worker died between starting the training and saying so."""
-    child = process.spawn(
+    child = processes.spawn(
         [sys.executable, "-c", "import time; time.sleep(600)"],
         cwd=tmp_path,
-        env={process.TOKEN_VARIABLE: "only-this-one"},
+        env={processes.TOKEN_VARIABLE: "only-this-one"},
         stdout=tmp_path / "log",
     )
-    assert process.end_attempt_group(None, "only-this-one")
+    assert processes.end_attempt_group(None, "only-this-one")
     assert child.wait(10) == -signal.SIGKILL

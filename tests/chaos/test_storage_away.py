@@ -13,16 +13,16 @@ from pathlib import Path
 import optuna
 import pytest
 
-from sweep.space import Parameter, Space
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Objective, Study
+from sweep.core.trial import End, Place, Report
+from sweep.search.propose import first_rows
 from sweep.storage import PostgresStorage, bulk, schema, studies
 from sweep.storage.connection import Database
-from sweep.storage.ledger import Ledger, Place, Report
-from sweep.storage.sampling import first_rows
-from sweep.study import Choice, Objective, Study
-from sweep.trial import End
+from sweep.storage.ledger import Ledger
 from tests.chaos.scene import SEED
+from tests.chaos.tcp_proxy import Proxy
 from tests.postgres_fixture import Server, running_server
-from tests.tcp_proxy import Proxy
 
 TRIALS, STEPS, WORKERS = 24, 3, 4
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.user import User
-from tests.contract.test_budgets import LONG
+from tests.storage.test_budgets import LONG
 
 pytestmark = pytest.mark.slurm
 

@@ -17,9 +17,9 @@ from tests import apptainer
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_for
 from tests.cluster.user import User
-from tests.container_stubs import write_enroot, write_srun
-from tests.contract.test_containers import SHELL_TRAINING
 from tests.needs import ensure_apptainer
+from tests.training.container_stubs import write_enroot, write_srun
+from tests.training.test_containers import SHELL_TRAINING
 
 pytestmark = pytest.mark.slurm
 

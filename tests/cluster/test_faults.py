@@ -276,10 +276,13 @@ def test_sick_node_that_cannot_be_excluded(faulty: Faulty) -> None:
     failed = [a for a in faulty.attempts() if a.host == "n2"]
     assert 3 <= len(failed) <= 6, faulty.tell()
     faulty.user.wait_empty(60)
-    time.sleep(6)  # accounting lags behind
-    rows = faulty.cluster.sacct(failed[0].job, "JobID,NodeList,ElapsedRaw")
-    held = [int(row[2]) for row in rows if row[1] == "n2" and "." not in row[0]]
-    assert max(held) >= 15, rows
+
+    def held() -> list[int]:
+        rows = faulty.cluster.sacct(failed[0].job, "JobID,NodeList,ElapsedRaw")
+        return [int(row[2]) for row in rows if row[1] == "n2" and "." not in row[0]]
+
+    # Accounting lags behind.
+    wait_for(lambda: max(held(), default=0) >= 15, 60, "a task that held its node for 15 s")
 
 
 @pytest.mark.long

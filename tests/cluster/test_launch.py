@@ -177,12 +177,18 @@ exec "$real" "$@"
 
 def array_jobs(user: User, prefix: str) -> set[str]:
     """Return the ids of all arrays that Slurm accounts for, by the start of their names."""
-    time.sleep(3)  # sacct lags behind
-    done = user.cluster.run(
-        ["sacct", "-nPX", "-S", "now-1hour", "-u", user.cluster.user, "-o", "JobID,JobName"]
-    )
-    rows = [line.split("|") for line in done.stdout.splitlines()]
-    return {row[0].partition("_")[0] for row in rows if row[1].startswith(prefix) and "_" in row[0]}
+
+    def known() -> set[str]:
+        done = user.cluster.run(
+            ["sacct", "-nPX", "-S", "now-1hour", "-u", user.cluster.user, "-o", "JobID,JobName"]
+        )
+        rows = [line.split("|") for line in done.stdout.splitlines()]
+        ours = [row[0] for row in rows if row[1].startswith(prefix)]
+        return {job.partition("_")[0] for job in ours if "_" in job}
+
+    time.sleep(3)  # sacct lags behind: a second array would be known by then
+    wait_for(lambda: bool(known()), 60, "an array in the accounting")
+    return known()
 
 
 @pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.long), True])

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.user import User
-from tests.contract.test_promotion import TRAINING
+from tests.storage.test_promotion import TRAINING
 
 pytestmark = pytest.mark.slurm
 

@@ -14,7 +14,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_for
 from tests.cluster.user import User
-from tests.curves import read_curve
+from tests.trainer.curves import read_curve
 
 pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 
@@ -23,7 +23,7 @@ from trainer import config, loop
 
 pytestmark = pytest.mark.slurm
 
-# As in tests/contract/test_trainer_ddp.py: sums are taken in another order.
+# As in tests/trainer/test_ddp.py: sums are taken in another order.
 TOLERANCE = 1e-4
 FIXED = {"epochs": 8, "batch_size": 64, "width": 16, "optimizer": "adamw", "lr": 0.01}
 # A training whose rank 3, on the second node, stops in its second epoch, and says when.

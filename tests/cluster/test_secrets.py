@@ -12,6 +12,7 @@ import psycopg2
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.processes import wait_for
 from tests.cluster.test_launch import FROM_OUTPUT
 from tests.cluster.user import User
 
@@ -69,8 +70,13 @@ def test_canaries_are_found_nowhere(user: User, fresh_url: str) -> None:
     assert child.returncode == 0, texts["launch"]
     texts["status"] = user.sweep("status", "canary").stdout
     time.sleep(5)  # accounting lags behind
-    names = run(["sacct", "-nPX", "-S", "now-1hour", "-o", "JobIDRaw,JobName"]).stdout.split()
-    ids = ",".join(row.partition("|")[0] for row in names if "sweep-canary" in row)
+
+    def ours() -> list[str]:
+        rows = run(["sacct", "-nPX", "-S", "now-1hour", "-o", "JobIDRaw,JobName"]).stdout.split()
+        return [row.partition("|")[0] for row in rows if "sweep-canary" in row]
+
+    wait_for(lambda: bool(ours()), 60, "the study's jobs in the accounting")
+    ids = ",".join(ours())
     for name, more in (("sacct", ["-o", "ALL"]), ("env", ["--env-vars"]), ("batch", ["-B"])):
         texts[name] = run(["sacct", "-P", "-j", ids, *more]).stdout
     assert "SWEEP_RUNS=" in texts["env"]  # what Slurm keeps of the environment

@@ -1,4 +1,4 @@
-"""sweep.slurm_text's command lines and parsers against the real Slurm."""
+"""schedulers/slurm/text: command lines and parsers against the real Slurm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,33 @@ import os
 
 import pytest
 
-from sweep import slurm_text as text
+from sweep.core.secrets import ask_environment, clean_environment
+from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs, read_sacct, sacct_argv
+from sweep.schedulers.slurm.text.control import (
+    cancel_argv,
+    check_update,
+    exclude_argv,
+    excluded_argv,
+    parse_excluded,
+    throttle_argv,
+)
+from sweep.schedulers.slurm.text.limits import (
+    associations_argv,
+    config_argv,
+    find_limits,
+    parse_associations,
+    parse_config,
+    parse_partitions,
+    parse_qos,
+    parse_sinfo,
+    partitions_argv,
+    qos_argv,
+    sinfo_argv,
+)
+from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, read_squeue, squeue_argv
+from sweep.schedulers.slurm.text.reasons import explain_reason
+from sweep.schedulers.slurm.text.submit import ArrayRequest, parse_sbatch, sbatch_argv
+from sweep.schedulers.slurm.text.times import parse_time
 from tests.cluster import processes
 from tests.cluster.cluster import Cluster
 
@@ -15,29 +41,29 @@ def submit(slurm: Cluster, name: str, script: str, **fields: object) -> str:
     """Submit an array as the cluster's user, with an environment full of traps; return its id."""
     path = slurm.home / f"{name}.sh"
     path.write_text(f"#!/bin/bash\n{script}\n")
-    request = text.ArrayRequest(name, str(path), f"{slurm.home}/{name}-%A_%a.log", **fields)  # type: ignore[arg-type]
+    request = ArrayRequest(name, str(path), f"{slurm.home}/{name}-%A_%a.log", **fields)  # type: ignore[arg-type]
     traps = {"SBATCH_ARRAY_INX": "0-99", "SLURM_JOB_ID": "1", "WANDB_API_KEY": "canary-4711"}
-    environment = text.clean_environment({**slurm.env(), **traps})
+    environment = clean_environment({**slurm.env(), **traps})
     argv = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
-    done = slurm.run([*argv, *text.sbatch_argv(request)], user=slurm.user)
-    answer = text.parse_sbatch(done.stdout, done.stderr, done.returncode)
+    done = slurm.run([*argv, *sbatch_argv(request)], user=slurm.user)
+    answer = parse_sbatch(done.stdout, done.stderr, done.returncode)
     assert answer.kind == "submitted", answer.words
     return answer.job
 
 
-def look(slurm: Cluster, **question: object) -> dict[tuple[str, int], text.QueuedTask]:
+def look(slurm: Cluster, **question: object) -> dict[tuple[str, int], QueuedTask]:
     done = slurm.run(
-        text.squeue_argv(**question),  # type: ignore[arg-type]
+        squeue_argv(**question),  # type: ignore[arg-type]
         user=slurm.user,
-        env=text.ask_environment({"SQUEUE_FORMAT": "%i", "SQUEUE_STATES": "FAILED"}),
+        env=ask_environment({"SQUEUE_FORMAT": "%i", "SQUEUE_STATES": "FAILED"}),
     )
-    return text.collect_tasks(text.read_squeue(done.stdout, done.stderr, done.returncode))
+    return collect_tasks(read_squeue(done.stdout, done.stderr, done.returncode))
 
 
-def account(slurm: Cluster, job: str) -> dict[tuple[str, int], text.TaskRun]:
-    environment = text.ask_environment({"SACCT_FORMAT": "User"})
-    done = slurm.run(text.sacct_argv([job]), user=slurm.user, env=environment)
-    return text.find_latest_runs(text.read_sacct(done.stdout, done.stderr, done.returncode))
+def account(slurm: Cluster, job: str) -> dict[tuple[str, int], TaskRun]:
+    environment = ask_environment({"SACCT_FORMAT": "User"})
+    done = slurm.run(sacct_argv([job]), user=slurm.user, env=environment)
+    return find_latest_runs(read_sacct(done.stdout, done.stderr, done.returncode))
 
 
 def test_array_from_submission_to_accounting(clean_slurm: Cluster) -> None:
@@ -55,20 +81,20 @@ def test_array_from_submission_to_accounting(clean_slurm: Cluster) -> None:
     tasks = look(slurm, names=["wave-1"], user=slurm.user)
     assert sorted(tasks) == [(job, index) for index in range(10)]
     assert {task.phase for task in tasks.values()} == {"pending", "running"}
-    assert text.explain_reason(tasks[job, 9].reason).words != ""
+    assert explain_reason(tasks[job, 9].reason).words != ""
     assert look(slurm, jobs=[job], names=["another"], user=slurm.user) == {}
     assert look(slurm, jobs=["987654"]) == {}
 
-    done = slurm.run(text.throttle_argv(job, 3), user=slurm.user)
-    text.check_update("scontrol update", done.stdout, done.stderr, done.returncode)
+    done = slurm.run(throttle_argv(job, 3), user=slurm.user)
+    check_update("scontrol update", done.stdout, done.stderr, done.returncode)
     processes.wait_for(lambda: count_running() == 3, 60, "the third task to run")
-    done = slurm.run(text.exclude_argv(job, ["n3", "n4"]), user=slurm.user)
-    text.check_update("scontrol update", done.stdout, done.stderr, done.returncode)
-    done = slurm.run(text.excluded_argv(job), user=slurm.user)
-    assert text.parse_excluded(done.stdout) == ("n3", "n4")
+    done = slurm.run(exclude_argv(job, ["n3", "n4"]), user=slurm.user)
+    check_update("scontrol update", done.stdout, done.stderr, done.returncode)
+    done = slurm.run(excluded_argv(job), user=slurm.user)
+    assert parse_excluded(done.stdout) == ("n3", "n4")
 
-    done = slurm.run(text.cancel_argv(job, [0, 8, 9]), user=slurm.user)
-    text.check_update("scancel", done.stdout, done.stderr, done.returncode)
+    done = slurm.run(cancel_argv(job, [0, 8, 9]), user=slurm.user)
+    check_update("scancel", done.stdout, done.stderr, done.returncode)
     processes.wait_for(
         lambda: (
             look(slurm, jobs=[job], ended=False).keys() == {(job, index) for index in range(1, 8)}
@@ -76,11 +102,11 @@ def test_array_from_submission_to_accounting(clean_slurm: Cluster) -> None:
         60,
         "elements 0, 8 and 9 alone to go",
     )
-    done = slurm.run(text.cancel_argv(job, pending_only=True, name="wave-1"), user=slurm.user)
-    text.check_update("scancel", done.stdout, done.stderr, done.returncode)
+    done = slurm.run(cancel_argv(job, pending_only=True, name="wave-1"), user=slurm.user)
+    check_update("scancel", done.stdout, done.stderr, done.returncode)
     assert all(task.phase == "running" for task in look(slurm, jobs=[job], ended=False).values())
-    done = slurm.run(text.cancel_argv(job, name="wave-1"), user=slurm.user)
-    text.check_update("scancel", done.stdout, done.stderr, done.returncode)
+    done = slurm.run(cancel_argv(job, name="wave-1"), user=slurm.user)
+    check_update("scancel", done.stdout, done.stderr, done.returncode)
     uid = os.stat(slurm.home).st_uid
 
     def ends() -> set[tuple[str, int | None]]:
@@ -133,13 +159,13 @@ def test_limits_are_read(slurm: Cluster) -> None:
     def ask(argv: list[str]) -> str:
         return slurm.run(argv, user=slurm.user, check=True).stdout
 
-    config = text.parse_config(ask(text.config_argv()))
+    config = parse_config(ask(config_argv()))
     assert (config.max_array_size, config.version[:3], config.accounting) == (1001, "22.", True)
-    partitions = text.parse_partitions(ask(text.partitions_argv("short")))
-    accounts = text.parse_associations(ask(text.associations_argv(slurm.user)))
-    qos = text.parse_qos(ask(text.qos_argv(["small"])))
+    partitions = parse_partitions(ask(partitions_argv("short")))
+    accounts = parse_associations(ask(associations_argv(slurm.user)))
+    qos = parse_qos(ask(qos_argv(["small"])))
     assert [account.account for account in accounts] == ["proj1", "proj2"]
-    limits = text.find_limits(config, partitions, accounts[:1], qos)
+    limits = find_limits(config, partitions, accounts[:1], qos)
     assert (limits.array_size, limits.submitted, limits.time_s) == (1001, 50, 120)
-    assert {group.partition for group in text.parse_sinfo(ask(text.sinfo_argv()))} >= {"main"}
-    assert text.parse_time(ask(["sinfo", "-h", "-p", "short", "-o", "%l"])) == 120
+    assert {group.partition for group in parse_sinfo(ask(sinfo_argv()))} >= {"main"}
+    assert parse_time(ask(["sinfo", "-h", "-p", "short", "-o", "%l"])) == 120

@@ -1,0 +1,100 @@
+"""The cheap half of a check: what can be said in well under a second without a job.
+
+``launch`` asks it each time. It says nothing where all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweep.control.check import facts, judge_node, probes
+from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
+from sweep.core.errors import SweepError
+from sweep.core.files import read_json
+from sweep.core.paths import Runs
+from sweep.core.study import Study
+from sweep.search import terminator
+from sweep.training.command.preflight import check_command
+
+MOST_HASHED_BYTES = 100 << 20  # a tenth of a second
+DATABASE_S = 3.0
+
+
+def check_startable(study: Study, environ: Mapping[str, str]) -> None:
+    """Refuse a study whose command, or whose search, could not start here.
+
+    Raises:
+        InputError: The command cannot be started.
+        SweepError: A package that the terminator needs is missing.
+    """
+    check_command(study, environ)
+    terminator.check(study)
+
+
+def look(study: Study, runs: Runs, url: str | None) -> list[Line]:
+    """Return the lines of what launch can see by itself.
+
+    Args:
+        study: Whose executor is decided.
+        url: Of the database, or None for the embedded server, which starts at launch.
+    """
+    missing = "not asked by launch"
+    lines = [
+        judged(
+            "image",
+            facts.ask_image(study, recorded_digest(study, runs), MOST_HASHED_BYTES),
+            lambda fact: judge_node.image(fact, may_change=True),
+            missing,
+        ),
+        judged("binds", facts.ask_binds(study.environment), judge_node.binds, missing),
+        judge_node.space(
+            probes.ask_space(runs.study(study.name).root, write=False), trials=study.trials
+        ),
+    ]
+    if url is not None:
+        fact = probes.ask_database(url, DATABASE_S)
+        if not fact["error"]:  # launch opens it next, and says best what is wrong
+            lines.append(judge_node.database(fact))
+            lines.append(judge_connections(study, fact))
+    return lines
+
+
+def judge_connections(study: Study, fact: Mapping[str, Any]) -> Line:
+    """Return the line on connections; each worker holds one."""
+    workers = study.parallel
+    if study.tasks is not None:
+        workers = min(workers, study.tasks * study.slots)
+    is_cap = study.max_parallel is not None or study.tasks is not None
+    return judge_node.connections(fact, workers, is_cap=is_cap)
+
+
+def recorded_digest(study: Study, runs: Runs) -> str | None:
+    """Return the image's digest as the last launch recorded it, or None."""
+    try:
+        record = read_json(runs.study(study.name).provenance) or {}
+        if record["environment"]["image"] != study.environment.image:
+            return None  # another image, by the study file's own word
+        return str(record["environment"]["image_sha256"])
+    except (KeyError, TypeError, ValueError, OSError):
+        return None
+
+
+class CheckFailed(SweepError):
+    """A check found what would fail on the nodes."""
+
+
+def refuse(lines: Sequence[Line]) -> list[Line]:
+    """Return the warnings among the lines.
+
+    Raises:
+        CheckFailed: Some have failed; nothing was made.
+    """
+    bad = [line for line in lines if line.state == FAILED]
+    if bad:
+        raise CheckFailed(
+            f"Nothing was launched, because this would fail:\n{table(bad)}",
+            "All of it, asked on a node: sweep check STUDY --on-node. Launch all the same: "
+            "--no-check.",
+        )
+    return [line for line in lines if line.state == WARNING]

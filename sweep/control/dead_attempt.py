@@ -1,0 +1,167 @@
+"""What one dead attempt means, and writing it down: the other half of ``reconcile``.
+
+Apart from it, because most looks find nothing dead, and then nothing of this is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
+from sweep.control.settle import drain, give_up, newest_of, remove_checkpoints, settle, take_over
+from sweep.core import outcomes, scheduler
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import TaskState
+from sweep.core.trial import Attempt, End
+from sweep.storage import budgets, studies
+from sweep.storage.connection import Database
+from sweep.storage.ledger import Ledger
+from sweep.training.attempt_files import last_sign, read_exit
+from sweep.training.exit_reason import classify, last_lines
+
+
+class Look:
+    """One look at many attempts, with one answer of the scheduler's."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: StudyFolder,
+        states: Mapping[scheduler.Task, TaskState],
+        explains: bool,
+        last_chance: bool,
+        patience_s: float,
+    ) -> None:
+        self.ledger = ledger
+        self.folder = folder
+        self.states = states
+        self.explains = explains
+        self.last_chance = last_chance
+        self.patience_s = patience_s
+        self.unexplained = 0
+        self._cancels: dict[str, str | None] = {}
+        self._now: float = ledger.db.retry(
+            lambda db: float(db.execute("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0][0]),
+            patience_s=patience_s,
+        )
+
+    def judge(self, attempt: Attempt) -> End | None:
+        """Say how an attempt ended; None where it lives, or nobody can tell yet."""
+        task = None
+        if attempt.job is not None:
+            task = self.states.get((attempt.job, attempt.index or 0))
+        terminated = attempt.outcome == outcomes.TERMINATED
+        since = attempt.ended if terminated and attempt.ended else attempt.seen
+        silent_s = float("inf") if self.last_chance else self._now - since.timestamp()
+        ours = self._our_cancel(attempt.job)
+        case = Case(
+            task,
+            read_exit(self.folder.attempt(attempt.trial, attempt.number)),
+            os.getuid(),
+            ours,
+            silent_s,
+            self.explains,
+        )
+        end = whose_cancel(case) if terminated else decide(case)
+        if end is not None and end.outcome == outcomes.STOPPED and attempt.job is not None:
+            whole = is_whole_array(attempt.job, self.states, os.getuid(), ours, time.time())
+            if whole is None and not self.last_chance:
+                end = None
+            elif whole:
+                stop_for(self.ledger, attempt.job, self.patience_s)
+                end = End(outcomes.INTERRUPTED, "its array was cancelled by hand (scancel)")
+        runs = task is not None and task.state == scheduler.RUNNING
+        if end is None and (terminated or not runs):
+            self.unexplained += 1
+        return end
+
+    def _our_cancel(self, job: str | None) -> str | None:
+        if job is None:
+            return None
+        if job not in self._cancels:
+            self._cancels[job] = read_cancel(self.ledger, job, self.patience_s)
+        return self._cancels[job]
+
+
+def read_cancel(ledger: Ledger, job: str, patience_s: float) -> str | None:
+    """Return what sweep itself has cancelled of a job: "all", "waiting", or None."""
+    note = ledger.db.retry(
+        lambda db: studies.read_attribute(db, ledger.study_id, studies.CANCEL + job),
+        patience_s=patience_s,
+    )
+    return note.get("what") if isinstance(note, dict) else None
+
+
+def stop_for(ledger: Ledger, job: str, patience_s: float) -> None:
+    """Stop the study because its user has cancelled a whole array; launch takes it up again."""
+
+    def work(db: Database) -> None:
+        studies.lock_study(db, ledger.study_id)
+        if studies.read_state(db, ledger.study_id).word == studies.RUNNING:
+            reason = f"its array {job} was cancelled by hand (scancel)"
+            studies.write_state(db, ledger.study_id, studies.StudyState(studies.STOPPED, reason))
+
+    ledger.db.retry(work, patience_s=patience_s)
+
+
+def attribute(
+    ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End, patience_s: float
+) -> str:
+    """Write who ended an attempt by SIGTERM; return its trial's state.
+
+    The user's own scancel is final for its trial; else the trial goes on, unless it was
+    interrupted twice without a checkpoint.
+    """
+
+    def work(_: Database) -> str:
+        attempts = ledger.attempts(attempt.trial_id)
+        attempts[-1] = replace(attempts[-1], outcome=end.outcome, reason=end.reason)
+        why = None if end.outcome == outcomes.STOPPED else give_up(attempts, ledger.study.retry)
+        after = ledger.attribute(attempt, end, why)
+        cut = after == outcomes.RUNNING and budgets.cancel_if_ended(ledger)
+        return outcomes.CANCELLED if cut else after
+
+    state = ledger.db.retry(work, patience_s=patience_s)
+    if state in outcomes.FINAL_STATES:
+        ledger.db.retry(
+            lambda _: remove_checkpoints(ledger, folder, attempt.trial), patience_s=patience_s
+        )
+    return state
+
+
+def end_attempt(
+    ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End, patience_s: float
+) -> str:
+    """Store what a dead attempt left in its folder, end it, and return its trial's state."""
+    attempt_folder = folder.attempt(attempt.trial, attempt.number)
+    if end.outcome == outcomes.ERROR and end.exit_code:
+        end = classify(end.exit_code, end.signal, "", last_lines(attempt_folder))
+    checkpoint = newest_of(attempt_folder)
+    sign_s = last_sign(attempt_folder)
+    tries = 0
+
+    def work(_: Database) -> str:
+        nonlocal tries
+        tries += 1
+        written = ledger.state_after(attempt.token) if tries > 1 else None
+        if written is not None:
+            return written  # the answer to our own COMMIT was lost
+        first = 0
+        if attempt.resumed_from:
+            first = ledger.next_step(attempt.trial_id, attempt.number)
+        drain(ledger, attempt.token, attempt_folder, first)
+        if attempt.number > 1:
+            take_over(ledger, attempt.token, folder, attempt.trial)
+        after = settle(ledger, attempt.token, attempt.trial_id, end, checkpoint)
+        ledger.backdate(attempt.token, attempt.seen, sign_s)
+        return after
+
+    state = ledger.db.retry(work, patience_s=patience_s)
+    if state != outcomes.RUNNING:
+        ledger.db.retry(
+            lambda _: remove_checkpoints(ledger, folder, attempt.trial), patience_s=patience_s
+        )
+    return state

@@ -1,0 +1,71 @@
+"""A study that was launched: found by its name, with its folder, specification and ledger."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from sweep.core.errors import InputError, SweepError
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.study import Study
+from sweep.schedulers.choose import SLURM
+from sweep.schedulers.slurm import scheduler
+from sweep.storage import access, studies
+from sweep.storage.ledger import Ledger
+
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A study that exists: its folder, specification and ledger."""
+
+    folder: StudyFolder
+    study: Study
+    ledger: Ledger
+
+
+def open_study(runs: Runs, name: str | None) -> Opened:
+    """Return a study that was launched from this runs folder; by default the last one.
+
+    Raises:
+        InputError: There is no such study here.
+    """
+    name = name or _last(runs)
+    folder = runs.study(name)
+    if not folder.study.is_file():
+        known = ", ".join(runs.studies()) or "none"
+        raise InputError(
+            f"There is no study {name!r} in {runs.root} (known: {known}).",
+            "Launch it: sweep launch STUDY.yaml, or name its runs folder with --runs.",
+        )
+    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    db = access.connect(folder, may_start=not _is_served_elsewhere(folder, study))
+    study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=PATIENCE_S)
+    if study_id is None:
+        raise InputError(
+            f"The database ({access.describe(folder)}) no longer holds the study {name!r}.",
+            "Launch it again: sweep launch STUDY.yaml.",
+        )
+    return Opened(folder, study, Ledger(db, study_id, study))
+
+
+def _is_served_elsewhere(folder: StudyFolder, study: Study) -> bool:
+    """Tell whether a job serves (or soon will) the study's embedded database."""
+    if study.executor != SLURM:
+        return False
+    try:
+        asked = scheduler.SlurmScheduler(folder, study, os.environ)
+        return bool(asked.service_jobs(running=True))
+    except SweepError:
+        return False  # Slurm is not here or does not answer: look at the data from here
+
+
+def _last(runs: Runs) -> str:
+    try:
+        return runs.last.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise InputError(
+            f"No study was launched from {runs.root} yet.",
+            "Name one, or launch one first: sweep launch STUDY.yaml.",
+        ) from None

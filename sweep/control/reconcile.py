@@ -1,0 +1,243 @@
+"""Look after attempts that nobody has heard of: a pure decision, then its application.
+
+Every launch, pull and status comes here; the finaliser is only the safety net. An attempt is dead
+when the scheduler (or this machine's operating system) says so, never because it is silent, and
+never because the scheduler could not be asked.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweep.control.dead_attempt import Look, attribute, end_attempt, read_cancel, stop_for
+from sweep.control.diagnosis import Case, decide, is_whole_array, requeued
+from sweep.core import outcomes
+from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import Scheduler
+from sweep.core.system import processes
+from sweep.core.trial import Attempt, End
+from sweep.storage import budgets, studies
+from sweep.storage.connection import Database
+from sweep.storage.ledger import Ledger
+from sweep.training.attempt_files import read_exit
+
+UNSEEN_S = 120.0  # silence after which the scheduler is asked
+EVERY_S = 60.0  # between two looks, by whomever
+PATIENCE_S = 60.0
+EXPLAIN_S = 90.0  # a finaliser waits so long for the scheduler to say why its tasks ended
+LOOK_AGAIN_S = 2.0
+
+Settled = tuple[int, int, End, str]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one look found.
+
+    Attributes:
+        settled: (trial, attempt, end, the trial's state afterwards) of attempts that were dead.
+        waiting: Live attempts that are left alone.
+        asked: Whether the scheduler answered.
+        unexplained: Attempts whose task is gone or leaving, and nobody can say yet why.
+    """
+
+    settled: Sequence[Settled] = ()
+    waiting: int = 0
+    asked: bool = True
+    unexplained: int = 0
+
+
+def reconcile(
+    ledger: Ledger,
+    folder: StudyFolder,
+    schedule: Scheduler,
+    *,
+    unseen_s: float = UNSEEN_S,
+    every_s: float = EVERY_S,
+    patience_s: float = PATIENCE_S,
+    host: str | None = None,
+    last_chance: bool = False,
+) -> Found | None:
+    """End the attempts that are dead, so that their trials go on.
+
+    Args:
+        unseen_s: Look only at attempts that have been silent for so long.
+        every_s: Do nothing when somebody looked less than so many seconds ago; 0 looks for sure.
+        host: Name of this machine, whose processes can be ended.
+        last_chance: Nobody looks again: what nothing explains is a fault of the infrastructure.
+
+    Returns:
+        What was found; None when somebody else looks right now or looked just before.
+    """
+    db = ledger.db
+    if not ledger.db.retry(
+        lambda db: studies.take_turn(db, ledger.study_id, every_s), patience_s=patience_s
+    ):
+        return None
+    found = _settle_dead(ledger, folder, schedule, unseen_s, patience_s, host, last_chance)
+    if ledger.study.may_end_early:
+        # A budget may have been used up by those that died.
+        db.retry(lambda _: budgets.look(ledger), patience_s=patience_s)
+    return found
+
+
+def _settle_dead(
+    ledger: Ledger,
+    folder: StudyFolder,
+    schedule: Scheduler,
+    unseen_s: float,
+    patience_s: float,
+    host: str | None,
+    last_chance: bool,
+) -> Found:
+    db = ledger.db
+    live = db.retry(lambda _: ledger.live_attempts(unseen_s), patience_s=patience_s)
+    terminated = db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
+    if not live and not terminated:
+        return Found()
+    jobs = sorted({attempt.job for attempt in (*live, *terminated) if attempt.job})
+    try:
+        states = schedule.poll(jobs)
+    except CouldNotAsk:
+        return Found(waiting=len(live), asked=False)
+    look = Look(ledger, folder, states, schedule.name != "local", last_chance, patience_s)
+    settled = []
+    for attempt in live:
+        end = look.judge(attempt)
+        if end is None:
+            continue
+        if attempt.host == (host or os.uname().nodename) and not processes.end_attempt_group(
+            attempt.group, attempt.token
+        ):
+            continue  # it sits in the kernel: dead only when it is gone
+        try:
+            state = end_attempt(ledger, folder, attempt, end, patience_s)
+        except StaleAttempt:
+            continue  # it ended by itself meanwhile
+        settled.append((attempt.trial, attempt.number, end, state))
+    waiting = len(live) - len(settled)
+    for attempt in terminated:
+        end = look.judge(attempt)
+        if end is not None:
+            state = attribute(ledger, folder, attempt, end, patience_s)
+            settled.append((attempt.trial, attempt.number, end, state))
+    return Found(settled, waiting, unexplained=look.unexplained)
+
+
+def settle_wave(
+    ledger: Ledger,
+    folder: StudyFolder,
+    schedule: Scheduler,
+    token: str,
+    patience_s: float,
+    explain_s: float = EXPLAIN_S,
+) -> None:
+    """Settle what a wave that has ended left: the finaliser's look, after which nobody looks.
+
+    It waits until the scheduler can say why each of the tasks ended. Where the user has cancelled
+    the whole array, also before any of its tasks began, the study is stopped.
+    """
+    give_up_at = time.monotonic() + explain_s
+    while True:
+        late = time.monotonic() >= give_up_at
+        found = reconcile(
+            ledger,
+            folder,
+            schedule,
+            unseen_s=0.0,
+            every_s=0.0,
+            patience_s=patience_s,
+            last_chance=late,
+        )
+        explained = found is None or (found.asked and not found.unexplained)
+        job, cancelled = _is_wave_cancelled(ledger, schedule, token, late, patience_s)
+        if late or (explained and cancelled is not None):
+            break
+        time.sleep(LOOK_AGAIN_S)
+    if job and cancelled:
+        stop_for(ledger, job, patience_s)
+
+
+def _is_wave_cancelled(
+    ledger: Ledger, schedule: Scheduler, token: str, late: bool, patience_s: float
+) -> tuple[str | None, bool | None]:
+    """Return a wave's job, and whether the user has cancelled it all; None while none can tell."""
+    waves = ledger.db.retry(
+        lambda db: studies.read_waves(db, ledger.study_id), patience_s=patience_s
+    )
+    job = next((wave.job for wave in waves if wave.token == token), None)
+    if job is None:
+        return None, False
+    try:
+        states = schedule.poll([job])
+    except (CouldNotAsk, SchedulerError):
+        return job, False if late else None  # nobody knows of a cancel: the study goes on
+    ours = read_cancel(ledger, job, patience_s)
+    return job, is_whole_array(job, states, os.getuid(), ours, None if late else time.time())
+
+
+def succeed(
+    ledger: Ledger,
+    folder: StudyFolder,
+    schedule: Scheduler | None,
+    job: str,
+    index: int,
+    host: str,
+    patience_s: float,
+    *,
+    slot: int | None = None,
+    end: End | None = None,
+) -> list[Settled]:
+    """End what an earlier run of this very task left: it was requeued, this is its next run.
+
+    Where that run still lives (on a node that is cut off), its writes are refused from here on.
+
+    Args:
+        slot: Only what this one of the task's slots left; None for all of them.
+        end: How that run ended, where it is known; else the scheduler is asked.
+    """
+
+    def read(_: Database) -> list[Attempt]:
+        return [*ledger.live_attempts(), *ledger.terminated_attempts()]
+
+    found = [
+        attempt
+        for attempt in ledger.db.retry(read, patience_s=patience_s, transaction=False)
+        if (attempt.job, attempt.index) == (job, index) and slot in (None, attempt.slot)
+    ]
+    if not found:
+        return []
+    settled: list[Settled] = []
+    for attempt in found:
+        if end is None:
+            end = requeued(_word_before(schedule, job, index))
+        if attempt.outcome == outcomes.TERMINATED:
+            left = End(outcomes.INTERRUPTED, end.reason, end.exit_code, end.signal)
+            state = attribute(ledger, folder, attempt, left, patience_s)
+            settled.append((attempt.trial, attempt.number, left, state))
+            continue
+        if attempt.host == host:
+            processes.end_attempt_group(attempt.group, attempt.token)
+        note = read_exit(folder.attempt(attempt.trial, attempt.number))
+        mine = (decide(Case(None, note)) if note else None) or end
+        try:
+            state = end_attempt(ledger, folder, attempt, mine, patience_s)
+        except StaleAttempt:
+            continue
+        settled.append((attempt.trial, attempt.number, mine, state))
+    return settled
+
+
+def _word_before(schedule: Scheduler | None, job: str, index: int) -> str:
+    """Return the scheduler's word on the earlier run of a task; "" where there is none."""
+    if schedule is None:
+        return ""
+    try:
+        task = schedule.poll([job]).get((job, index))
+    except (CouldNotAsk, SchedulerError):
+        return ""
+    return task.before if task is not None else ""

@@ -1,0 +1,257 @@
+"""What the end of an attempt means for its trial, and writing it down.
+
+The worker comes here when its training's process has ended, and ``reconcile`` when it finds an
+attempt whose worker is gone: the same journal, the same rules, the same result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sweep.core import outcomes, pareto
+from sweep.core.errors import closest
+from sweep.core.outcomes import HALTED, PAUSED, USER_FAILURES
+from sweep.core.paths import AttemptFolder, StudyFolder
+from sweep.core.study import Retry, Study
+from sweep.core.trial import Attempt, End, summarise
+from sweep.storage import adoption, studies
+from sweep.storage.budgets import CUT, cut_by
+from sweep.storage.closing import close_trials, prune_trials
+from sweep.storage.ledger import Ledger
+from sweep.storage.records import END
+from sweep.training.checkpoints import checkpoints, digest
+from sweep.training.command import launchers
+from sweep.training.journal import Journal
+
+# Interruptions that bring a newer checkpoint each may come as often as they like.
+_INTERRUPTIONS = (outcomes.INTERRUPTED, outcomes.TERMINATED, outcomes.TIMEOUT, outcomes.NODE_FAILED)
+
+
+def give_up(attempts: Sequence[Attempt], retry: Retry) -> str | None:
+    """Return why a trial is not tried again, or None when it is.
+
+    Args:
+        attempts: All its attempts, oldest first, the last one just ended.
+    """
+    last = attempts[-1]
+    faults = [attempt for attempt in attempts if attempt.outcome in outcomes.FAULTS]
+    if last.outcome in outcomes.FAULTS and len(faults) >= retry.max_attempts:
+        return f"{len(faults)} attempts ended in a fault, the last: {last.reason or last.outcome}"
+    barren = [
+        attempt.outcome in _INTERRUPTIONS and not brought_checkpoint(attempt)
+        for attempt in attempts[-2:]
+    ]
+    if len(barren) == 2 and all(barren):
+        return (
+            "interrupted twice without a new checkpoint; it needs a longer resources.time, "
+            "or checkpoints"
+        )
+    return None
+
+
+def brought_checkpoint(attempt: Attempt) -> bool:
+    """Tell whether the attempt left a checkpoint of its own."""
+    return attempt.checkpoint is not None and attempt.checkpoint != attempt.resumed_from
+
+
+def settle(
+    ledger: Ledger, token: str, trial_id: int, end: End, checkpoint: tuple[str, str | None] | None
+) -> str:
+    """Write an attempt's end and what follows for its trial; inside ``db.retry``.
+
+    Returns:
+        The trial's state afterwards: complete, pruned, failed, cancelled, or running when it is to
+        go on.
+
+    Raises:
+        StaleAttempt: The attempt has ended otherwise.
+    """
+    if end.outcome in USER_FAILURES:
+        ledger.fail(token, end, checkpoint)
+        return outcomes.FAILED
+    if end.outcome == outcomes.FINISHED:
+        return _finish(ledger, token, trial_id, end, checkpoint)
+    if end.outcome == outcomes.STOPPED:
+        ledger.finish(token, end, outcomes.CANCELLED, checkpoint=checkpoint)
+        return outcomes.CANCELLED
+    if end.outcome == outcomes.TERMINATED:
+        ledger.leave(token, end, checkpoint)  # what follows depends on who sent the signal
+        return outcomes.RUNNING
+    # Whoever ends the study has either seen this attempt's end, or we see his.
+    studies.lock_study(ledger.db, ledger.study_id)
+    state = studies.read_state(ledger.db, ledger.study_id)
+    if state.word == studies.ENDED:
+        _cut(ledger, token, trial_id, end, checkpoint, state.reason)
+        return outcomes.CANCELLED if end.outcome != PAUSED else outcomes.PRUNED
+    if end.outcome == outcomes.INTERRUPTED and state.word == studies.STOPPED:
+        # A user may stop and go on as often as he likes: no interruption without a checkpoint.
+        end = replace(end, outcome=HALTED, reason="the study was stopped")
+    attempts = ledger.attempts(trial_id)
+    path = checkpoint[0] if checkpoint else None
+    attempts[-1] = replace(attempts[-1], outcome=end.outcome, reason=end.reason, checkpoint=path)
+    why = give_up(attempts, ledger.study.retry)
+    if why:
+        ledger.finish(token, replace(end, reason=why), outcomes.FAILED, checkpoint=checkpoint)
+        return outcomes.FAILED
+    ledger.leave(token, end, checkpoint)
+    return outcomes.RUNNING
+
+
+def _cut(
+    ledger: Ledger,
+    token: str,
+    trial_id: int,
+    end: End,
+    checkpoint: tuple[str, str | None] | None,
+    reason: str,
+) -> None:
+    """End an attempt that left while the study had ended: nobody takes its trial up again."""
+    if end.outcome == HALTED:
+        end = replace(end, reason=reason)
+    ledger.leave(token, end, checkpoint)
+    if end.outcome == PAUSED:
+        prune_trials(ledger, [trial_id], cut_by(reason))
+    else:
+        close_trials(ledger.db, [trial_id], outcomes.CANCELLED, cut_by(reason))
+
+
+def _finish(
+    ledger: Ledger, token: str, trial_id: int, end: End, checkpoint: tuple[str, str | None] | None
+) -> str:
+    study = ledger.study
+    found = [
+        summarise(ledger.lineage(trial_id, o.metric), o.at, o.direction) for o in study.objectives
+    ]
+    values = [value for value in found if value is not None]
+    if len(values) < len(found):
+        missing = [o for o, v in zip(study.objectives, found, strict=True) if v is None]
+        if end.reason == outcomes.TOO_LONG:
+            reason = "used up its trial_time without reporting the objective"
+        else:
+            reason = "ended well, but never reported " + expected(missing[0].metric, study)
+            reason += others_text(missing[0].metric, ledger.reported_names(trial_id))
+        ledger.fail(token, End(outcomes.NO_METRIC, reason, end.exit_code, end.signal), checkpoint)
+        return outcomes.FAILED
+    broken = _violations(ledger, trial_id)
+    if isinstance(broken, str) and end.reason not in ("pruned", outcomes.TOO_LONG):
+        reason = f"ended well, but never reported {expected(broken, study)}, a constraint"
+        reason += others_text(broken, ledger.reported_names(trial_id))
+        ledger.fail(token, End(outcomes.NO_METRIC, reason, end.exit_code, end.signal), checkpoint)
+        return outcomes.FAILED
+    if not isinstance(broken, str):
+        ledger.note_violations(trial_id, broken)
+    if not all(math.isfinite(value) for value in values):
+        shown = ", ".join(str(value) for value in values)
+        reason = f"the objective is not a finite number ({shown})"
+        end = End(outcomes.DIVERGED, reason, end.exit_code)
+        ledger.finish(token, end, outcomes.FAILED, checkpoint=checkpoint)
+        state = outcomes.FAILED
+    else:
+        cut_short = end.reason in ("pruned", outcomes.TOO_LONG)
+        state = outcomes.PRUNED if cut_short else outcomes.COMPLETE
+        ledger.finish(token, end, state, values, checkpoint)
+    if ledger.open_failures():
+        ledger.close_failures()
+    return state
+
+
+def _violations(ledger: Ledger, trial_id: int) -> list[float] | str:
+    """Return by how much each constraint is broken, or the metric that was not reported."""
+    last: dict[str, float] = {}
+    for constraint in ledger.study.constraints:
+        series = ledger.lineage(trial_id, constraint.metric)
+        if not series:
+            return constraint.metric
+        last[constraint.metric] = series[-1][1]
+    return pareto.violations(ledger.study.constraints, last)
+
+
+def expected(metric: str, study: Study) -> str:
+    """Return what training should have done to report a metric."""
+    for objective in study.objectives:
+        if objective.metric == metric and objective.pattern:
+            return f"{metric}: no line of its output matches {objective.pattern!r}"
+    return f"{metric}: Reporter().log(step=…, {metric}=…), or a line in $SWEEP_METRICS"
+
+
+def others_text(metric: str, reported: Sequence[str]) -> str:
+    """Return what was reported instead of a metric, with the name that looks most like it."""
+    if not reported:
+        return " (nothing was reported)"
+    near = closest(metric, reported)
+    return f" (reported: {', '.join(reported)}" + (f"; did you mean {near}?)" if near else ")")
+
+
+def newest_of(folder: AttemptFolder) -> tuple[str, str | None] | None:
+    """Return the newest checkpoint that an attempt left, with its hash; None where it left none."""
+    for path in checkpoints(folder):
+        try:
+            return str(path), digest(path)
+        except OSError:
+            continue
+    return None
+
+
+def drain(ledger: Ledger, token: str, folder: AttemptFolder, first_step: int = 0) -> int:
+    """Store what an attempt's journal holds, all of it; inside ``db.retry``. Return how many."""
+    study = ledger.study
+    journal = Journal(folder, study.objectives, first_step, launchers.reader(study))
+    reports = list(journal.rest())
+    ledger.record(token, reports)
+    return len(reports)
+
+
+def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> None:
+    """Store what earlier attempts of a trial reported before this one went on; inside ``db.retry``.
+
+    Nearly always nothing: it was stored when they ended. See ``storage.adoption``.
+
+    Raises:
+        StaleAttempt: The attempt is over.
+    """
+    found = {}
+    for attempt, (last, cut) in adoption.missing_before(ledger, token).items():
+        reports = [
+            report
+            for report in Journal(folder.attempt(number, attempt)).rest()
+            if report.step < cut and (last is None or report.step > last)
+        ]
+        if reports:
+            found[attempt] = reports
+    if found:
+        adoption.adopt(ledger, token, found)
+
+
+def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None:
+    """Remove a final trial's checkpoints unless it is among the best, and those it displaced."""
+    study = ledger.study
+    if study.is_multi_objective:
+        return  # which of a front is best is not ours to say
+    # Several may have been displaced at once, by as many as run.
+    best = ledger.best_numbers(study.keep + study.parallel, infeasible=True)
+    gone = set(best[study.keep :])
+    if number not in best[: study.keep] and not _may_go_on(ledger, number):
+        gone.add(number)
+    for trial in gone:
+        for path in _checkpoint_folders(folder, trial):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path)
+
+
+def _may_go_on(ledger: Ledger, number: int) -> bool:
+    """Tell whether a final trial was cut by its study's end, or paused: it keeps what it has."""
+    rows = ledger.db.execute(
+        "SELECT u.value_json::json ->> 'outcome' FROM trials t JOIN trial_user_attributes u "
+        "USING (trial_id) WHERE t.study_id = %s AND t.number = %s AND u.key = %s",
+        (ledger.study_id, number, END),
+    )
+    return bool(rows) and rows[0][0] in (CUT, PAUSED)
+
+
+def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:
+    return list((folder.trial(number) / "attempts").glob("*/checkpoints"))

@@ -1,0 +1,79 @@
+"""The energy that Slurm accounts for, shared out among the attempts of each task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, cast
+
+from sweep.core.errors import CouldNotAsk, SchedulerError
+from sweep.core.scheduler import Scheduler, TaskEnergy
+from sweep.core.trial import Attempt
+from sweep.storage import energy
+from sweep.storage.connection import Database
+from sweep.storage.ledger import Ledger
+
+PATIENCE_S = 60.0
+CLOCKS_S = 30.0  # between the database's clock and Slurm's
+
+
+class Accounting(Protocol):
+    """What a scheduler offers that accounts for energy."""
+
+    def energy(self, jobs: Sequence[str]) -> list[TaskEnergy]:
+        """Return what the ended tasks of these jobs used, where that is measured."""
+        ...
+
+
+def note_tasks(ledger: Ledger, schedule: Scheduler) -> int:
+    """Note the part of its task's energy with each ended attempt that has not been measured itself.
+
+    Returns:
+        How many attempts got one.
+
+    Raises:
+        DatabaseUnavailable: The database does not answer at present.
+    """
+    if not hasattr(schedule, "energy"):
+        return 0
+    db = ledger.db
+    attempts = db.retry(lambda _: ledger.all_attempts(), patience_s=PATIENCE_S)
+    known = db.retry(lambda _: energy.read(db, ledger.study_id), patience_s=PATIENCE_S)
+    open_ones = {
+        a.token
+        for a in attempts
+        if a.job and a.ended is not None and a.number not in known.get(a.trial_id, {})
+    }
+    jobs = sorted({a.job for a in attempts if a.job and a.token in open_ones})
+    if not jobs:
+        return 0
+    try:
+        used = cast("Accounting", schedule).energy(jobs)
+    except (CouldNotAsk, SchedulerError):
+        return 0
+    parts = {t: joules for t, joules in share(used, attempts).items() if t in open_ones}
+
+    def work(db: Database) -> None:
+        energy.note_of_tasks(db, parts)
+
+    if parts:
+        db.retry(work, patience_s=PATIENCE_S)
+    return len(parts)
+
+
+def share(used: Iterable[TaskEnergy], attempts: Iterable[Attempt]) -> dict[str, float]:
+    """Return each attempt's part, by its token: as its time is of all attempts' in that run."""
+    attempts = list(attempts)
+    found: dict[str, float] = {}
+    for task in used:
+        inside = [
+            (a, (a.ended - a.claimed).total_seconds())
+            for a in attempts
+            if (a.job, a.index or 0) == (task.job, task.index)
+            and a.ended is not None
+            and task.started_s - CLOCKS_S <= a.claimed.timestamp() <= task.ended_s + CLOCKS_S
+        ]
+        total_s = sum(length_s for _, length_s in inside)
+        for attempt, length_s in inside:
+            if total_s > 0.0:
+                found[attempt.token] = task.joules * length_s / total_s
+    return found

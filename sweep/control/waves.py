@@ -1,0 +1,268 @@
+"""Submit what is left of a study as one array, so that there is never a second one beside it.
+
+The intent is written before the scheduler is asked. A submission whose answer was lost is settled
+by looking for its name token: adopted where it is found, forgotten where it is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from sweep.control import sick_nodes
+from sweep.core import scheduler
+from sweep.core.errors import BusyError, OverLimit, SubmitUnclear, SweepError
+from sweep.core.files import make_private
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import Scheduler, TaskState, Wave
+from sweep.schedulers.arrays import array_job, name_token, plan_waves, throttle_of
+from sweep.storage import promotion, studies
+from sweep.storage.connection import Database
+from sweep.storage.ledger import Ledger
+
+PATIENCE_S = 60.0
+# Pauses before a refused submission is tried with fewer elements, and then with just one.
+SHRINK_PAUSE_S = 1.0
+PAUSES_S = (5.0, 10.0, 20.0, 30.0)
+# Attribute of a study: why a finaliser could not submit the next wave.
+NO_SUBMIT = "sweep:nodes-may-not-submit"
+_LOCK = 0x5EEB0003
+
+
+def live_wave(ledger: Ledger, schedule: Scheduler) -> Wave | None:
+    """Return the wave that still has tasks, or None; settles what became of the others.
+
+    What a dead array has left running is ended: nothing would follow it.
+
+    Raises:
+        CouldNotAsk: The scheduler does not answer.
+    """
+    db = ledger.db
+    found = None
+    waves = db.retry(
+        lambda _: studies.read_waves(db, ledger.study_id, live_only=True), patience_s=PATIENCE_S
+    )
+    for wave in waves:
+        job = wave.job or _settle(schedule, wave.token)
+        alive = _live_tasks(schedule, job) if job else []
+        if job and alive and job not in schedule.find(wave.token):
+            # The controller crashed and lost it; the number is another job's now.
+            job = next(iter(schedule.find(wave.token)), None)
+            alive = _live_tasks(schedule, job) if job else []
+        if job and alive and all(task.word == scheduler.ORPHANED for task in alive):
+            _record_cancel(ledger, job, studies.ALL)
+            schedule.cancel(job)
+            alive = _live_tasks(schedule, job)
+        settled = replace(wave, job=job, over=not alive)
+        if settled != wave:
+            _write(ledger, settled)
+        if alive:
+            found = settled
+    return found
+
+
+def _settle(schedule: Scheduler, token: str) -> str | None:
+    """Return the job of a submission whose answer was lost, or None where there is none.
+
+    It may be on its way yet, if launch was killed a moment ago: it is looked for longer than that.
+    """
+    give_up_at = time.monotonic() + float(getattr(schedule, "settle_s", 0.0))
+    while not (jobs := schedule.find(token)) and time.monotonic() < give_up_at:
+        time.sleep(1.0)
+    return jobs[0] if jobs else None
+
+
+def _live_tasks(schedule: Scheduler, job: str) -> list[TaskState]:
+    return [task for task in schedule.poll([job]).values() if task.state != scheduler.ENDED]
+
+
+def submit_wave(
+    ledger: Ledger,
+    folder: StudyFolder,
+    schedule: Scheduler,
+    left: int,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Wave:
+    """Submit an array for what is left.
+
+    Where nodes may not submit, it is followed by further ones, each behind the one before.
+
+    Args:
+        left: Trials that are not final.
+        say: Told when the scheduler wants less at once.
+
+    Returns:
+        The first.
+
+    Raises:
+        OverLimit: Not even one element passed the scheduler's limits, for a minute.
+        SchedulerError: The scheduler refused it; the intent is taken back.
+        SubmitUnclear: Nobody can say; the intent stays, and the next launch settles it.
+    """
+    db, study = ledger.db, ledger.study
+    attempts = db.retry(lambda _: ledger.count_attempts(), patience_s=PATIENCE_S)
+    chain = not nodes_may_submit(ledger, schedule)
+    make_private(folder.logs)
+    sick = db.retry(lambda _: sick_nodes.avoided(ledger, folder), patience_s=PATIENCE_S)
+    submitted: list[Wave] = []
+    left = db.retry(
+        lambda _: promotion.worth_tasks(db, ledger.study_id, study, left), patience_s=PATIENCE_S
+    )
+    for size in plan_waves(study, left, schedule.limits(), chain=chain):
+        wave = Wave(
+            token=name_token(study.name),
+            size=size,
+            throttle=throttle_of(study, size, study.slots),
+            slots=study.slots,
+            executor=schedule.name,
+            submitted=time.time(),
+            attempts=attempts,
+        )
+        behind = submitted[-1].job if submitted else None
+        try:
+            submitted.append(_submit(ledger, folder, schedule, wave, behind, sick, say, sleep))
+        except SweepError as error:
+            if not submitted:
+                raise
+            say(f"{len(submitted)} waves are queued; a further one was not: {error.message}")
+            break
+    return submitted[0]
+
+
+def _submit(
+    ledger: Ledger,
+    folder: StudyFolder,
+    schedule: Scheduler,
+    wave: Wave,
+    behind: str | None,
+    sick: Sequence[str],
+    say: Callable[[str], None],
+    sleep: Callable[[float], None],
+) -> Wave:
+    """Submit one array, the intent first; with fewer elements where so many are refused."""
+    study = ledger.study
+    pauses = list(PAUSES_S) if behind is None else []
+    while True:
+        _write(ledger, wave)
+        plain = array_job(study, folder, wave)
+        job = replace(plain, behind=behind, exclude=tuple(sick))
+        try:
+            wave = replace(wave, job=schedule.submit(job))
+        except SubmitUnclear:
+            raise
+        except SweepError as error:
+            over = isinstance(error, OverLimit)
+            if over and wave.size > 1:
+                size = wave.size // 2
+                throttle = throttle_of(study, size, wave.slots)
+                wave = replace(wave, size=size, throttle=throttle)
+                say(f"{error.message} Trying {size} tasks; each pulls trial after trial.")
+                sleep(SHRINK_PAUSE_S)
+                continue
+            if over and pauses:
+                say(f"{error.message} Trying again in {pauses[0]:.0f} s.")
+                sleep(pauses.pop(0))
+                continue
+            _forget(ledger, wave)
+            raise
+        _write(ledger, wave)
+        return wave
+
+
+def nodes_may_submit(ledger: Ledger, schedule: Scheduler) -> bool:
+    """Tell whether the finaliser can submit the next wave, as far as is known."""
+    ask = getattr(schedule, "nodes_may_submit", None)
+    if ask is None:
+        return True
+    refused = ledger.db.retry(
+        lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
+    )
+    return not refused and bool(ask())
+
+
+def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
+    """Give the live waves the throttle that the study has now."""
+    for wave in ledger.db.retry(
+        lambda db: studies.read_waves(db, ledger.study_id, live_only=True), patience_s=PATIENCE_S
+    ):
+        throttle = throttle_of(ledger.study, wave.size, wave.slots)
+        if wave.job and wave.throttle != throttle:
+            schedule.set_throttle(wave.job, throttle)
+            _write(ledger, replace(wave, throttle=throttle))
+
+
+def _write(ledger: Ledger, wave: Wave) -> None:
+    ledger.db.retry(lambda db: studies.write_wave(db, ledger.study_id, wave), patience_s=PATIENCE_S)
+
+
+def _forget(ledger: Ledger, wave: Wave) -> None:
+    key = studies.WAVE + wave.token
+    ledger.db.retry(
+        lambda db: studies.remove_attribute(db, ledger.study_id, key), patience_s=PATIENCE_S
+    )
+
+
+def _record_cancel(ledger: Ledger, job: str, what: str) -> None:
+    key, note = studies.CANCEL + job, {"time": time.time(), "what": what}
+    ledger.db.retry(
+        lambda db: studies.write_attribute(db, ledger.study_id, key, note), patience_s=PATIENCE_S
+    )
+
+
+@contextlib.contextmanager
+def one_submitter(url: str, name: str, *, wait_s: float) -> Iterator[None]:
+    """Keep whoever may submit for a study apart, launches and finalisers, also on other machines.
+
+    Args:
+        url: The database's address.
+        wait_s: How long to wait for another one.
+
+    Raises:
+        BusyError: Another one is at work.
+    """
+    give_up_at = time.monotonic() + wait_s
+    with contextlib.closing(Database(url)) as holder:
+        while not holder.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK, name))[0][
+            0
+        ]:
+            if time.monotonic() >= give_up_at:
+                raise BusyError(
+                    f"Another launch of the study {name!r} is at work.",
+                    f"Wait for it to end; `sweep status {name}` shows the study.",
+                )
+            time.sleep(0.1)
+        yield
+
+
+def mark_over(ledger: Ledger, token: str) -> None:
+    """Note that a wave has ended."""
+    db = ledger.db
+    waves = db.retry(lambda _: studies.read_waves(db, ledger.study_id), patience_s=PATIENCE_S)
+    for wave in waves:
+        if wave.token == token and not wave.over:
+            _write(ledger, replace(wave, over=True))
+
+
+def stop_waves(ledger: Ledger, schedule: Scheduler, *, running: bool) -> Sequence[str]:
+    """Cancel the tasks of the study's live waves, recorded first; return the jobs.
+
+    Args:
+        running: Also those that run; else only what has not started.
+
+    Raises:
+        SchedulerError: The scheduler refused.
+        CouldNotAsk: It does not answer.
+    """
+    db = ledger.db
+    waves = db.retry(
+        lambda _: studies.read_waves(db, ledger.study_id, live_only=True), patience_s=PATIENCE_S
+    )
+    jobs = [wave.job for wave in waves if wave.job]
+    for job in jobs:
+        _record_cancel(ledger, job, studies.ALL if running else studies.WAITING_ONES)
+        schedule.cancel(job, pending_only=not running)
+    return jobs

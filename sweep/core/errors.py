@@ -1,0 +1,117 @@
+"""User-facing failures: what was wrong, where, what was received, what to do; and the exit code.
+
+Every failure that a user can cause or mend is a SweepError. The command line catches it once,
+prints its text and leaves with its exit code; anything else is a fault of ours (exit code 70).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_INPUT = 2
+EXIT_DIFFERS = 3
+EXIT_FAULT = 70
+EXIT_INTERRUPTED = 130
+
+
+class SweepError(Exception):
+    """A failure that the user can understand: a message, and what to do about it.
+
+    Args:
+        message: What went wrong, in one or two sentences, ending with a full stop.
+        hint: What to do next; printed on a line of its own.
+    """
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class InputError(SweepError):
+    """What the user gave cannot be used: a flag, a name, a combination (exit code 2)."""
+
+    exit_code = EXIT_INPUT
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong in a study file.
+
+    ``str()`` gives ``file:line: dotted.path: rule (got …). what to do``.
+    """
+
+    file: str
+    line: int
+    path: str
+    rule: str
+    got: str = ""
+    advice: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        path = f" {self.path}:" if self.path else ""
+        got = f" (got {self.got})" if self.got else ""
+        advice = f" {self.advice}" if self.advice else ""
+        return f"{where}:{path} {self.rule}{got}.{advice}"
+
+
+class StudyFileError(InputError):
+    """Everything that is wrong in a study file, all at once (exit code 2)."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: list[Problem] = list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class StudyChangedError(InputError):
+    """A study of this name exists and differs where it must not (exit code 2)."""
+
+
+class BusyError(SweepError):
+    """Another command does the same thing right now."""
+
+
+class SchedulerError(SweepError):
+    """The scheduler refused (its own words are in the message)."""
+
+
+class OverLimit(SchedulerError):
+    """The scheduler refused because too much was asked at once: fewer tasks, or later, may pass."""
+
+
+class CouldNotAsk(SweepError):
+    """The scheduler did not answer; this is neither "gone" nor "succeeded"."""
+
+
+class SubmitUnclear(SweepError):
+    """The submission may or may not have happened; look for the job's name token to settle it."""
+
+
+class DatabaseUnavailable(SweepError):
+    """The database does not answer at present; asking again later may help."""
+
+
+class StaleAttempt(SweepError):
+    """A write came from an attempt that no longer owns its trial; nothing was written."""
+
+
+class NotReproduced(SweepError):
+    """The re-run's result lies outside the tolerance (exit code 3)."""
+
+    exit_code = EXIT_DIFFERS
+
+
+def closest(word: str, valid: Sequence[str]) -> str:
+    """Return the valid word that looks most like this one, or an empty string."""
+    found = get_close_matches(word, valid, n=1, cutoff=0.6)
+    return found[0] if found else ""

@@ -1,0 +1,133 @@
+"""Files of ours: private, written whole, read without surprise."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweep.core.errors import InputError
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+_CHUNK_BYTES = 1 << 20
+
+
+def make_private(folder: Path) -> Path:
+    """Make a folder (and its parents) that only its owner can enter, and return it.
+
+    Raises:
+        InputError: It exists and belongs to somebody else, or cannot be made.
+    """
+    missing = []
+    current = folder
+    while not current.exists():
+        missing.append(current)
+        current = current.parent
+    try:
+        for path in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(mode=0o700)
+    except OSError as error:
+        raise InputError(
+            f"The folder {path} cannot be made: {error.strerror}.", "Choose another place: --runs."
+        ) from None
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder.", "Choose another place: --runs.")
+    check_owner(folder)
+    return folder
+
+
+def check_owner(path: Path) -> None:
+    """Refuse a path that another user owns: what lies there could be planted."""
+    owner = path.stat().st_uid
+    if owner not in (os.geteuid(), 0):
+        raise InputError(
+            f"{path} belongs to another user (uid {owner}).",
+            "Use a runs folder of your own: --runs DIR or SWEEP_RUNS.",
+        )
+
+
+def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600, sync: bool = False) -> None:
+    """Write a whole file or nothing: temporary file in the same folder, then rename.
+
+    Args:
+        mode: Permissions of the file.
+        sync: Also wait until the disk has it.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    # Not tempfile's: a task needs it for nothing else, and it takes milliseconds to import.
+    temporary = path.parent / f".{path.name}.{os.urandom(8).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(descriptor, mode)
+            stream.write(content)
+            if sync:
+                stream.flush()
+                os.fsync(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def hash_file(path: Path, whole: _Hash | None = None) -> _Hash:
+    """Feed a file's content to a hash, a new SHA-256 when None, and return it."""
+    whole = hashlib.sha256() if whole is None else whole
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            whole.update(chunk)
+    return whole
+
+
+def read_json(path: Path) -> Any:
+    """Return a JSON file's content, or None where there is no file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def is_private(path: Path) -> bool:
+    """Tell whether only the owner may read a file."""
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+def read_tail(path: Path, lines: int = 20, limit_bytes: int = 64_000) -> list[str]:
+    """Return the last lines of a text file, whatever its encoding; empty where there is none."""
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - limit_bytes))
+            text = stream.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    return text.splitlines()[-lines:]
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold an exclusive lock on a file for the block; yields whether it was got.
+
+    ``fcntl`` record locks, because they also hold over NFS where the lock daemon runs.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as stream:
+        try:
+            fcntl.lockf(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:
+            if wait:
+                raise
+            yield False
+            return
+        yield True

@@ -1,0 +1,45 @@
+"""The states of a trial, and how an attempt may have ended."""
+
+from __future__ import annotations
+
+# What users see. Optuna's FAIL is "failed" or "cancelled": the trial's end tells which.
+WAITING = "waiting"
+RUNNING = "running"
+COMPLETE = "complete"
+PRUNED = "pruned"
+FAILED = "failed"
+CANCELLED = "cancelled"
+STATES = (WAITING, RUNNING, COMPLETE, PRUNED, FAILED, CANCELLED)
+FINAL_STATES = (COMPLETE, PRUNED, FAILED, CANCELLED)
+
+# Outcomes of an attempt. A live attempt has none.
+FINISHED = "finished"  # its trial is final: complete, pruned or diverged
+ERROR = "error"  # the user's code ended with an error
+NO_METRIC = "no metric"  # ended well, but never reported the objective
+DIVERGED = "diverged"  # the objective is not a finite number
+INTERRUPTED = "interrupted"  # asked to leave: time limit, preemption, stop
+TERMINATED = "terminated"  # left after a SIGTERM of the cluster's; who sent it is asked later
+TIMEOUT = "timeout"  # ended by the time limit without having left by itself
+KILLED = "killed"  # SIGKILL or SIGTERM that sweep did not send
+OUT_OF_MEMORY = "out of memory"
+PORT_CLASH = "port clash"  # its ranks found their port taken, or another trial's ranks there
+NODE_FAILED = "node failed"
+LOST = "lost"  # its task is gone and nobody can say why
+STALLED = "stalled"  # no sign of progress for longer than the study allows
+TOO_LONG = "too long"  # the trial used up its own time
+NOT_STARTED = "not started"  # the command could not be started
+STOPPED = "cancelled"  # the user cancelled it
+
+# Outcomes after which the trial goes on as its next attempt, from its checkpoint.
+RESUMABLE = (INTERRUPTED, TIMEOUT, KILLED, OUT_OF_MEMORY, PORT_CLASH, NODE_FAILED, LOST, STALLED)
+# Those of them that count towards retry.max_attempts whatever was saved.
+FAULTS = (KILLED, OUT_OF_MEMORY, PORT_CLASH, LOST, STALLED)
+
+
+# An attempt's end after which the trial may be claimed again. A failure of the user's code counts
+# while the study is unproven, because launch gives such trials back once the code is corrected.
+GIVEN_BACK = "given back"
+HALTED = "halted"  # left because the study was stopped or ended
+PAUSED = "paused"  # its trial waits for a promotion
+CLAIMABLE = (*RESUMABLE, GIVEN_BACK, HALTED)
+USER_FAILURES = (ERROR, NO_METRIC, NOT_STARTED)

@@ -1,0 +1,186 @@
+"""The only place that knows file names, and how a file is written so that nobody sees half of it.
+
+runs/
+  .last                         the study last launched from here
+  .postgres/                    the embedded server's data
+  .images/                      what `sweep build` made, its logs, its caches
+  <study>/
+    study.json                  the study, resolved
+    storage.json                how to reach the database (0600)
+    script.sh                   the batch script (Slurm)
+    manifest.json               what made it: code, environment, data, execution
+    code/<id>/                  the code as it was at a launch
+    environment.json            secrets that training needs (Slurm; 0600)
+    inside/<key>.json           Python and packages within a container
+    logs/<job>_<index>.log      one a task
+    local/<job>/                the local executor's arrays
+    trials/00007/config.yaml
+    trials/00007/attempts/1/    metrics.jsonl control.json exit.json log.txt manifest.json
+                                checkpoints/
+    reruns/1/                   the same files as an attempt
+    tracking/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
+    scaling/strong-2/           a small study's folder for each case of a scaling study
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]  # the folder of sweep itself
+RUNS_VARIABLE = "SWEEP_RUNS"
+RUNS_OWN = _POSTGRES, _IMAGES, _CRASHES = (".postgres", ".images", ".crashes")
+
+
+def runs_folder(given: str | os.PathLike[str] | None = None) -> Path:
+    """Return the runs folder, absolute: the given one, else $SWEEP_RUNS, else ./runs."""
+    return Path(given or os.environ.get(RUNS_VARIABLE) or "runs").expanduser().absolute()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs folder of a user."""
+
+    root: Path
+
+    @property
+    def postgres(self) -> Path:
+        return self.root / _POSTGRES
+
+    @property
+    def images(self) -> Path:
+        """Images and environments that were built, by the digest of what they were built from."""
+        return self.root / _IMAGES
+
+    @property
+    def last(self) -> Path:
+        return self.root / ".last"
+
+    @property
+    def crashes(self) -> Path:
+        return self.root / _CRASHES
+
+    def study(self, name: str) -> StudyFolder:
+        return StudyFolder(self.root / name)
+
+    def studies(self) -> list[str]:
+        """Return the names of the studies that have a folder here."""
+        if not self.root.is_dir():
+            return []
+        return sorted(path.parent.name for path in self.root.glob("*/study.json"))
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """Everything of one study."""
+
+    root: Path
+
+    @property
+    def study(self) -> Path:
+        return self.root / "study.json"
+
+    @property
+    def storage(self) -> Path:
+        return self.root / "storage.json"
+
+    @property
+    def secrets(self) -> Path:
+        """What training needs of the launching shell's secrets (0600)."""
+        return self.root / "environment.json"
+
+    @property
+    def script(self) -> Path:
+        return self.root / "script.sh"
+
+    @property
+    def provenance(self) -> Path:
+        """What made the study: its four axes."""
+        return self.root / "manifest.json"
+
+    @property
+    def code(self) -> Path:
+        """The frozen code: a folder for each snapshot."""
+        return self.root / "code"
+
+    @property
+    def inside(self) -> Path:
+        """What containers hold, a file for each image and launch."""
+        return self.root / "inside"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def local(self) -> Path:
+        return self.root / "local"
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results"
+
+    @property
+    def report(self) -> Path:
+        """The page that ``sweep report`` writes."""
+        return self.results / "report.html"
+
+    @property
+    def tracking(self) -> Path:
+        """What the trackers' processes say."""
+        return self.root / "tracking"
+
+    @property
+    def tensorboard(self) -> Path:
+        """TensorBoard's events, one folder a trial."""
+        return self.root / "tensorboard"
+
+    @property
+    def python_path(self) -> Path:
+        """A folder with nothing but the reporter, to be put on PYTHONPATH."""
+        return self.root / "python"
+
+    def trial(self, number: int) -> Path:
+        return self.root / "trials" / f"{number:05d}"
+
+    def config(self, number: int) -> Path:
+        return self.trial(number) / "config.yaml"
+
+    def attempt(self, number: int, attempt: int) -> AttemptFolder:
+        return AttemptFolder(self.trial(number) / "attempts" / str(attempt))
+
+    def rerun(self, k: int) -> AttemptFolder:
+        return AttemptFolder(self.root / "reruns" / str(k))
+
+
+@dataclass(frozen=True)
+class AttemptFolder:
+    """All that one attempt writes."""
+
+    root: Path
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def control(self) -> Path:
+        return self.root / "control.json"
+
+    @property
+    def exit(self) -> Path:
+        return self.root / "exit.json"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log.txt"
+
+    @property
+    def provenance(self) -> Path:
+        """Where the attempt's four axes differ from the study's."""
+        return self.root / "manifest.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"

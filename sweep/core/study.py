@@ -1,0 +1,325 @@
+"""The study: what to run, what to vary, what to optimise and what it may use, as plain data.
+
+Frozen dataclasses with a JSON form, and no import beyond the standard library. Types and defaults
+are told here and nowhere else. Reading and checking the YAML that a user writes is ``studyfile``'s
+job: ``studyfile.keys`` says what each field means, and how one is added. Told here is only what the
+values in a field are, where that is not what the user writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweep.core.space import Space
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One thing to optimise.
+
+    Attributes:
+        pattern: Regular expression that finds the metric in the output, or None when training
+            reports it (``from: {stdout: …}`` in the file).
+    """
+
+    metric: str
+    direction: str = "minimize"
+    at: str = "best"
+    pattern: str | None = None
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What the last report of a metric must keep to for a trial to be feasible."""
+
+    metric: str
+    max: float | None = None
+    min: float | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A sampler, a pruner or a terminator: its name and its options."""
+
+    type: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often a trial may be tried; ``max_attempts`` does not count the user's own failures."""
+
+    max_attempts: int = 3
+    max_user_failures: int | None = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial needs, on each of its nodes.
+
+    Attributes:
+        time_limit_s: Limit of a task, which may serve several trials.
+        gpus: Count, or "type:count"; 0 for none.
+        memory_mb: In MiB, as Slurm counts.
+    """
+
+    time_limit_s: int | None = None
+    nodes: int = 1
+    gpus: int | str = 0
+    shard: int | None = None
+    mps: int | None = None
+    cpus: int | None = None
+    memory_mb: int | None = None
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs per node."""
+        if isinstance(self.gpus, int):
+            return self.gpus
+        return int(self.gpus.rsplit(":", 1)[1])
+
+    def so_many_gpus(self, count: int) -> int | str:
+        """Return a request for another number of GPUs per node, of the same type."""
+        if isinstance(self.gpus, int):
+            return count
+        return f"{self.gpus.rsplit(':', 1)[0]}:{count}"
+
+    @property
+    def gpus_used(self) -> float | None:
+        """GPUs that a trial holds on all its nodes; None where it is not known: ``shard`` does not
+        say of how many shares."""
+        if self.shard is not None:
+            return None
+        return (self.mps / 100 if self.mps is not None else float(self.gpu_count)) * self.nodes
+
+
+@dataclass(frozen=True)
+class Service:
+    """The small job that holds the database and the finaliser on a cluster."""
+
+    partition: str | None = None
+    time_limit_s: int | None = None
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What only Slurm understands.
+
+    Attributes:
+        slots: Trials that one task serves side by side; ``Study.slots`` says how many it will.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+    exclusive: bool = False
+    setup: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    slots: int = 1
+    service: Service = Service()
+
+
+@dataclass(frozen=True)
+class Ddp:
+    """How the ranks of a trial that has several are started and find each other.
+
+    Attributes:
+        timeout_s: None for the training's own limit (the reference trainer's is 50).
+    """
+
+    ranks_per_node: int | None = None
+    port_range: tuple[int, ...] = (20000, 29999)
+    interface: str | None = None
+    ib: str | None = None
+    debug: str = "off"
+    timeout_s: int | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where the training's software comes from.
+
+    Attributes:
+        image: Image, environment folder or environment name, as the runtime means it.
+        env: Variables set for training; a value of None passes the launching shell's.
+        built: The file or folder that ``sweep build`` made of ``image``; None where ``image`` is
+            what is started.
+    """
+
+    runtime: str = "none"
+    image: str | None = None
+    unpack: bool = False
+    build: str = "here"
+    built: str | None = None
+    binds: tuple[str, ...] = ()
+    workdir: str | None = None
+    gpu: str = "auto"
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    remap_root: bool = False
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where the study's rows live; ``url`` is None for the embedded server."""
+
+    url: str | None = None
+    embedded: str = "job"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A whole study.
+
+    Attributes:
+        command: The user's command, one argument each, with placeholders.
+        points: May leave parameters out; the first trials, in this order.
+        trials: N.
+        time_s: Budget of the whole study; the limit of one task is in ``resources``.
+        max_parallel: K, or None for as many as there are tasks; ``parallel`` is the number.
+        tasks: None for as many as trials.
+        trials_per_task: Of each of a task's slots.
+        workdir: Absolute, as launch resolved it.
+        commands: Further commands by name, which run on a trial's checkpoint.
+        source: Path of the study file, absolute.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    objectives: tuple[Objective, ...]
+    space: Space
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    points: tuple[Mapping[str, Any], ...] = ()
+    warm_start: str | None = None
+    duplicates: str = "keep"
+    constraints: tuple[Constraint, ...] = ()
+    trials: int = 1
+    seed: int = 0
+    sampler: Choice = Choice("auto")
+    pruner: Choice = Choice("none")
+    time_s: int | None = None
+    gpu_hours: float | None = None
+    target: float | None = None
+    patience: int | None = None
+    terminator: Choice = Choice("none")
+    max_parallel: int | None = None
+    retry: Retry = Retry()
+    resources: Resources = Resources()
+    trial_time_s: int | None = None
+    stall_time_s: int | None = None
+    grace_s: int = 60
+    tasks: int | None = None
+    trials_per_task: int | None = None
+    keep: int = 5
+    executor: str = "auto"
+    launcher: str = "auto"
+    ddp: Ddp = Ddp()
+    slurm: Slurm = Slurm()
+    environment: Environment = Environment()
+    storage: Storage = Storage()
+    workdir: str = "."
+    code: str = "frozen"
+    data: tuple[str, ...] = ()
+    track: tuple[str, ...] = ()
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    source: str = ""
+
+    @property
+    def objective(self) -> Objective:
+        """The objective of a study that has one."""
+        return self.objectives[0]
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        return tuple(objective.direction for objective in self.objectives)
+
+    @property
+    def is_multi_objective(self) -> bool:
+        return len(self.objectives) > 1
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether something else than the last of its trials can end it."""
+        limits = (self.time_s, self.gpu_hours, self.target, self.patience)
+        return self.terminator.type != "none" or any(limit is not None for limit in limits)
+
+    def at_workdir(self, path: str) -> Path:
+        """Return a path of the study file: a relative one lies in the workdir, ~ is home."""
+        return Path(self.workdir, Path(path).expanduser())
+
+    @property
+    def venv_folder(self) -> Path:
+        """The folder of the virtual environment, with runtime venv."""
+        given = self.environment
+        return self.at_workdir(given.built or given.image or ".venv")
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Processes that a launcher starts on each node."""
+        return self.ddp.ranks_per_node or self.resources.gpu_count or 1
+
+    @property
+    def world(self) -> int:
+        """Processes of a trial on all its nodes; with ``launcher: python`` there is one."""
+        return 1 if self.launcher == "python" else self.resources.nodes * self.ranks_per_node
+
+    @property
+    def parallel(self) -> int:
+        """K as a number, never above the number of trials."""
+        return max(1, min(self.max_parallel or self.trials, self.trials))
+
+    @property
+    def slots(self) -> int:
+        """Trials that a task serves side by side: on Slurm ``slurm.slots``, and never above K.
+
+        Elsewhere one: this machine runs K tasks side by side anyway.
+        """
+        return min(self.slurm.slots, self.parallel) if self.executor == "slurm" else 1
+
+    def to_json(self) -> str:
+        """Return the study as JSON text that ``from_json`` reads back equal."""
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False)
+
+    @staticmethod
+    def from_json(text: str) -> Study:
+        """Read back what ``to_json`` wrote. Raises: ValueError for other text."""
+        return typing.cast("Study", _build(Study, json.loads(text)))
+
+
+_kinds = functools.cache(typing.get_type_hints)  # evaluates a class's annotations, once
+
+
+def _build(kind: Any, data: Any) -> Any:
+    """Return what JSON data are as a field of that type."""
+    outer, inner = typing.get_origin(kind), typing.get_args(kind)
+    if data is None:
+        return None
+    if outer is types.UnionType:
+        # Where several are left they are plain values: one says as much as all.
+        return _build(next(one for one in inner if one is not types.NoneType), data)
+    if outer is tuple:
+        return tuple([_build(inner[0], item) for item in data])
+    if outer is Mapping:
+        return {name: _build(inner[1], value) for name, value in data.items()}
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        if isinstance(data, dict) and kind is not Any:
+            raise TypeError(f"a field of the type {kind} cannot be read back")
+        return data
+    kinds = _kinds(kind)
+    unknown = set(data) - set(kinds)
+    if unknown:
+        raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
+    return kind(**{name: _build(kinds[name], value) for name, value in data.items()})

@@ -1,0 +1,45 @@
+"""The crash file: what a fault of ours leaves for a report, without secrets."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweep.core.files import make_private, write_atomic
+from sweep.core.paths import Runs
+
+# Passwords in URLs, wherever a traceback quotes one.
+_URL_PASSWORD = re.compile(r"(?P<head>\w+://[^\s:/@]*:)[^\s@]+@")
+
+
+def write_crash(root: Path, error: BaseException, arguments: Sequence[str]) -> Path:
+    """Write what happened into ``root/.crashes`` and return the file's path.
+
+    Args:
+        root: The runs folder; where it cannot be written, the temporary folder is used.
+    """
+    text = "\n".join(
+        [
+            f"time: {time.strftime('%Y-%m-%dT%H:%M:%S%z')}",
+            f"command: {list(arguments)}",
+            f"python: {sys.version}",
+            f"system: {platform.platform()}",
+            "",
+            "".join(traceback.format_exception(error)),
+        ]
+    )
+    text = _URL_PASSWORD.sub(r"\g<head>***@", text)
+    name = f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**6}.txt"
+    try:
+        path = make_private(Runs(root).crashes) / name
+        write_atomic(path, text)
+    except Exception:
+        path = Path(tempfile.gettempdir()) / f"sweep-{name}"
+        write_atomic(path, text)
+    return path

@@ -1,0 +1,178 @@
+"""One trial, one attempt, one outcome, as data; and the words that say what happened."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True)
+class End:
+    """How an attempt ended, and what that means for its trial.
+
+    Attributes:
+        outcome: One of the outcomes above.
+        reason: A sentence for people.
+        exit_code: Of the training's process, or None.
+        signal: Number of the signal that ended it, or None.
+    """
+
+    outcome: str
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A trial that this process owns until its attempt ends.
+
+    Attributes:
+        trial_id: Optuna's key.
+        number: The trial's number in its study, from 0.
+        attempt: Number of the attempt, from 1.
+        token: The fence: writes under it are refused once the attempt is over.
+        params: The stored (Optuna's) parameter values; empty when ``sampled`` is False.
+        sampled: Whether the trial has its parameters.
+        used_s: Seconds that earlier attempts trained.
+    """
+
+    trial_id: int
+    number: int
+    attempt: int
+    token: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    sampled: bool = True
+    used_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt, as the ledger has it.
+
+    Attributes:
+        job: The array's job id; with ``index`` it names the task.
+        slot: Which of a task's slots; None where a task serves one trial at a time.
+        group: Process group of the training on ``host``, or None before it started.
+        claimed, seen, ended: By the database's clock, UTC.
+        first_step: First step that it reported, or None.
+        outcome: None while it lives.
+        checkpoint: Newest checkpoint that it left, or None.
+        energy_j: What it used, where that was measured.
+        energy_by: How: "nvml" (its GPUs' own counters) or "slurm" (a part of its task's); else "".
+    """
+
+    trial_id: int
+    trial: int
+    number: int
+    token: str
+    job: str | None
+    index: int | None
+    host: str
+    group: int | None
+    claimed: datetime
+    seen: datetime
+    ended: datetime | None = None
+    first_step: int | None = None
+    outcome: str | None = None
+    reason: str = ""
+    exit_code: int | None = None
+    checkpoint: str | None = None
+    resumed_from: str | None = None
+    slot: int | None = None
+    energy_j: float | None = None
+    energy_by: str = ""
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """A trial with all that is known of it, as ``collect`` and ``status`` read it.
+
+    Attributes:
+        values: Objective values in the study's order; empty unless complete (or pruned: the last).
+        params: Values as training got them.
+        metrics: For each metric its (step, value) pairs of the lineage, ascending in step; only
+            filled when asked for.
+        attempts: Oldest first.
+        duration_s: Seconds of training over all attempts.
+        violation: By how much it breaks the study's constraints, 0 where it keeps to them; None
+            where that is not known.
+    """
+
+    trial_id: int
+    number: int
+    state: str
+    values: tuple[float, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    reason: str = ""
+    started: datetime | None = None
+    ended: datetime | None = None
+    duration_s: float | None = None
+    attempts: Sequence[Attempt] = ()
+    metrics: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
+    violation: float | None = None
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules over the attempts of which that is known; None where it is of none."""
+        known = [a.energy_j for a in self.attempts if a.energy_j is not None]
+        return sum(known) if known else None
+
+
+def trial_seed(study_seed: int, number: int) -> int:
+    """Return the seed of a trial: the first 31 bits of SHA-256 of "study seed:number".
+
+    Neighbouring numbers give unrelated seeds, and the same pair gives the same seed anywhere.
+    """
+    digest = hashlib.sha256(f"{study_seed}:{number}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
+
+
+def better(a: float, b: float, direction: str) -> bool:
+    """Tell whether a is strictly better than b; NaN is worse than anything."""
+    if math.isnan(a):
+        return False
+    if math.isnan(b):
+        return True
+    return a > b if direction == "maximize" else a < b
+
+
+def summarise(series: Sequence[tuple[int, float]], at: str, direction: str) -> float | None:
+    """Return the objective's value of a series of (step, value), or None when it is empty.
+
+    Args:
+        at: "last" takes the value of the highest step; "best" the best finite one, and where none
+            is finite the last.
+    """
+    if not series:
+        return None
+    last = max(series)[1]
+    finite = [value for _, value in series if math.isfinite(value)]
+    if at == "last" or not finite:
+        return last
+    return max(finite) if direction == "maximize" else min(finite)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One journal line: (step, time, metrics)."""
+
+    step: int
+    time_s: float
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process runs: its task, its host and the boot of that host."""
+
+    job: str | None
+    index: int | None
+    host: str
+    boot_id: str = ""
+    slot: int | None = None

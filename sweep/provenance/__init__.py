@@ -1,0 +1,1 @@
+"""What made a result: snapshot of the code, four axes, manifest, differences."""

@@ -1,0 +1,1 @@
+"""What people and programs read: ranking, exports, frames, status, terminal, page."""

@@ -1,0 +1,55 @@
+"""Read a study, and write its page and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sweep.control.open_study import Opened
+from sweep.core.errors import SweepError
+from sweep.core.files import make_private
+from sweep.core.paths import runs_folder
+from sweep.results.page import page, pictures, source
+from sweep.results.page.contents import Contents, arrange
+
+
+def contents(opened: Opened) -> Contents:
+    """Return what a study's report shows.
+
+    Raises:
+        DatabaseUnavailable: The database does not answer at present.
+    """
+    runs = opened.folder.root.parent
+    return arrange(source.read(opened), None if runs == runs_folder("runs") else str(runs))
+
+
+def report(
+    opened: Opened,
+    output: Path | None = None,
+    figures: Path | None = None,
+    formats: tuple[str, ...] = pictures.FORMATS,
+) -> list[Path]:
+    """Write the page, and pictures where a folder for them is given; return the files.
+
+    Raises:
+        InputError: The drawing library is missing, or a place cannot be written to.
+        DatabaseUnavailable: The database does not answer at present.
+    """
+    page.drawing()  # before anything else is done
+    found = contents(opened)
+    if output is None:
+        output = opened.folder.report
+        make_private(output.parent)
+    page.write(found, output, page.cache_folder())
+    return [output, *(pictures.draw(found.charts, figures, formats) if figures else [])]
+
+
+def at_the_end(opened: Opened, say: Callable[[str], None]) -> None:
+    """Write the page of a study whose last trial has ended; never fail because of it."""
+    try:
+        for path in report(opened):
+            say(f"report: {path}")
+    except SweepError as error:
+        say(f"no report was made: {error.message} {error.hint}".rstrip())
+    except Exception as error:  # a fault of a page must not look like one of the study
+        say(f"no report was made ({type(error).__name__}: {error}); sweep report tries again")

@@ -1,0 +1,207 @@
+"""Charts of the search space: parallel coordinates, slices, contours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sweep.core import outcomes
+from sweep.core.space import Parameter
+from sweep.core.study import Objective
+from sweep.results.page.charts import GREY, MANY, Spec, base, shapes, states, tip, value_axis
+from sweep.results.page.views import Cells, Scale, View, text_of
+
+SCHEME = "viridis"
+BANDS = 9  # of a contour
+MOST_TICKS = 12  # of an axis of whole numbers
+
+
+def _colour(objective: Objective, scale: Scale | None, title: str | None) -> Spec:
+    """Return a value as colour: the brighter, the better."""
+    shown: Spec = {"scheme": SCHEME, "reverse": objective.direction == "minimize"}
+    if scale is not None:
+        shown |= {"domain": [scale.low, scale.high], "clamp": True}
+        shown["type"] = "log" if scale.log else "linear"
+    return {
+        "field": "value",
+        "type": "quantitative",
+        "title": title,
+        "scale": shown,
+        "legend": {"gradientLength": 160, "direction": "horizontal"},
+    }
+
+
+def parallel(
+    view: View, marks: Cells, names: Sequence[str], objective: Objective, scale: Scale | None
+) -> Spec:
+    """Return parallel coordinates, one line a trial, coloured by the objective."""
+    last = len(names)
+    labels = [*names, objective.metric]
+    x = {
+        "field": "axis",
+        "type": "quantitative",
+        "title": None,
+        "scale": {"domain": [-0.12, last + 0.22], "nice": False},
+        "axis": None,
+    }
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "axis": None,
+        "scale": {"domain": [-0.12, 1.12], "nice": False},
+    }
+    # The best are drawn last, over the others.
+    order = sorted(
+        view.cells, key=lambda cell: cell["value"], reverse=objective.direction == "minimize"
+    )
+    heads = [
+        {"axis": axis, "y": 1.06 + 0.05 * (axis % 2), "text": label}
+        for axis, label in enumerate(labels)
+    ]
+    rules = [{"axis": axis, "y": 0.0, "y2": 1.0} for axis in range(last + 1)]
+    return base(
+        {
+            "data": {"values": order},
+            "mark": {"type": "line", "strokeWidth": 1.1, "opacity": 0.55, "interpolate": "linear"},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "detail": {"field": "trial"},
+                "order": {"field": "axis"},
+                "color": _colour(objective, scale, objective.metric),
+                "tooltip": tip(("trial", "trial"), ("value", objective.metric)),
+            },
+        },
+        {
+            "data": {"values": rules},
+            "mark": {"type": "rule", "color": GREY},
+            "encoding": {"x": x, "y": y, "y2": {"field": "y2"}},
+        },
+        {
+            "data": {"values": marks},
+            "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 10, "limit": 90},
+            "encoding": {"x": x, "y": y, "text": {"field": "text"}},
+        },
+        {
+            "data": {"values": heads},
+            "mark": {"type": "text", "align": "center", "fontWeight": "bold", "limit": 110},
+            "encoding": {"x": x, "y": y, "text": {"field": "text"}},
+        },
+        height=380,
+    )
+
+
+def parameter_axis(parameter: Parameter, field: str, title: str | None = None) -> Spec:
+    """Return the encoding of a parameter's value."""
+    named = parameter.name if title is None else title
+    if parameter.type == "categorical":
+        return {
+            "field": field,
+            "type": "nominal",
+            "title": named,
+            "sort": None,
+            "scale": {"domain": [text_of(choice) for choice in parameter.choices]},
+            "axis": {"labelAngle": 0, "labelLimit": 80},
+        }
+    shown: dict[str, Any] = {"type": "log", "nice": False, "padding": 6}
+    if not parameter.log:
+        shown |= {"type": "linear", "zero": False}
+    axis: dict[str, Any] = {"tickCount": 5, "labelOverlap": True}
+    if parameter.log:
+        axis["format"] = "~g"
+    elif parameter.type == "int":
+        axis |= {"tickMinStep": 1, "format": "d"}
+        low, high = int(parameter.low or 0), int(parameter.high or 0)
+        if high - low <= MOST_TICKS:
+            axis["values"] = list(range(low, high + 1))
+    return {"field": field, "type": "quantitative", "title": named, "scale": shown, "axis": axis}
+
+
+def slice_of(view: View, parameter: Parameter, objective: Objective, scale: Scale | None) -> Spec:
+    """Return the objective over one parameter."""
+    present = [
+        s
+        for s in (outcomes.PRUNED, outcomes.COMPLETE)
+        if any(cell["state"] == s for cell in view.cells)
+    ]
+    many = len(view.cells) > MANY
+    x = parameter_axis(parameter, "x")
+    encoding: Spec = {
+        "x": x,
+        "y": {**value_axis(objective, scale, "y"), "title": objective.metric},
+        "color": states(present) | {"legend": None},
+        "shape": shapes(present) | {"legend": None},
+        "tooltip": tip(("trial", "trial"), ("x", parameter.name), ("y", objective.metric)),
+    }
+    layer: Spec = {
+        "mark": {
+            "type": "point",
+            "filled": True,
+            "size": 10 if many else 26,
+            "opacity": 0.4 if many else 0.65,
+        },
+        "encoding": encoding,
+    }
+    if parameter.type == "categorical":  # else they would hide each other on one line
+        layer["transform"] = [{"calculate": "random() - 0.5", "as": "jitter"}]
+        encoding["xOffset"] = {
+            "field": "jitter",
+            "type": "quantitative",
+            "scale": {"domain": [-1, 1]},
+        }
+    return base(layer, height=210, data={"values": view.cells})
+
+
+def contour(
+    grid: View,
+    dots: View,
+    across: Parameter,
+    up: Parameter,
+    objective: Objective,
+    scale: Scale | None,
+) -> Spec:
+    """Return filled bands of the objective over two parameters, with the results as dots."""
+    x, y = parameter_axis(across, "x0"), parameter_axis(up, "y0")
+    colour = _colour(objective, scale, objective.metric)
+    if scale is not None and not scale.log:
+        step = (scale.high - scale.low) / BANDS
+        edges = [scale.low + step * band for band in range(1, BANDS)]
+        cells = [
+            {**cell, "value": edges[0] - step / 2 + step * sum(cell["value"] > e for e in edges)}
+            for cell in grid.cells
+        ]
+    else:
+        cells = grid.cells
+    for axis in (x, y):
+        axis["scale"] = {**axis["scale"], "padding": 0}
+    return base(
+        {
+            "data": {"values": cells},
+            "mark": "rect",
+            "encoding": {
+                "x": x,
+                "x2": {"field": "x1"},
+                "y": y,
+                "y2": {"field": "y1"},
+                "color": colour,
+            },
+        },
+        {
+            "data": {"values": dots.cells},
+            "mark": {
+                "type": "point",
+                "filled": True,
+                "size": 16,
+                "color": "white",
+                "opacity": 0.9,
+                "stroke": "black",
+                "strokeWidth": 0.6,
+            },
+            "encoding": {
+                "x": {**x, "field": "x"},
+                "y": {**y, "field": "y"},
+                "tooltip": tip(("trial", "trial"), ("value", objective.metric)),
+            },
+        },
+        height=260,
+    )

@@ -1,0 +1,86 @@
+"""What a report is made from, read in a few statements whose number does not grow with N."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from sweep.control.open_study import Opened
+from sweep.core.files import read_json
+from sweep.core.outcomes import STATES
+from sweep.core.study import Study
+from sweep.core.trial import TrialRecord
+from sweep.results.ranking import rank, ranks, rows
+from sweep.storage import records, series
+from sweep.storage.series import Series
+
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Source:
+    """A study as the report sees it.
+
+    Attributes:
+        records: All trials, best first, as ``collect`` ranks them; without metrics.
+        places: Each trial's rank by its number; None without one.
+        rows: Those trials as ``collect`` prints them, best first.
+        series: The first objective's metric, by trial number: its lineage.
+        provenance: What launch noted of code and machine; empty where that is gone.
+        made: When this was read.
+    """
+
+    study: Study
+    records: Sequence[TrialRecord]
+    places: Mapping[int, int | None]
+    rows: Sequence[Mapping[str, Any]]
+    series: Mapping[int, Series]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    made: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many trials are in each state."""
+        return records.count(self.records)
+
+    @property
+    def best(self) -> TrialRecord | None:
+        """The trial of rank 1; of several on a front, the first."""
+        first = self.records[0] if self.records else None
+        return first if first is not None and self.places[first.number] is not None else None
+
+
+def read(opened: Opened) -> Source:
+    """Read what a report needs.
+
+    Raises:
+        DatabaseUnavailable: The database does not answer at present.
+    """
+    study, ledger = opened.study, opened.ledger
+    found = ledger.db.retry(
+        lambda db: records.read_trials(db, ledger.study_id, study), patience_s=PATIENCE_S
+    )
+    curves = ledger.db.retry(
+        lambda db: series.read_series(db, ledger.study_id, names=[study.objective.metric]),
+        patience_s=PATIENCE_S,
+    )
+    return make(study, found, curves, read_json(opened.folder.provenance) or {})
+
+
+def make(
+    study: Study,
+    found: Sequence[TrialRecord],
+    curves: Sequence[Series],
+    provenance: Mapping[str, Any] | None = None,
+) -> Source:
+    """Return the source of a report from what was read."""
+    return Source(
+        study,
+        rank(found, study),
+        ranks(found, study),
+        rows(found, study, states=STATES),
+        {s.trial: s for s in curves},
+        provenance or {},
+    )

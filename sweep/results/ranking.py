@@ -1,0 +1,306 @@
+"""Rank the trials of a study, and turn them into rows: the shape that every export starts from.
+
+Imports nothing heavy: JSON, CSV and tables are made without pandas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from operator import attrgetter
+from typing import Any
+
+from sweep.core import outcomes
+from sweep.core.errors import InputError, closest
+from sweep.core.pareto import constrained_fronts
+from sweep.core.paths import StudyFolder
+from sweep.core.study import Objective, Resources, Study
+from sweep.core.trial import TrialRecord, summarise
+from sweep.results.exports import export, format_of, write
+from sweep.storage.series import Summary, summarised
+from sweep.training.checkpoints import checkpoints
+
+__all__ = [
+    "Wanted",
+    "all_wanted",
+    "check_metrics",
+    "export",
+    "format_of",
+    "gpu_hours",
+    "nothing_complete",
+    "parse_wanted",
+    "rank",
+    "ranks",
+    "rows",
+    "write",
+]
+
+# Where trials without a rank come, after the complete ones.
+ORDER = (outcomes.PRUNED, outcomes.FAILED, outcomes.CANCELLED, outcomes.RUNNING, outcomes.WAITING)
+RESULTS = (outcomes.COMPLETE, outcomes.PRUNED)  # what is shown when nothing else is asked for
+
+
+def rank(
+    records: Iterable[TrialRecord], study: Study, by: Objective | None = None
+) -> list[TrialRecord]:
+    """Return the trials, best first: complete ones, then the others as in ORDER.
+
+    One objective: by value in its direction, equal ones by number, those without a finite value
+    last. Several: by Pareto front, and by the first objective within a front.
+
+    Args:
+        by: Rank by this metric instead of the study's objectives; the records need their metrics.
+
+    Raises:
+        InputError: No trial reported that metric.
+    """
+    records = list(records)
+    return _ranked(records, study, by, ranks(records, study, by))
+
+
+def _ranked(
+    records: Sequence[TrialRecord],
+    study: Study,
+    by: Objective | None,
+    places: Mapping[int, int | None],
+) -> list[TrialRecord]:
+    fronts_only = by is None and study.is_multi_objective
+    values = _values(records, study, by) if fronts_only else {}
+    sign = -1.0 if (by or study.objective).direction == "maximize" else 1.0
+
+    def key(record: TrialRecord) -> tuple[float, ...]:
+        if record.state != outcomes.COMPLETE:
+            return (1, ORDER.index(record.state), record.number)
+        place = places[record.number]
+        if place is None:
+            return (0, math.inf, record.number)
+        if fronts_only:
+            return (0, place, sign * values[record.number][0], record.number)
+        return (0, place, record.number)
+
+    return sorted(records, key=key)
+
+
+def ranks(
+    records: Iterable[TrialRecord], study: Study, by: Objective | None = None
+) -> dict[int, int | None]:
+    """Return each trial's rank by its number: 1 is best; None unless complete with finite values.
+
+    With several objectives it is the number of the Pareto front. Trials that break the study's
+    constraints come after those that keep to them, the least broken first.
+    """
+    records = list(records)
+    values = _values(records, study, by)
+    amounts = {r.number: r.violation or 0.0 for r in records} if by is None else {}
+    found: dict[int, int | None] = dict.fromkeys((record.number for record in records), None)
+    if by is None and study.is_multi_objective:
+        numbers = list(values)
+        broken = [amounts.get(number) or 0.0 for number in numbers]
+        points = [values[number] for number in numbers]
+        placed = constrained_fronts(points, study.directions, broken)
+        return found | dict(zip(numbers, placed, strict=True))
+    sign = -1.0 if (by or study.objective).direction == "maximize" else 1.0
+    order = sorted(
+        values, key=lambda number: (amounts.get(number, 0.0), sign * values[number][0], number)
+    )
+    return found | {number: place for place, number in enumerate(order, 1)}
+
+
+def _values(
+    records: Sequence[TrialRecord], study: Study, by: Objective | None
+) -> dict[int, tuple[float, ...]]:
+    """Return what complete trials are ranked by, where it is finite, by number."""
+    if by is not None:
+        _check_metric(records, by.metric)
+    found: dict[int, tuple[float, ...]] = {}
+    for record in records:
+        if record.state != outcomes.COMPLETE:
+            continue
+        values = record.values
+        if by is not None:
+            value = summarise(record.metrics.get(by.metric, ()), by.at, by.direction)
+            values = () if value is None else (value,)
+        if values and all(math.isfinite(value) for value in values):
+            found[record.number] = tuple(values)
+    return found
+
+
+def _check_metric(records: Sequence[TrialRecord], metric: str) -> None:
+    check_metrics([metric], {name for record in records for name in record.metrics})
+
+
+def check_metrics(asked: Iterable[str], reported: Collection[str]) -> None:
+    """Raises: InputError: One of the metrics that are asked for was reported by no trial."""
+    for metric in asked:
+        if metric not in reported:
+            near = closest(metric, sorted(reported))
+            meant = f" Did you mean {near}?" if near else ""
+            there = ", ".join(sorted(reported)) or "none"
+            raise InputError(
+                f"No trial has reported {metric}.{meant}", f"Reported so far: {there}."
+            )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A metric to show, and which of its values: last, min or max over the steps."""
+
+    name: str
+    which: str = "last"
+
+    @property
+    def label(self) -> str:
+        return self.name if self.which == "last" else f"{self.name}:{self.which}"
+
+
+def parse_wanted(text: str, study: Study) -> Wanted:
+    """Return "loss", "loss:min" or "val_accuracy:best" as what to show.
+
+    Raises:
+        InputError: "best" of a metric whose direction nothing says.
+    """
+    name, colon, which = text.rpartition(":")
+    if not colon or which not in ("last", "min", "max", "best"):
+        return Wanted(text)  # a metric's own name may hold a colon
+    if which != "best":
+        return Wanted(name, which)
+    for objective in study.objectives:
+        if objective.metric == name:
+            return Wanted(name, "max" if objective.direction == "maximize" else "min")
+    raise InputError(
+        f"--metric {text}: {name} is no objective, so nothing says which of its values is best.",
+        f"Use {name}:min, {name}:max or {name}:last.",
+    )
+
+
+def all_wanted(summaries: Mapping[int, Mapping[str, Summary]]) -> list[Wanted]:
+    """Return every metric's last, least and greatest value."""
+    names = sorted({name for summary in summaries.values() for name in summary})
+    return [Wanted(name, which) for name in names for which in ("last", "min", "max")]
+
+
+def _shower(
+    wanted: Sequence[Wanted] | None,
+) -> Callable[[Mapping[str, Summary]], dict[str, float | None]]:
+    """Return what picks the metrics to show from a trial's."""
+    if wanted is None:
+        return lambda summaries: {name: summary.last for name, summary in summaries.items()}
+    read = {"last": attrgetter("last"), "min": attrgetter("least"), "max": attrgetter("greatest")}
+    chosen = [(w.label, w.name, read[w.which]) for w in wanted]
+    return lambda summaries: {
+        label: pick(summaries[name]) for label, name, pick in chosen if name in summaries
+    }
+
+
+def gpu_hours(duration_s: float | None, resources: Resources) -> float | None:
+    """Return what a training of this length used, in GPU-hours; 0 without GPUs.
+
+    None where it is not known: a share of a GPU (``shard``) does not say of how many.
+    """
+    if duration_s is None or resources.shard is not None:
+        return None
+    gpus = resources.mps / 100 if resources.mps is not None else float(resources.gpu_count)
+    return duration_s / 3600 * gpus * resources.nodes
+
+
+def rows(
+    records: Iterable[TrialRecord],
+    study: Study,
+    top: int | None = None,
+    *,
+    states: Sequence[str] | None = None,
+    by: Objective | None = None,
+    folder: StudyFolder | None = None,
+    summaries: Mapping[int, Mapping[str, Summary]] | None = None,
+    wanted: Sequence[Wanted] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the trials as plain data, best first.
+
+    Keys of a row: ``rank`` (None unless complete), ``trial``, ``state``, ``value`` (None with
+    several objectives, then ``values`` maps each metric to its value), ``params``, ``seed``,
+    ``attempts`` (how many), ``duration_s``, ``gpu_hours``, ``energy_j`` (None where nothing was
+    measured), ``reason``, ``started``, ``ended`` (ISO 8601, UTC); ``metrics`` (each metric's last
+    value, or what ``wanted`` says) where they were read, ``checkpoint`` (a path) where one is kept.
+
+    Args:
+        top: At most so many.
+        states: Which trials; when None, those with a rank if ``top`` is given, else complete and
+            pruned ones.
+        by: As for ``rank``.
+        folder: The study's, to look for checkpoints of the trials that keep theirs.
+        summaries: The metrics in short, by trial number; from the records' own when None.
+        wanted: Which of them to show; each metric's last value when None.
+
+    Raises:
+        InputError: No trial has reported a metric that is asked for.
+    """
+    places = ranks(records := list(records), study, by)
+    wanted_states = frozenset(states or RESULTS)
+    chosen = [r for r in _ranked(records, study, by, places) if r.state in wanted_states]
+    if states is None and top is not None:
+        chosen = [record for record in chosen if places[record.number] is not None]
+    if summaries is None:
+        summaries = {r.number: summarised(r.metrics) for r in records if r.metrics}
+    reported = {name for summary in summaries.values() for name in summary}
+    check_metrics([metric.name for metric in wanted or ()], reported)
+    show = _shower(wanted)
+    found = []
+    for record in chosen[:top]:
+        row = _row(record, study, places[record.number])
+        if summaries:
+            row["metrics"] = show(summaries.get(record.number, {}))
+        checkpoint = _checkpoint(record, folder) if keeps(places[record.number], study) else None
+        if checkpoint is not None:
+            row["checkpoint"] = checkpoint
+        found.append(row)
+    return found
+
+
+def _row(record: TrialRecord, study: Study, place: int | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"rank": place, "trial": record.number, "state": record.state}
+    if study.is_multi_objective:
+        names = [objective.metric for objective in study.objectives]
+        row |= {"value": None, "values": dict(zip(names, record.values, strict=False))}
+    else:
+        row["value"] = record.values[0] if record.values else None
+    if study.constraints:
+        row["feasible"] = None if record.violation is None else not record.violation
+    return row | {
+        "params": dict(record.params),
+        "seed": record.seed,
+        "attempts": len(record.attempts),
+        "duration_s": record.duration_s,
+        "gpu_hours": gpu_hours(record.duration_s, study.resources),
+        "energy_j": record.energy_j,
+        "reason": record.reason,
+        "started": _iso(record.started),
+        "ended": _iso(record.ended),
+    }
+
+
+def keeps(place: int | None, study: Study) -> bool:
+    """Tell whether a trial of this rank keeps its checkpoints: of a front, the first only."""
+    return place is not None and place <= (1 if study.is_multi_objective else study.keep)
+
+
+def _checkpoint(record: TrialRecord, folder: StudyFolder | None) -> str | None:
+    for attempt in reversed(record.attempts):
+        if folder is not None:
+            found = checkpoints(folder.attempt(record.number, attempt.number))
+            if found:
+                return str(found[0])
+    return None
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.astimezone(timezone.utc).isoformat() if moment is not None else None
+
+
+def nothing_complete(counts: dict[str, int]) -> str:
+    """Return a sentence that says why there is no ranking yet; empty where there is one."""
+    if counts.get(outcomes.COMPLETE):
+        return ""
+    others = [f"{counts[state]} {state}" for state in outcomes.STATES if counts.get(state)]
+    return f"No trial is complete yet: {', '.join(others) or 'there are none'}."

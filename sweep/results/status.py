@@ -1,0 +1,361 @@
+"""Where a study stands: counts, best, tasks, failures, and when it may be done.
+
+Reads the database in a handful of statements, whatever the number of trials; what the scheduler
+says is handed in by the caller, who asks it less often.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from sweep.control import sick_nodes
+from sweep.core import outcomes, scheduler
+from sweep.core.files import read_tail
+from sweep.core.pareto import fronts
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import Task, TaskState
+from sweep.storage import promotion, records, status_rows, studies
+from sweep.storage.connection import Database
+from sweep.storage.ledger import Ledger
+from sweep.storage.status_rows import Failure, Times
+
+# What a study is doing, beside the words of ``studies`` (running, held, stopped, draining).
+FINISHED = "finished"  # every trial is final
+QUEUED = "queued"  # its tasks have not started
+IDLE = "idle"  # trials are left, and nothing is there to run them
+
+FAILURES_SHOWN = 3
+FRONT_SHOWN = 20
+TAIL_LINES = 5
+PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True)
+class FailureKind:
+    """Trials that failed for the same reason.
+
+    Attributes:
+        log: Path of one of their logs, or None where there is none.
+        tail: Its last lines.
+    """
+
+    reason: str
+    count: int
+    trial: int
+    log: str | None = None
+    tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a study stands.
+
+    Attributes:
+        state: running, queued, idle, held, stopped, draining or finished.
+        reason: Why, and what to do; may be empty.
+        counts: Trials in each of the six states.
+        metric: Name of the objective (the first of several).
+        best: {"trial", "value", "params"} of the best complete trial, or None; also None with
+            several objectives.
+        front: With several objectives, {"trial", "values", "params"} of the Pareto front's trials.
+        front_size: How many trials the front has.
+        tasks: {"pending", "running"}, or None where the scheduler could not be asked.
+        max_parallel: K.
+        slots: Trials that a task serves side by side.
+        trials: N.
+        started: First claim, or None; elapsed_s: Seconds from it to now, or to the end.
+        left_s: Seconds until the end, estimated; None where nothing is known or nothing runs.
+        trials_per_hour: Trials that became final, per hour since the start.
+        notes: Sentences that the caller adds (the scheduler did not answer, no finaliser).
+    """
+
+    name: str
+    state: str
+    reason: str
+    counts: Mapping[str, int]
+    metric: str
+    trials: int
+    max_parallel: int
+    best: Mapping[str, Any] | None = None
+    front: Sequence[Mapping[str, Any]] = ()
+    front_size: int = 0
+    tasks: Mapping[str, int] | None = None
+    started: datetime | None = None
+    elapsed_s: float | None = None
+    left_s: float | None = None
+    expected_end: datetime | None = None
+    trials_per_hour: float | None = None
+    failures: Sequence[FailureKind] = field(default_factory=tuple)
+    notes: Sequence[str] = ()
+    slots: int = 1
+
+    @property
+    def done(self) -> int:
+        """Trials that have ended."""
+        return sum(self.counts[state] for state in outcomes.FINAL_STATES)
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more happens without somebody's doing."""
+        ends = (FINISHED, studies.HELD, studies.STOPPED, studies.DRAINING)
+        return self.state in ends and not self.counts[outcomes.RUNNING]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``status --json`` prints."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "reason": self.reason,
+            "counts": dict(self.counts),
+            "best": dict(self.best) if self.best else None,
+            "front": [dict(member) for member in self.front],
+            "tasks": dict(self.tasks) if self.tasks is not None else None,
+            "trials": self.trials,
+            "max_parallel": self.max_parallel,
+            "slots": self.slots,
+            "started": _iso(self.started),
+            "elapsed_s": self.elapsed_s,
+            "left_s": self.left_s,
+            "expected_end": _iso(self.expected_end),
+            "trials_per_hour": self.trials_per_hour,
+            "failures": [
+                {"reason": f.reason, "count": f.count, "trial": f.trial, "log": f.log}
+                for f in self.failures
+            ],
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def snapshot(
+    ledger: Ledger,
+    folder: StudyFolder,
+    tasks: Mapping[Task, TaskState] | None,
+    *,
+    notes: Sequence[str] = (),
+    coming: str = "",
+    patience_s: float = PATIENCE_S,
+) -> Status:
+    """Return where a study stands now.
+
+    Args:
+        tasks: What the scheduler says of the study's tasks; None when it could not be asked.
+        notes: Sentences to show beside.
+        coming: Who goes on with a study that has no task, in words; empty where nobody does.
+        patience_s: How long to wait for a database that is away.
+
+    Raises:
+        DatabaseUnavailable: It is away for longer.
+    """
+    study = ledger.study
+    seen = ledger.db.retry(lambda db: _read(db, ledger), patience_s=patience_s)
+    if promotion.promotes(study) and seen.unfinished:
+        paused = ledger.db.retry(
+            lambda db: promotion.count_paused(db, ledger.study_id), patience_s=patience_s
+        )
+        waits = "1 trial waits" if paused == 1 else f"{paused} trials wait"
+        notes = (*notes, f"{waits} at their rungs to be promoted") if paused else notes
+    sick = ledger.db.retry(lambda _: sick_nodes.explain(ledger, folder), patience_s=patience_s)
+    polled = None if tasks is None else _count_tasks(tasks)
+    state, reason = decide(
+        seen.state, seen.counts, seen.unfinished, polled, _pending_reason(tasks), coming
+    )
+    over = state in (FINISHED, studies.HELD, studies.STOPPED) and not seen.counts[outcomes.RUNNING]
+    elapsed_s = _elapsed_s(seen.times, over)
+    left_s = None
+    if state in (studies.RUNNING, studies.DRAINING):
+        left_s = time_left_s(
+            seen.counts,
+            seen.times,
+            study.parallel,
+            polled["running"] * study.slots if polled else 0,
+            draining=state == studies.DRAINING,
+        )
+    done = (
+        sum(seen.counts[final] for final in outcomes.FINAL_STATES) - seen.counts[outcomes.CANCELLED]
+    )
+    return Status(
+        name=study.name,
+        state=state,
+        reason=reason,
+        counts=seen.counts,
+        metric=study.objective.metric,
+        trials=study.trials,
+        max_parallel=study.parallel,
+        best=seen.best,
+        front=seen.front,
+        front_size=seen.front_size,
+        tasks=polled,
+        started=seen.times.started,
+        elapsed_s=elapsed_s,
+        left_s=left_s,
+        expected_end=None if left_s is None else seen.times.now + timedelta(seconds=left_s),
+        trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
+        failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
+        notes=(*notes, *sick),
+        slots=study.slots,
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    counts: Mapping[str, int]
+    unfinished: int
+    state: studies.StudyState
+    times: Times
+    failures: Sequence[Failure]
+    best: Mapping[str, Any] | None
+    front: Sequence[Mapping[str, Any]]
+    front_size: int
+
+
+def _read(db: Database, ledger: Ledger) -> _Seen:
+    study_id, study = ledger.study_id, ledger.study
+    # First: a trial that ends in between may be counted as final while the study still runs, but a
+    # study that has ended must not count it as running.
+    unfinished = ledger.unfinished()
+    counts = records.count_states(db, study_id)
+    best, front, size = None, [], 0
+    if counts[outcomes.COMPLETE] and study.is_multi_objective:
+        complete = status_rows.read_complete_values(db, study_id)
+        if study.constraints:
+            broken = records.read_violations(db, study_id)
+            complete = [pair for pair in complete if not broken.get(pair[0], 0.0)]
+        placed = fronts([values for _, values in complete], study.directions)
+        numbers = [n for (n, _), place in zip(complete, placed, strict=True) if place == 1]
+        size = len(numbers)
+        names = [objective.metric for objective in study.objectives]
+        for record in records.read_trials(db, study_id, study, numbers=numbers[:FRONT_SHOWN]):
+            values = dict(zip(names, record.values, strict=True))
+            front.append({"trial": record.number, "values": values, "params": record.params})
+    elif counts[outcomes.COMPLETE]:
+        for number in ledger.best_numbers(1):
+            record = records.read_trials(db, study_id, study, numbers=[number])[0]
+            if math.isfinite(record.values[0]):
+                best = {"trial": number, "value": record.values[0], "params": record.params}
+    return _Seen(
+        counts=counts,
+        unfinished=unfinished,
+        state=studies.read_state(db, study_id),
+        times=status_rows.read_times(db, study_id),
+        failures=status_rows.read_failures(db, study_id) if counts[outcomes.FAILED] else (),
+        best=best,
+        front=front,
+        front_size=size,
+    )
+
+
+def decide(
+    wanted: studies.StudyState,
+    counts: Mapping[str, int],
+    unfinished: int,
+    tasks: Mapping[str, int] | None,
+    pending_reason: str = "",
+    coming: str = "",
+) -> tuple[str, str]:
+    """Return what a study is doing, and why.
+
+    Args:
+        wanted: What its row says.
+        unfinished: Trials that are not final, those that failed before the study was proven too.
+        tasks: How many are pending and running; None when the scheduler could not be asked.
+        pending_reason: The scheduler's, of a pending task.
+        coming: Who goes on with a study that has no task, in words.
+    """
+    has_ended = wanted.word == studies.ENDED
+    if not unfinished:
+        return FINISHED, f"it ended early: {wanted.reason}" if has_ended else ""
+    if has_ended:
+        return studies.DRAINING, f"it ends early: {wanted.reason}"
+    if wanted.word != studies.RUNNING:
+        return wanted.word, wanted.reason
+    if counts[outcomes.RUNNING] or tasks is None or tasks["running"]:
+        return studies.RUNNING, ""
+    if tasks["pending"]:
+        return QUEUED, pending_reason and f"the scheduler says: {pending_reason}"
+    left = "1 trial is" if unfinished == 1 else f"{unfinished} trials are"
+    if coming:
+        return QUEUED, f"{left} left, and {coming}"
+    return IDLE, f"{left} left and no task is there to run them"
+
+
+def _count_tasks(tasks: Mapping[Task, TaskState]) -> dict[str, int]:
+    found = [task.state for task in tasks.values()]
+    return {"pending": found.count(scheduler.PENDING), "running": found.count(scheduler.RUNNING)}
+
+
+def _pending_reason(tasks: Mapping[Task, TaskState] | None) -> str:
+    reasons = [t.reason for t in (tasks or {}).values() if t.state == scheduler.PENDING]
+    return next((reason for reason in reasons if reason), "")
+
+
+def time_left_s(
+    counts: Mapping[str, int],
+    times: Times,
+    parallel: int,
+    running_slots: int = 0,
+    *,
+    draining: bool = False,
+) -> float | None:
+    """Estimate the seconds until the last trial ends; None before a first one has.
+
+    The work that is left, each trial as long as the mean of those that are complete or pruned,
+    spread over the trials that run at once, and never less than what one trial still needs.
+
+    Args:
+        parallel: K.
+        running_slots: Trials that the running tasks can run at once; 0 where that is not known.
+        draining: No further trial starts.
+    """
+    if times.mean_s is None:
+        return None
+    rest_s = [max(times.mean_s - used_s, 0.0) for used_s in times.running_s]
+    waiting = 0 if draining else counts[outcomes.WAITING]
+    width = min(parallel, max(len(rest_s), running_slots) or parallel)
+    spread_s = (sum(rest_s) + waiting * times.mean_s) / max(1, width)
+    return max(spread_s, *rest_s, times.mean_s if waiting else 0.0)
+
+
+def _elapsed_s(times: Times, over: bool) -> float | None:
+    if times.started is None:
+        return None
+    until = times.ended if over and times.ended is not None else times.now
+    return max(0.0, (until - times.started).total_seconds())
+
+
+def merge(failures: Sequence[Failure]) -> list[Failure]:
+    """Return failures with those joined that differ in numbers only, most frequent first.
+
+    "exit code 1: ValueError: lr 0.3" and the same with 0.7 are one kind; exit codes stay apart.
+    """
+    found: dict[str, Failure] = {}
+    for failure in failures:
+        head, colon, message = failure.reason.partition(":")
+        key = head + colon + re.sub(r"0x[0-9a-fA-F]+|\d+(\.\d+)?([eE][+-]?\d+)?", "#", message)
+        first = found.get(key)
+        if first is None:
+            found[key] = failure
+        else:
+            found[key] = Failure(
+                first.reason, first.count + failure.count, first.trial, first.attempt
+            )
+    return sorted(found.values(), key=lambda failure: -failure.count)
+
+
+def _with_log(failure: Failure, folder: StudyFolder) -> FailureKind:
+    path = folder.attempt(failure.trial, failure.attempt).log
+    tail = tuple(read_tail(path, TAIL_LINES)) if failure.attempt else ()
+    log = str(path) if failure.attempt and path.exists() else None
+    return FailureKind(failure.reason, failure.count, failure.trial, log, tail)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.astimezone(timezone.utc).isoformat() if moment is not None else None

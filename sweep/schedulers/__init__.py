@@ -1,0 +1,1 @@
+"""Runs arrays behind one interface: ``slurm`` and ``local``."""

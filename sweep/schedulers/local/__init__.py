@@ -1,0 +1,1 @@
+"""Arrays as processes of this machine, with the meaning of a Slurm array."""

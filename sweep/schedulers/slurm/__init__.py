@@ -1,0 +1,1 @@
+"""Arrays on Slurm; ``text`` is its commands and answers, without running anything."""

@@ -1,0 +1,157 @@
+"""What a cluster allows: partitions, limits, accounts; asked before anything is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pwd
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sweep.core.errors import CouldNotAsk, InputError, SchedulerError
+from sweep.core.hostlist import expand_nodes
+from sweep.core.scheduler import Limits
+from sweep.core.secrets import clean_environment
+from sweep.core.study import Study
+from sweep.schedulers.slurm.ask import Asker, refusal
+from sweep.schedulers.slurm.text.answers import strip_words
+from sweep.schedulers.slurm.text.limits import (
+    Association,
+    Config,
+    Partition,
+    Qos,
+    associations_argv,
+    config_argv,
+    default_account_argv,
+    find_limits,
+    parse_associations,
+    parse_config,
+    parse_partitions,
+    parse_qos,
+    partitions_argv,
+    qos_argv,
+)
+from sweep.schedulers.slurm.text.submit import sbatch_argv
+from sweep.schedulers.slurm.text.times import format_time
+
+if TYPE_CHECKING:
+    from sweep.schedulers.slurm.text.submit import ArrayRequest
+
+DEFAULT_KILL_WAIT_S = 30  # slurm.conf(5)
+
+
+class Site:
+    """A cluster, as far as it concerns one study.
+
+    Args:
+        asker: Asks it.
+        study: Its resources and Slurm options.
+    """
+
+    def __init__(self, asker: Asker, study: Study) -> None:
+        self.asker = asker
+        self.study = study
+        self._known_config: Config | None = None
+
+    def check(self, request: ArrayRequest, *, embedded: bool) -> None:
+        """Refuse what this cluster cannot run, before anything is made.
+
+        Args:
+            request: An array of the study.
+            embedded: The database is a job here too.
+
+        Raises:
+            InputError: A limit of the site is exceeded.
+            SchedulerError: Slurm knows no such partition, account or QOS; in its own words.
+            CouldNotAsk: There is no answer.
+        """
+        limits = self.limits()
+        wanted_s = self.study.resources.time_limit_s
+        if wanted_s is not None and limits.time_s is not None and wanted_s > limits.time_s:
+            raise InputError(
+                f"resources.time is {format_time(wanted_s)}, and Slurm allows "
+                f"{format_time(limits.time_s)} at most where this study would run.",
+                "Lower it (trials go on from their checkpoints in the next task), or choose "
+                "another slurm.partition or slurm.qos; see: sinfo -o '%P %l'.",
+            )
+        if embedded and (limits.running == 1 or limits.submitted in (1, 2)):
+            raise InputError(
+                "Slurm allows too few jobs of yours at once to run the database beside the tasks "
+                f"({limits.running or limits.submitted}).",
+                "Name a PostgreSQL server (storage:), keep it on this machine where that is "
+                "allowed (storage: {embedded: here}), or choose another slurm.account or "
+                "slurm.qos.",
+            )
+        argv = sbatch_argv(dataclasses.replace(request, arguments=()))
+        argv = [*argv[:-1], "--test-only", "--wrap=true"]
+        answer = self.asker.ask(argv, clean_environment(self.asker.environ))
+        words = strip_words(answer.stderr)
+        # It says "not available" of much that sbatch takes all the same and lets wait.
+        if answer.returncode and re.search("invalid|unrecogni[sz]ed|denied", words, re.IGNORECASE):
+            raise refusal(words)
+
+    def nodes_may_submit(self) -> bool:
+        """Tell whether jobs may be submitted from the nodes of this study's partitions."""
+        for partition in self.partitions():
+            allowed = partition.alloc_nodes
+            if allowed in ("ALL", "", "(null)"):
+                continue
+            hosts = set(expand_nodes(allowed))
+            if not set(expand_nodes(partition.nodes)) <= hosts:
+                return False
+        return True
+
+    def limits(self) -> Limits:
+        """Return the tightest limits that hold for this study's submissions."""
+        config, mine = self.config(), self.partitions()
+        associations: list[Association] = []
+        qos: list[Qos] = []
+        if config.accounting:
+            try:
+                associations = self._associations()
+                qos = self._qos(associations, mine)
+            except (CouldNotAsk, SchedulerError):
+                pass  # limits that cannot be read are met when sbatch refuses
+        return find_limits(config, mine, associations, qos)
+
+    def config(self) -> Config:
+        if self._known_config is None:
+            answer = self.asker.ask(config_argv())
+            self._known_config = parse_config(answer.stdout)
+        return self._known_config
+
+    def keeps_accounts(self) -> bool:
+        """Tell whether this cluster keeps accounts, which say who cancelled a job."""
+        return self.config().accounting
+
+    def kill_wait_s(self) -> int:
+        """Return the seconds between TERM and KILL here."""
+        return self.config().kill_wait_s or DEFAULT_KILL_WAIT_S
+
+    def partitions(self) -> list[Partition]:
+        """Return the partitions that the study's tasks may go to."""
+        found = parse_partitions(self.asker.ask(partitions_argv()).stdout)
+        wanted = (self.study.slurm.partition or "").split(",")
+        return [p for p in found if p.name in wanted or (wanted == [""] and p.is_default)]
+
+    def _associations(self) -> list[Association]:
+        user = pwd.getpwuid(os.getuid()).pw_name
+        found = parse_associations(self.asker.ask(associations_argv(user)).stdout)
+        account = self.study.slurm.account
+        if account is None:
+            answer = self.asker.ask(default_account_argv(user))
+            account = answer.stdout.strip() or None
+        partitions = ("", *(self.study.slurm.partition or "").split(","))
+        return [a for a in found if account in (None, a.account) and a.partition in partitions]
+
+    def _qos(
+        self, associations: Sequence[Association], partitions: Sequence[Partition]
+    ) -> list[Qos]:
+        names = {self.study.slurm.qos} if self.study.slurm.qos else set()
+        if not names:
+            names = {a.default_qos for a in associations if a.default_qos}
+        names |= {p.qos for p in partitions if p.qos}
+        if not names:
+            return []
+        return parse_qos(self.asker.ask(qos_argv(sorted(names))).stdout)

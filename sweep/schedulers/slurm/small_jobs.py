@@ -1,0 +1,182 @@
+"""The small jobs beside a study's array: its finaliser, and the one that serves the database."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweep.core.files import read_json
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside
+from sweep.core.study import Study
+from sweep.schedulers.slurm.ask import Asker, Run, print_aside, run_command
+from sweep.schedulers.slurm.text.control import check_update, release_argv
+from sweep.schedulers.slurm.text.queue import QueuedTask, squeue_argv
+from sweep.schedulers.slurm.text.reasons import explain_reason, is_launch_failure
+from sweep.schedulers.slurm.text.submit import ArrayRequest
+
+if TYPE_CHECKING:
+    from sweep.schedulers.slurm.text.submit import ArrayRequest
+
+MOST_ENDS = 10  # name tokens of finalisers of one wave that are looked for
+FINALISER_TIME_S = 1800
+
+
+class SmallJobs(Asker):
+    """The small jobs of a study; what is asked of Slurm as in ``Asker``.
+
+    Args:
+        folder: The study's.
+        study: Its ``slurm.service`` says where they run.
+    """
+
+    def __init__(
+        self,
+        folder: StudyFolder,
+        study: Study,
+        environ: Mapping[str, str],
+        run: Run = run_command,
+        sleep: Callable[[float], None] = time.sleep,
+        say: Callable[[str], None] = print_aside,
+    ) -> None:
+        super().__init__(environ, run, sleep, say)
+        self.folder = folder
+        self.study = study
+
+    def ensure_service(self, cwd: Path) -> str | None:
+        """Submit the job that serves the embedded database, unless it is queued or runs already.
+
+        Returns:
+            Its id; None where the database is not a job's affair.
+        """
+        token = self.service_token()
+        if token is None:
+            return None
+        live = self._live([token])
+        if live:
+            self.release(_held(live))
+            return min(task.job for task in live)
+        options, service = self.study.slurm, self.study.slurm.service
+        return self.sbatch(
+            ArrayRequest(
+                token=token,
+                script=str(self.folder.script),
+                log_pattern=str(self.folder.logs).replace("%", "%%") + "/database_%j.log",
+                time_limit_s=service.time_limit_s,
+                grace_s=self.study.grace_s,
+                partition=service.partition or options.partition,
+                account=options.account,
+                qos=options.qos,
+                cpus=1,
+                chdir=str(cwd),
+                arguments=("--serve",),
+                extra=service.extra,
+            )
+        )
+
+    def service_token(self) -> str | None:
+        """Return the name token of the database's job, one for each data folder, or None."""
+        note = read_json(self.folder.storage) or {}
+        if "embedded" not in note or self.study.storage.embedded != "job":
+            return None
+        return f"sweep-db-{hashlib.sha256(note['embedded'].encode()).hexdigest()[:10]}"
+
+    def service_jobs(self, *, running: bool = False) -> list[str]:
+        """Return the ids of the database's jobs that are queued or run, or only the latter."""
+        token = self.service_token()
+        live = self._live([token]) if token else []
+        return sorted({task.job for task in live if not running or task.phase == RUNNING})
+
+    def beside(self, tokens: Sequence[str]) -> Beside:
+        """Return what stands beside the waves of these name tokens, the last one's finaliser too.
+
+        One question for all of them.
+        """
+        ends = [_end_token(tokens[-1], number) for number in range(MOST_ENDS)]
+        service = self.service_token()
+        live = self._live([*tokens, *ends, *([service] if service else [])])
+        return Beside(
+            finalisers=tuple(sorted({task.job for task in live if task.name in ends})),
+            service_waits=_why_waiting([task for task in live if task.name == service]),
+            held=_held(live),
+        )
+
+    def release(self, tasks: Sequence[str]) -> None:
+        """Let tasks go that Slurm holds since a node could not start them."""
+        if tasks:
+            answer = self.ask(release_argv(",".join(tasks)))
+            check_update("scontrol", answer.stdout, answer.stderr, answer.returncode)
+
+    def _live(self, names: Sequence[str]) -> list[QueuedTask]:
+        argv = squeue_argv(names=names, ended=False, named=True)
+        queued = self.queue(argv, named=True)
+        # One that is completing has done its work, and does no more.
+        return [task for task in queued if task.phase != ENDED and task.state != "COMPLETING"]
+
+    def submit_finaliser(self, job: ArrayJob, job_id: str | None, number: int = 0) -> str:
+        """Submit the small job that runs once the array has ended.
+
+        Args:
+            job_id: The array; None where it has ended, for Slurm forgets what has.
+            number: How often it was submitted before; each has a name token of its own, so that
+                one that has ended is not taken for this one.
+
+        Raises:
+            SchedulerError, SubmitUnclear: As ``submit``; the array itself is in.
+        """
+        return self.sbatch(self.finaliser_request(job, job_id, number))
+
+    def finaliser_request(self, job: ArrayJob, job_id: str | None, number: int = 0) -> ArrayRequest:
+        options, service = self.study.slurm, self.study.slurm.service
+        return ArrayRequest(
+            token=_end_token(job.token, number),
+            script=str(self.folder.script),
+            log_pattern=str(self.folder.logs).replace("%", "%%") + "/finaliser_%j.log",
+            time_limit_s=self._finaliser_time_s(),
+            dependency=f"afterany:{job_id}" if job_id else None,
+            partition=service.partition or options.partition,
+            account=options.account,
+            qos=options.qos,
+            cpus=1,
+            chdir=str(job.cwd),
+            arguments=tuple(job.after[len(self.base(job)) :]),
+            extra=service.extra,
+        )
+
+    def _finaliser_time_s(self) -> int:
+        limit_s = self.study.slurm.service.time_limit_s or FINALISER_TIME_S
+        return min(limit_s, FINALISER_TIME_S)
+
+    @staticmethod
+    def base(job: ArrayJob) -> Sequence[str]:
+        """Return what array and finaliser have in common: the command in the script."""
+        first = list(job.argv[:4])
+        pairs = zip(first, job.after, strict=False) if job.after else ((a, a) for a in first)
+        return [one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
+
+
+def _end_token(token: str, number: int) -> str:
+    """Return the name token of a wave's finaliser, the first or a later one."""
+    return f"{token}-end{number or ''}"
+
+
+def _held(tasks: Sequence[QueuedTask]) -> tuple[str, ...]:
+    """Return what Slurm holds of these though nobody asked it to, as scontrol names them."""
+    return tuple(
+        f"{task.job}_{index}" if task.indices else task.job
+        for task in tasks
+        if task.phase == PENDING and is_launch_failure(task.reason)
+        for index in task.indices or (0,)
+    )
+
+
+def _why_waiting(tasks: Sequence[QueuedTask]) -> str:
+    """Return why a job waits, in plain words; empty where it does not."""
+    waiting = [task for task in tasks if task.phase == PENDING]
+    if not waiting or any(task.phase == RUNNING for task in tasks):
+        return ""
+    return str(explain_reason(waiting[0].reason))

@@ -1,0 +1,282 @@
+"""What a site allows: scontrol show config and partition, sacctmgr's limits, sinfo."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sweep.core.scheduler import Limits
+from sweep.schedulers.slurm.text.times import parse_time
+
+_ASSOCIATION_FIELDS = (
+    "account,user,partition,maxjobs,maxsubmit,grpjobs,grpsubmit,maxwall,qos,defaultqos"
+)
+_QOS_FIELDS = "name,maxjobspu,maxsubmitpu,maxjobspa,maxsubmitpa,grpjobs,grpsubmit,maxwall"
+_SINFO_FORMAT = "%P|%a|%l|%D|%t|%N|%G|%c|%m"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What sweep needs of slurm.conf; None where it is not printed."""
+
+    cluster: str = ""
+    version: str = ""
+    max_array_size: int | None = None
+    max_job_count: int | None = None
+    min_job_age_s: int | None = None
+    kill_wait_s: int | None = None
+    accounting: bool = False
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition; times in seconds, None for no limit."""
+
+    name: str
+    state: str = ""
+    nodes: str = ""
+    total_nodes: int | None = None
+    max_nodes: int | None = None
+    max_time_s: int | None = None
+    default_time_s: int | None = None
+    is_default: bool = False
+    allow_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    alloc_nodes: str = "ALL"
+    qos: str = ""
+    preempt_mode: str = ""
+    grace_s: int | None = None
+
+
+@dataclass(frozen=True)
+class Association:
+    """A user's limits under one account; None where there is none."""
+
+    account: str
+    user: str
+    partition: str = ""
+    max_jobs: int | None = None
+    max_submit: int | None = None
+    group_jobs: int | None = None
+    group_submit: int | None = None
+    max_time_s: int | None = None
+    qos: tuple[str, ...] = ()
+    default_qos: str = ""
+
+
+@dataclass(frozen=True)
+class Qos:
+    """A QOS's limits; None where there is none."""
+
+    name: str
+    max_jobs_per_user: int | None = None
+    max_submit_per_user: int | None = None
+    max_jobs_per_account: int | None = None
+    max_submit_per_account: int | None = None
+    group_jobs: int | None = None
+    group_submit: int | None = None
+    max_time_s: int | None = None
+
+    @property
+    def max_jobs(self) -> int | None:
+        return _least(self.max_jobs_per_user, self.max_jobs_per_account, self.group_jobs)
+
+    @property
+    def max_submit(self) -> int | None:
+        return _least(self.max_submit_per_user, self.max_submit_per_account, self.group_submit)
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """Nodes of a partition that are alike, from sinfo."""
+
+    partition: str
+    is_default: bool
+    availability: str
+    time_limit_s: int | None
+    count: int
+    state: str
+    nodes: str
+    gres: str
+    cpus: int
+    memory_mb: int
+
+
+def config_argv(scontrol: str = "scontrol") -> list[str]:
+    """Return the command line that prints slurm.conf as the controller sees it."""
+    return [scontrol, "show", "config"]
+
+
+def partitions_argv(name: str | None = None, scontrol: str = "scontrol") -> list[str]:
+    """Return the command line that prints one partition or all, a line each."""
+    return [scontrol, "show", "partition", *([name] if name else []), "-o"]
+
+
+def associations_argv(user: str, sacctmgr: str = "sacctmgr") -> list[str]:
+    """Return the command line that prints a user's limits, an account a line."""
+    return [
+        sacctmgr,
+        "-nP",
+        "show",
+        "assoc",
+        "where",
+        f"user={user}",
+        f"format={_ASSOCIATION_FIELDS}",
+    ]
+
+
+def default_account_argv(user: str, sacctmgr: str = "sacctmgr") -> list[str]:
+    """Return the command line that prints the account which a user's jobs are charged to."""
+    return [sacctmgr, "-nP", "show", "user", user, "format=defaultaccount"]
+
+
+def qos_argv(names: Iterable[str] = (), sacctmgr: str = "sacctmgr") -> list[str]:
+    """Return the command line that prints the limits of some QOS, or of all."""
+    listed = ",".join(names)
+    where = ["where", f"name={listed}"] if listed else []
+    return [sacctmgr, "-nP", "show", "qos", *where, f"format={_QOS_FIELDS}"]
+
+
+def sinfo_argv(sinfo: str = "sinfo") -> list[str]:
+    """Return the command line that prints the nodes of every partition by state."""
+    return [sinfo, "-h", "-o", _SINFO_FORMAT]
+
+
+def parse_config(stdout: str) -> Config:
+    """Read ``scontrol show config``; what is not printed is None."""
+    values = dict(re.findall(r"^(\S+?)\s*= ?(.*?)\s*$", stdout, re.MULTILINE))
+    return Config(
+        values.get("ClusterName", ""),
+        values.get("SLURM_VERSION", ""),
+        _number(values.get("MaxArraySize", "")),
+        _number(values.get("MaxJobCount", "")),
+        _number(values.get("MinJobAge", "")),
+        _number(values.get("KillWait", "")),
+        values.get("AccountingStorageType", "").endswith("slurmdbd"),
+    )
+
+
+def parse_partitions(stdout: str) -> list[Partition]:
+    """Read ``scontrol show partition``, with or without ``-o``."""
+    partitions = []
+    for block in re.split(r"(?=^PartitionName=)", stdout, flags=re.MULTILINE)[1:]:
+        values = dict(re.findall(r"(\w+)=(\S*)", block))
+        partitions.append(
+            Partition(
+                values["PartitionName"],
+                values.get("State", ""),
+                values.get("Nodes", "").replace("(null)", ""),
+                _number(values.get("TotalNodes", "")),
+                _number(values.get("MaxNodes", "")),
+                parse_time(values.get("MaxTime", "")),
+                parse_time(values.get("DefaultTime", "")),
+                values.get("Default") == "YES",
+                _list(values.get("AllowAccounts", "")),
+                _list(values.get("AllowQos", "")),
+                values.get("AllocNodes", "ALL"),
+                values.get("QoS", "").replace("N/A", ""),
+                values.get("PreemptMode", ""),
+                _number(values.get("GraceTime", "")),
+            )
+        )
+    return partitions
+
+
+def parse_associations(stdout: str) -> list[Association]:
+    """Read what ``associations_argv`` printed."""
+    found = []
+    for row in _rows(stdout, _ASSOCIATION_FIELDS.count(",") + 1):
+        jobs, submit, group_jobs, group_submit = map(_number, row[3:7])
+        found.append(
+            Association(
+                *(row[0], row[1], row[2]),
+                *(jobs, submit, group_jobs, group_submit),
+                parse_time(row[7]),
+                _list(row[8]),
+                row[9],
+            )
+        )
+    return found
+
+
+def parse_qos(stdout: str) -> list[Qos]:
+    """Read what ``qos_argv`` printed."""
+    found = []
+    for row in _rows(stdout, _QOS_FIELDS.count(",") + 1):
+        user_jobs, user_submit, jobs, submit, group_jobs, group_submit = map(_number, row[1:7])
+        limits = (user_jobs, user_submit, jobs, submit, group_jobs, group_submit)
+        found.append(Qos(row[0], *limits, parse_time(row[7])))
+    return found
+
+
+def parse_sinfo(stdout: str) -> list[NodeGroup]:
+    """Read what ``sinfo_argv`` printed."""
+    return [
+        NodeGroup(
+            row[0].rstrip("*"),
+            row[0].endswith("*"),
+            row[1],
+            parse_time(row[2]),
+            _number(row[3]) or 0,
+            row[4].rstrip("*$~#!%@^-"),
+            row[5],
+            "" if row[6] == "(null)" else row[6],
+            _number(row[7]) or 0,
+            _number(row[8]) or 0,
+        )
+        for row in _rows(stdout, _SINFO_FORMAT.count("|") + 1)
+    ]
+
+
+def find_limits(
+    config: Config,
+    partitions: Sequence[Partition] = (),
+    associations: Sequence[Association] = (),
+    qos: Sequence[Qos] = (),
+) -> Limits:
+    """Return the tightest of the limits that hold for one submission.
+
+    Args:
+        config: The site's.
+        partitions: Those that the job may go to; a time limit is the longest of theirs.
+        associations: The user's under the account that is charged.
+        qos: The job's QOS and its partition's.
+    """
+    submits = [association.max_submit for association in associations]
+    submits += [association.group_submit for association in associations]
+    submits += [one.max_submit for one in qos]
+    running = [association.max_jobs for association in associations]
+    running += [association.group_jobs for association in associations]
+    running += [one.max_jobs for one in qos]
+    times = [association.max_time_s for association in associations]
+    times += [one.max_time_s for one in qos]
+    longest = [partition.max_time_s for partition in partitions]
+    known = [time_s for time_s in longest if time_s is not None]
+    if known and len(known) == len(longest):
+        times.append(max(known))
+    return Limits(
+        config.max_array_size,
+        _least(config.max_job_count, *submits),
+        _least(*times),
+        _least(*running),
+    )
+
+
+def _rows(stdout: str, columns: int) -> list[list[str]]:
+    rows = (line.split("|") for line in stdout.splitlines())
+    return [[cell.strip() for cell in row] for row in rows if len(row) == columns]
+
+
+def _number(text: str) -> int | None:
+    """Return the leading number of ``60 sec``, ``8+`` or ``1001``; None for none."""
+    found = re.match(r"\d+", text.strip())
+    return int(found[0]) if found else None
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(",") if part and part not in ("ALL", "N/A"))
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)

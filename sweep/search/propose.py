@@ -1,0 +1,190 @@
+"""What a trial shall try, and whether it shall go on: Optuna's samplers and pruners on our storage.
+
+Functions; Optuna is imported when one of them needs it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Choice, Study
+from sweep.core.trial import trial_seed
+from sweep.search import duplicates, warm_start
+from sweep.search.design import FIXED, fixed_design, random_point, spread_design, stored_point
+from sweep.search.samplers import (
+    SHARE,
+    STARTUP,
+    build_pruner,
+    build_sampler,
+    choose,
+    kept,
+    one_thread,
+    quiet,
+)
+
+if TYPE_CHECKING:
+    from sweep.search.view import SamplerView
+    from sweep.storage.optuna_storage import PostgresStorage
+
+TRIES = 8  # draws beyond the first for a configuration that nobody has
+
+__all__ = [
+    "build_pruner",
+    "build_sampler",
+    "first_rows",
+    "fixed_design",
+    "internal",
+    "propose",
+    "random_point",
+    "stored_point",
+]
+
+# Made once for the space last seen: distributions as text, for 10,000 rows.
+_texts: list[tuple[Space, dict[str, str]]] = []
+
+
+def internal(study: Study, params: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+    """Return stored parameters as Optuna's tables hold them, for ``bulk.insert_waiting_trials``.
+
+    Returns:
+        For each name Optuna's internal value and the distribution as JSON text.
+
+    Raises:
+        ValueError: A value is none of its parameter's.
+        KeyError: The space has no such parameter.
+    """
+    space = study.space
+    known = kept(_texts, space, lambda: {p.name: p.distribution_json() for p in space})
+    return {
+        name: (space.get(name).to_internal(value), known[name]) for name, value in params.items()
+    }
+
+
+def propose(
+    study: Study, storage: PostgresStorage, study_id: int, trial_id: int, number: int
+) -> dict[str, Any]:
+    """Give a trial the parameters that it lacks, and return all that it has, as Optuna stores them.
+
+    The proposal follows from the history, the study's seed and the trial's number alone. What the
+    user has fixed for the trial (``fixed_params``) is taken as it is. Safe to repeat: a value that
+    is stored stays.
+
+    Args:
+        storage: With the attempt's token, so that the writes are refused once it has ended.
+
+    Raises:
+        SweepError: The sampler cannot work here; what to install.
+        StaleAttempt: The storage's attempt has ended.
+        DatabaseUnavailable: The database does not answer.
+    """
+    import optuna
+
+    from sweep.search.view import SamplerView
+
+    view = SamplerView(storage, warm_start.frozen(storage.database, study_id, study))
+    name = view.get_study_name_from_id(study_id)
+    is_fixed = study.sampler.type in FIXED
+    for again in range(TRIES + 1):
+        seed = trial_seed(study.seed + again, number)
+        # What a sampler insists on it may propose again: chance has the last word.
+        by_chance = again > TRIES // 2 and not is_fixed
+        drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
+        sampler = build_sampler(drawn, seed)
+        with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
+            trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
+            if is_fixed:
+                # A design without results: the sampler has no say, the user's fixed values do.
+                trial._fixed_params = {**_choose_fixed(study, number), **trial._fixed_params}
+            _suggest_all(study, trial)
+        may_draw_again = again < TRIES and not is_fixed and bool(view.chosen_params(trial_id))
+        with duplicates.one_at_a_time(storage.database, study_id):
+            if not (may_draw_again and _is_known(study, view, study_id, trial_id)):
+                view.write_params(trial_id, study_id)
+                break
+        view.forget_choice(trial_id)
+    return dict(storage.get_trial(trial_id).params)
+
+
+def _suggest_all(study: Study, trial: Any) -> None:
+    values: dict[str, Any] = {}
+    for parameter in study.space:
+        if parameter.is_active(values):
+            values[parameter.name] = parameter.from_optuna(_suggest(trial, parameter))
+
+
+def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> bool:
+    """Tell whether a configuration that was chosen is to be drawn again.
+
+    It is where another trial runs it at present (two that were proposed at the same moment), and,
+    with ``duplicates: resample``, where one has finished it.
+    """
+    params = view.chosen_params(trial_id)
+    if duplicates.is_taken(view.database, study_id, trial_id, params):
+        return True
+    if study.duplicates != "resample":
+        return False
+    return any(
+        other.number >= 0
+        and other.state.is_finished()
+        and other.params.keys() == params.keys()
+        and all(
+            other.distributions[name].to_internal_repr(other.params[name]) == value
+            for name, value in params.items()
+        )
+        for other in view.get_all_trials(study_id, deepcopy=False)
+    )
+
+
+def _choose_fixed(study: Study, number: int) -> dict[str, Any]:
+    """Return the design's row of one trial, completed by random values for every parameter."""
+    everything = dataclasses.replace(
+        study, space=Space(tuple(dataclasses.replace(p, when={}) for p in study.space)), points=()
+    )
+    rows = fixed_design(dataclasses.replace(study, trials=max(study.trials, number + 1)))
+    return {**random_point(everything, number), **(rows or [])[number]}
+
+
+def _suggest(trial: Any, parameter: Parameter) -> Any:
+    if parameter.type == "categorical":
+        return trial.suggest_categorical(parameter.name, parameter.distribution().choices)
+    if parameter.type == "int":
+        step = int(parameter.step or 1)
+        return trial.suggest_int(
+            parameter.name, parameter.low, parameter.high, step=step, log=parameter.log
+        )
+    return trial.suggest_float(
+        parameter.name, parameter.low, parameter.high, step=parameter.step, log=parameter.log
+    )
+
+
+def start_size(study: Study) -> int:
+    """Return how many trials of an adaptive study are laid out at launch: none can learn yet.
+
+    The first K start together; without a K nobody knows how many do, and a tenth is laid out. No
+    sampler learns from fewer than ``STARTUP`` trials. With an earlier study to learn from only the
+    user's own points are laid out.
+    """
+    if study.warm_start:
+        return len(study.points)
+    together = study.parallel if study.max_parallel else math.ceil(study.trials / SHARE)
+    return max(min(max(together, STARTUP), study.trials), len(study.points))
+
+
+def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Return the waiting trials ``start`` to ``start + count - 1`` as ``bulk`` takes them.
+
+    Where the design is fixed all get their parameters here; where the sampler is adaptive the first
+    ones do (``start_size``), and the rest when they are pulled.
+    """
+    whole = fixed_design(dataclasses.replace(study, trials=start + count))
+    if whole is None:
+        whole = spread_design(study, start_size(study))
+    return [
+        {"params": internal(study, whole[number])} if number < len(whole) else {}
+        for number in range(start, start + count)
+    ]

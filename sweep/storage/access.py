@@ -1,0 +1,154 @@
+"""How a study's processes reach its database: one 0600 file in the study's folder.
+
+The file holds either a PostgreSQL URL (with its password, if it has one) or the folder of the
+embedded server, which is started by whoever needs it and finds it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from sweep.core.errors import BusyError, DatabaseUnavailable, InputError, SweepError
+from sweep.core.files import is_private, read_json, write_atomic
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.study import Study
+from sweep.storage.connection import Database
+from sweep.storage.embedded import control
+from sweep.storage.embedded.server import Server, clients, running
+from sweep.storage.url import dsn, mask, normalise
+
+STORAGE_VARIABLE = "SWEEP_STORAGE"
+
+
+class EmbeddedDatabase(Database):
+    """A connection to the embedded server, whose address is looked up at each connection.
+
+    The server may come back at another port or, on a cluster, on another host.
+
+    Args:
+        data_dir: The server's folder.
+        may_start: Start it here when it does not run. Tasks on a cluster may not: they wait for
+            the job that serves it.
+
+    Attributes:
+        on_absent: Called at each look that finds no server.
+    """
+
+    def __init__(self, data_dir: Path, *, may_start: bool = True, **options: object) -> None:
+        self.data_dir = data_dir
+        self.may_start = may_start
+        self.started = False
+        self.was_there = False
+        self.on_absent: Callable[[], None] | None = None
+        super().__init__("postgresql+psycopg2://sweep@localhost/sweep", **options)  # type: ignore[arg-type]
+
+    def _parameters(self, deadline: float) -> dict[str, str]:
+        server = running(self.data_dir)
+        if server is None:
+            if not self.may_start:
+                if self.on_absent is not None:
+                    self.on_absent()
+                raise DatabaseUnavailable(
+                    f"No server for {self.data_dir} runs at present.",
+                    "On a cluster it is a job of its own; see: squeue --me",
+                )
+            server = self._start()
+        self.url = server.url()
+        self._dsn = dsn(self.url)
+        found = super()._parameters(deadline)
+        self.was_there = True
+        return found
+
+    def _start(self) -> Server:
+        try:
+            server = control.start(self.data_dir)
+        except SweepError as error:
+            # Where it has run, this passes: it recovers from a crash, or others start it.
+            if self.was_there or isinstance(error, BusyError):
+                raise DatabaseUnavailable(error.message, error.hint) from error
+            raise
+        self.started = True
+        return server
+
+
+def choose_url(study: Study) -> str | None:
+    """Return the PostgreSQL URL of a study to launch, or None for the embedded server.
+
+    $SWEEP_STORAGE wins over the study file, because it may hold the password of the same server.
+    """
+    given = os.environ.get(STORAGE_VARIABLE) or study.storage.url
+    return normalise(given) if given else None
+
+
+def remember(folder: StudyFolder, url: str | None, runs: Runs) -> None:
+    """Note how the study's database is reached."""
+    note = {"url": url} if url else {"embedded": str(runs.postgres)}
+    write_atomic(folder.storage, json.dumps(note) + "\n", mode=0o600)
+
+
+def connect(folder: StudyFolder, *, timeout_s: float = 20.0, may_start: bool = True) -> Database:
+    """Return the study's database; it connects at its first use.
+
+    Args:
+        may_start: Whether this process may start the embedded server.
+
+    Raises:
+        SweepError: The folder is no study's, or its file can be read by others.
+    """
+    note = read_json(folder.storage)
+    if note is None:
+        raise SweepError(
+            f"{folder.root} holds no study.", "Launch one: sweep launch STUDY.yaml, or give --runs."
+        )
+    if not is_private(folder.storage):
+        raise InputError(
+            f"{folder.storage} can be read by other users.", f"chmod 600 {folder.storage}"
+        )
+    if "embedded" in note:
+        return EmbeddedDatabase(Path(note["embedded"]), may_start=may_start, timeout_s=timeout_s)
+    return Database(note["url"], timeout_s=timeout_s)
+
+
+def open_url(
+    runs: Runs, url: str | None, *, timeout_s: float = 20.0, for_nodes: bool = False
+) -> Database:
+    """Return a database by URL, or the embedded one of a runs folder.
+
+    Args:
+        for_nodes: Serve the embedded one from here to other machines, until it is stopped by hand.
+    """
+    if url:
+        return Database(url, timeout_s=timeout_s)
+    if for_nodes:
+        control.start(runs.postgres, listen="*", idle_stop_s=None)
+    else:
+        control.start(runs.postgres)  # also finishes what a killed launch has begun
+    return EmbeddedDatabase(runs.postgres, timeout_s=timeout_s)
+
+
+def stop_if_unused(folder: StudyFolder) -> bool:
+    """Stop an embedded server that a command has started here, unless somebody uses it.
+
+    On a cluster a job serves the data; a server left on the login node would be in its way.
+    """
+    note = read_json(folder.storage) or {}
+    return "embedded" in note and stop_server(Path(note["embedded"]))
+
+
+def stop_server(data_dir: Path) -> bool:
+    """Stop the embedded server of a folder where it serves this machine only and nobody uses it."""
+    server = running(data_dir)
+    if server is None or server.listen == "*" or clients(server):
+        return False
+    return control.stop(data_dir)
+
+
+def describe(folder: StudyFolder) -> str:
+    """Return where the study's rows lie, without a password."""
+    note = read_json(folder.storage) or {}
+    if "embedded" in note:
+        return f"embedded PostgreSQL in {note['embedded']}"
+    return mask(note.get("url", ""))

@@ -1,0 +1,314 @@
+"""Start and stop the server of one data folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from sweep.core.errors import SweepError
+from sweep.core.paths import PACKAGE
+from sweep.core.system.processes import find_process
+from sweep.storage.embedded.binaries import find_binaries
+from sweep.storage.embedded.cluster import (
+    DATABASE,
+    LOOPBACK,
+    choose_port,
+    configure,
+    create_data,
+    create_password,
+    data_version,
+)
+from sweep.storage.embedded.folder import (
+    Folder,
+    Record,
+    check_owner,
+    find_place,
+    is_local,
+    is_locked,
+    locked,
+    may_take_over,
+    mind_os_errors,
+    read_record,
+    take_lock,
+    write_record,
+)
+from sweep.storage.embedded.identity import choose_identity
+from sweep.storage.embedded.processes import Postmaster, detach, plain_environment, read_postmaster
+from sweep.storage.embedded.server import (
+    EVERYWHERE,
+    LOCK_WAIT_S,
+    Server,
+    connected,
+    describe,
+    find_postmaster,
+    running,
+)
+
+# Recovery after a crash replays at most max_wal_size; a slow shared disk takes its time over it.
+READY_WAIT_S = 170.0
+ORPHANS_WAIT_S = 30.0
+STOP_WAIT_S = 60.0
+WATCHER_WAIT_S = 3.0
+IDLE_STOP_S = 600.0
+LOG_LIMIT_BYTES = 1 << 20
+
+
+def start(
+    data_dir: Path, *, listen: str = LOOPBACK, idle_stop_s: float | None = IDLE_STOP_S
+) -> Server:
+    """Return the running server of this folder, started, and made, if need be.
+
+    Safe to call from any number of processes at once. The server outlives the caller.
+
+    Args:
+        data_dir: The data folder, made if it is missing.
+        listen: The address to listen on; ``*`` for all.
+        idle_stop_s: Its watcher stops it when nothing has used it for so many seconds; None: never.
+
+    Raises:
+        SweepError: It cannot be started; the message ends with the log's last lines.
+        BusyError: Another command starts or stops it, and has not ended in three minutes.
+    """
+    folder = Folder(Path(data_dir).absolute())
+    with mind_os_errors(folder):
+        folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_owner(folder)
+        with locked(folder.lock_file, wait_s=LOCK_WAIT_S):
+            os.utime(folder.lock_file)  # the watcher reads from it when the server was asked for
+            server = _adopt(folder) or _start(folder, listen)
+            if idle_stop_s is not None and server.pid:
+                _ensure_watcher(folder, idle_stop_s)
+    if listen != LOOPBACK and server.listen not in (listen, *EVERYWHERE):
+        raise SweepError(
+            f"The database listens on {server.listen} only, and {listen} is needed.",
+            "Stop it with `sweep db stop`; then it starts anew as needed.",
+        )
+    return server
+
+
+def stop(data_dir: Path) -> bool:
+    """Stop the server of this folder and return whether there was one.
+
+    Open transactions are rolled back, and what was committed is on disk.
+
+    Raises:
+        SweepError: It runs on another host, or does not end.
+        BusyError: Another command starts or stops it, and has not ended in three minutes.
+    """
+    folder = Folder(Path(data_dir).absolute())
+    with mind_os_errors(folder):
+        try:
+            folder.lock_file.stat()  # exists() would take a folder closed to us for an empty one
+        except FileNotFoundError:
+            return False
+        with locked(folder.lock_file, wait_s=LOCK_WAIT_S):
+            stopped = stop_locked(folder)
+        if stopped:  # its watcher ends with it; after us nobody touches the folder
+            _wait(lambda: not is_locked(folder.watch_file), WATCHER_WAIT_S)
+        return stopped
+
+
+def stop_locked(folder: Folder) -> bool:
+    """Stop the server, as ``stop`` does, for a caller who holds the folder's lock."""
+    record = read_record(folder)
+    postmaster = find_postmaster(folder, record)
+    if postmaster is None:
+        server = running(folder.root)
+        if server is not None and record is not None:
+            raise SweepError(
+                f"The database of {folder.root} runs on {record.place.host}.",
+                "Stop it there: sweep db stop",
+            )
+        if record is not None and record.place == find_place() and not is_locked(folder.alive_file):
+            # It crashed: without the record other hosts know that it is over.
+            folder.record_file.unlink(missing_ok=True)
+        return False
+    # Fast shutdown (INT) ends the sessions and writes a checkpoint; immediate shutdown (QUIT)
+    # leaves the work to the recovery at the next start, and loses nothing either.
+    for number, wait_s in ((signal.SIGINT, STOP_WAIT_S), (signal.SIGQUIT, 10.0)):
+        with suppress(ProcessLookupError):
+            os.kill(postmaster.pid, number)
+        if _wait(lambda: find_process(postmaster.pid) is None, wait_s):
+            folder.record_file.unlink(missing_ok=True)
+            return True
+    raise SweepError(
+        f"The database's main process {postmaster.pid} does not end.\n{_log_tail(folder)}"
+    )
+
+
+def _start(folder: Folder, listen: str) -> Server:
+    """Make the data if there are none and start the server, under the folder's lock."""
+    _check_abandoned(folder)
+    binaries = find_binaries(major=data_version(folder) if folder.has_data() else None)
+    identity = choose_identity(folder, binaries)
+    if not folder.has_data():
+        create_password(folder)
+        create_data(folder, binaries, identity)
+    # Safe, and needed: the lock `alive` was free, so no process of our servers is left, and
+    # read_postmaster saw none started in another way. PostgreSQL itself goes by the number in this
+    # file alone and would refuse to start while any process of the user has it, a zombie even.
+    (folder.pgdata / "postmaster.pid").unlink(missing_ok=True)
+    if folder.log.exists() and folder.log.stat().st_size > LOG_LIMIT_BYTES:
+        folder.log.replace(folder.log.with_name("log.1"))
+    for last_try in (False, False, True):
+        port = choose_port(folder, listen)
+        address = socket.gethostname() if listen in EVERYWHERE else listen
+        # First the record, then the server: a record without a server does no harm.
+        record = Record(find_place(), address, port, listen)
+        write_record(folder, record)
+        configure(folder, listen=listen, port=port)
+        before = folder.log.stat().st_size if folder.log.exists() else 0
+        # Our copy is closed after the start: from then on the server's processes alone hold it.
+        with (
+            locked(folder.alive_file, wait_s=5) as alive,
+            open(folder.log, "ab", opener=_private) as log,
+        ):
+            pid = detach(
+                [binaries / "postgres", "-D", folder.pgdata],
+                log=log,
+                environment=plain_environment(),
+                identity=identity,
+                keep=[alive],
+            )
+        try:
+            postmaster = _wait_ready(folder, pid, before)
+            break
+        except _PortTaken:
+            if last_try:
+                raise
+    server = describe(folder, record, postmaster)
+    _create_database(server)
+    return server
+
+
+def _adopt(folder: Folder) -> Server | None:
+    """Return the server that runs, waiting for one that is starting, under the folder's lock.
+
+    One is still starting when the command that started it was killed meanwhile.
+    """
+    server = running(folder.root)
+    if server is not None and server.pid == 0:
+        return server
+    record = read_record(folder)
+    if server is None:
+        if not _wait(
+            lambda: find_postmaster(folder, record) or not is_locked(folder.alive_file),
+            ORPHANS_WAIT_S,
+        ):
+            host = record.place.host if record else "this host"
+            raise SweepError(
+                f"Processes of the database in {folder.root} live on ({host}), and its main "
+                "process is dead or cannot be seen from here (another container?).",
+                "Stop it where it was started (sweep db stop), or end its postgres processes.",
+            )
+        postmaster = find_postmaster(folder, record)
+        if postmaster is None:
+            return None
+        pid = postmaster.pid
+        size = folder.log.stat().st_size if folder.log.exists() else 0
+        server = describe(folder, record, _wait_ready(folder, pid, size))
+    _create_database(server)  # the command that started it may have been killed just before
+    return server
+
+
+def _check_abandoned(folder: Folder) -> None:
+    record = read_record(folder)
+    if may_take_over(record, find_place(), local=is_local(folder.root.resolve())):
+        return
+    assert record is not None
+    raise SweepError(
+        f"The database in {folder.root} was started on {record.place.host} and not stopped, and "
+        f"does not answer at {record.address}:{record.port}.",
+        f"Stop it there (sweep db stop). If that host is down or was set up anew, so that no "
+        f"server of it can write there any more: rm '{folder.record_file}'",
+    )
+
+
+class _PortTaken(SweepError):
+    """Another program took the port between our look and the server's start."""
+
+
+def _wait_ready(folder: Folder, pid: int, log_offset: int) -> Postmaster:
+    """Wait until the server, whose main process is ``pid``, accepts connections.
+
+    Raises:
+        SweepError: It ended, or takes too long; with what it wrote to its log after the offset.
+    """
+    deadline = time.monotonic() + READY_WAIT_S
+    while True:
+        # In this order, or a server that ended after it was looked for would be missed.
+        alive = find_process(pid) is not None
+        postmaster = read_postmaster(folder.pgdata)
+        if postmaster is not None and postmaster.ready:
+            return postmaster
+        if not alive:
+            tail = _log_tail(folder, log_offset)
+            kind = _PortTaken if "Address already in use" in tail else SweepError
+            raise kind(f"The database in {folder.root} did not start:\n{tail}")
+        if time.monotonic() > deadline:
+            raise SweepError(
+                f"The database in {folder.root} is not ready after {READY_WAIT_S:.0f} s; it may "
+                f"still be recovering from a crash:\n{_log_tail(folder, log_offset)}",
+                "Try again, and look at its log.",
+            )
+        time.sleep(0.02)
+
+
+def _create_database(server: Server) -> None:
+    """Make the database unless it exists; this proves as well that the password opens the door."""
+    with connected(server) as cursor:
+        cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,))
+        if cursor.fetchone() is None:
+            cursor.execute(f"CREATE DATABASE {DATABASE}")
+
+
+def _ensure_watcher(folder: Folder, idle_stop_s: float) -> None:
+    """Start the server's watcher unless it has one, under the folder's lock."""
+    lock = take_lock(folder.watch_file)
+    if lock is None:
+        return
+    # The folder that this very package was imported from, installed or not.
+    home = str(PACKAGE.parent)
+    python_path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
+    try:
+        with open(folder.log, "ab", opener=_private) as log:
+            detach(
+                [
+                    *(sys.executable, "-m", "sweep.storage.embedded.watch"),
+                    *(str(folder.root), str(idle_stop_s), str(lock)),
+                ],
+                log=log,
+                environment={**plain_environment(), "PYTHONPATH": python_path},
+                keep=[lock],
+            )
+    finally:
+        os.close(lock)  # the watcher has it now
+
+
+def _wait(done: Callable[[], object], limit_s: float) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _log_tail(folder: Folder, offset: int = 0) -> str:
+    try:
+        with folder.log.open("rb") as file:
+            file.seek(max(offset, folder.log.stat().st_size - 8192))
+            lines = file.read().decode(errors="replace").strip().splitlines()[-10:]
+    except OSError as error:
+        return f"(no log: {error})"
+    return "\n".join(lines) or "(nothing in its log)"
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

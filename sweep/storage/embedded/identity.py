@@ -1,0 +1,115 @@
+"""As whom the server runs: as the user, and, since PostgreSQL refuses root, how as root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from pathlib import Path
+
+from sweep.core.errors import SweepError
+from sweep.storage.embedded.folder import Folder
+from sweep.storage.embedded.processes import Identity, plain_environment
+
+# Accounts that exist on most systems, the best first. Only their numbers matter.
+ACCOUNTS = ("postgres", "daemon", "bin", "nobody")
+
+
+def choose_identity(folder: Folder, binaries: Path) -> Identity:
+    """Return an identity that PostgreSQL accepts and that can reach the data and the programs.
+
+    PostgreSQL refuses to run as root, and ``initdb`` refuses a user without an account. For both,
+    a user namespace in which we appear as an ordinary account serves best: the files stay ours and
+    no folder on the way needs to be opened to others. Where the system forbids namespaces, root
+    gives the data folder, and it alone, to such an account.
+
+    Raises:
+        SweepError: No identity works; the message says what each one met.
+    """
+    uid = os.geteuid()
+    held = (folder.pgdata if folder.pgdata.exists() else folder.root).stat()
+    owner = held.st_uid
+    choices: list[Identity] = []
+    if uid == 0 and owner != 0:
+        choices.append(Identity(uid=owner, gid=held.st_gid))
+    elif uid != 0 and _has_account(uid):
+        choices.append(Identity())
+    else:
+        unshare = shutil.which("unshare")
+        choices += [
+            Identity((unshare, "--user", f"--map-user={who.pw_uid}", f"--map-group={who.pw_gid}"))
+            for who in _accounts()[:1]
+            if unshare
+        ]
+        if uid == 0 and not folder.pgdata.exists():
+            choices += [Identity(uid=who.pw_uid, gid=who.pw_gid) for who in _accounts()]
+    met = []
+    for choice in choices:
+        problem = _try(choice, folder, binaries)
+        if not problem:
+            return choice
+        met.append(f"  {_describe(choice)}: {problem}")
+    if not met:
+        met = ["  there is no account in /etc/passwd besides root, or no `unshare` program"]
+    if uid != 0 and _has_account(uid):
+        raise SweepError(f"PostgreSQL's programs cannot be run:\n{met[0]}")
+    refused = "root" if uid == 0 else f"user {uid}, who has no account,"
+    raise SweepError(
+        f"PostgreSQL refuses to run as {refused} and no way around it works here:\n"
+        + "\n".join(met),
+        "Work as an ordinary user, or put the runs folder and the virtual environment where other "
+        f"users can pass (the data are in {folder.root}, the programs in {binaries}), or use a "
+        "server of your own: SWEEP_STORAGE=postgresql://…",
+    )
+
+
+def _try(identity: Identity, folder: Folder, binaries: Path) -> str:
+    """Return what keeps this identity from running the server, or nothing."""
+    opened = False
+    if identity.uid is not None and folder.root.stat().st_uid != identity.uid:
+        folder.root.chmod(0o711)  # to pass through, not to list; what is inside stays 0600 and 0700
+        opened = True
+    try:
+        done = subprocess.run(
+            [
+                *identity.prefix,
+                *("/bin/sh", "-c", 'cd -- "$1" && exec "$2" --version'),
+                *("sh", str(folder.root), str(binaries / "postgres")),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            cwd="/",
+            env=plain_environment(),
+            **identity.popen_options(),
+        )
+    except OSError as error:
+        done = subprocess.CompletedProcess([], 1, stderr=str(error))
+    if done.returncode == 0:
+        return ""
+    if opened:
+        folder.root.chmod(0o700)
+    return done.stderr.strip() or f"exit code {done.returncode}"
+
+
+def _describe(identity: Identity) -> str:
+    if identity.prefix:
+        return "in a user namespace"
+    return f"as user {identity.uid}" if identity.uid is not None else "as you"
+
+
+def _has_account(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+def _accounts() -> list[pwd.struct_passwd]:
+    """Return the accounts that may serve, the best first."""
+    found = {account.pw_name: account for account in pwd.getpwall() if account.pw_uid != 0}
+    return [found[name] for name in ACCOUNTS if name in found] or list(found.values())[:1]

@@ -1,0 +1,266 @@
+"""The flags of a user's script: read from its source, or where that shows none, from its --help."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.core.errors import InputError
+from sweep.core.system.search_path import search_path
+
+HELP_TIMEOUT_S = 60.0
+# What a script mentions whose flags are made out of our sight. Any other script is never started:
+# without a parser of flags it would not print its help but train.
+_PARSERS = re.compile(
+    r"argparse|ArgumentParser|parse_args|click|typer|tyro|\bfire\b|simple_parsing|docopt|absl"
+)
+TYPES = ("int", "float", "str", "bool")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One option of a script.
+
+    Attributes:
+        option: As given on the command line, the long form ("--batch-size"); or the name of a
+            positional argument.
+        type: "int", "float", "str", "switch" (takes no value), "list" (takes several) or "".
+        default: The script's own, or None where it has none or it is not known.
+    """
+
+    option: str
+    type: str = ""
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+    required: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.option.lstrip("-")
+
+    @property
+    def is_positional(self) -> bool:
+        return not self.option.startswith("-")
+
+
+def scan(script: Path) -> list[Flag]:
+    """Return a Python script's flags, in the order in which it declares them.
+
+    The source is read first, because that starts nothing; ``--help`` is asked where the source
+    shows no flag but a parser that may be filled elsewhere.
+
+    Raises:
+        InputError: The script is not there, is not Python, or its --help fails.
+    """
+    try:
+        source = script.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+    except OSError as error:
+        raise InputError(f"{script} cannot be read: {error.strerror}.") from None
+    except (SyntaxError, ValueError) as error:
+        raise InputError(
+            f"{script} is not a Python script: {error}.",
+            "For a command in another language: `sweep init` without a script, then edit.",
+        ) from None
+    found = read_source(tree)
+    sources = [source, *(path.read_text("utf-8", "replace") for path in _imported(tree, script))]
+    if found or not any(_PARSERS.search(text) for text in sources):
+        return found
+    return read_help(ask_help(script))
+
+
+def find_module(script: Path) -> tuple[Path, str] | None:
+    """Return the folder and the dotted name under which a script must run as a module (``-m``).
+
+    Returns:
+        None for a plain script: one that imports nothing by the name of its own folder.
+    """
+    script = script.absolute()
+    own = script.parent.name
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [own if node.level else node.module or ""]
+        if any(name.partition(".")[0] == own for name in names):
+            return script.parent.parent, f"{own}.{script.stem}"
+    return None
+
+
+def _imported(tree: ast.AST, script: Path) -> list[Path]:
+    """Return the files beside a script that it imports."""
+    last = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            last |= {alias.name.rpartition(".")[2] for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            last.add(node.module.rpartition(".")[2])
+    paths = (script.parent / f"{name}.py" for name in sorted(last))
+    return [path for path in paths if path.is_file()]
+
+
+def ask_help(script: Path) -> str:
+    """Run ``python SCRIPT --help`` and return what it prints. Raises: InputError."""
+    python = shutil.which("python", path=search_path(os.environ)) or sys.executable
+    module = find_module(script)
+    try:
+        done = subprocess.run(
+            [python, *(["-m", module[1]] if module else [str(script.absolute())]), "--help"],
+            cwd=module[0] if module else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=HELP_TIMEOUT_S,
+            env=os.environ | {"COLUMNS": "500", "NO_COLOR": "1"},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InputError(
+            f"{script} --help did not end within {HELP_TIMEOUT_S:g} s.",
+            "Make it answer --help before it does anything else.",
+        ) from None
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise InputError(
+            f"{python} {script} --help ended with code {done.returncode}: {last}",
+            "Mend that first, or activate the environment that the script needs.",
+        )
+    return done.stdout
+
+
+def read_source(tree: ast.AST) -> list[Flag]:
+    """Return the flags of all ``add_argument`` and ``click.option`` calls in a source."""
+    constants = _constants(tree)
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("add_argument", "option")
+    ]
+    found: dict[str, Flag] = {}
+    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
+        flag = _read_call(call, constants)
+        if flag:
+            found.setdefault(flag.option, flag)
+    return list(found.values())
+
+
+def _constants(tree: ast.AST) -> dict[str, Any]:
+    """Return the module's names that are set to a literal: DEFAULT_LR = 1e-3."""
+    found = {}
+    for node in getattr(tree, "body", []):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except (ValueError, TypeError, SyntaxError, MemoryError):
+                continue
+    return found
+
+
+def _literal(node: ast.AST | None, constants: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        return constants.get(node.id)
+    try:
+        return ast.literal_eval(node) if node is not None else None
+    except (ValueError, TypeError, SyntaxError, MemoryError):
+        return None
+
+
+def _read_call(call: ast.Call, constants: Mapping[str, Any]) -> Flag | None:
+    names = [_literal(argument, constants) for argument in call.args]
+    names = [name for name in names if isinstance(name, str)]
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    long = [name for name in names if name.startswith("--")]
+    is_click = isinstance(call.func, ast.Attribute) and call.func.attr == "option"
+    if not names or (is_click and not long):
+        return None
+    option = long[0] if long else names[-1]
+    action = str(_literal(keywords.get("action"), constants) or "")
+    if action in ("help", "version"):
+        return None
+    is_boolean = isinstance(keywords.get("action"), ast.Attribute | ast.Name)
+    is_switch = (
+        action.startswith(("store_", "count"))
+        or (is_boolean and not action)
+        or bool(_literal(keywords.get("is_flag"), constants))
+        or "/" in option
+    )
+    default = _literal(keywords.get("default"), constants)
+    choices = _literal(keywords.get("choices"), constants)
+    kind = ast.unparse(keywords["type"]) if "type" in keywords else ""
+    choice = re.fullmatch(r"(?:click\.)?Choice\((\[.*\]|\(.*\)).*\)", kind)
+    if choice:
+        choices, kind = _literal(ast.parse(choice[1], mode="eval").body, constants), "str"
+    several = action in ("append", "extend") or (
+        "nargs" in keywords and _literal(keywords["nargs"], constants) != "?"
+    )
+    return Flag(
+        option,
+        "switch" if is_switch else "list" if several else _type(kind, default),
+        default,
+        tuple(choices) if isinstance(choices, list | tuple | set | range) else (),
+        bool(_literal(keywords.get("required"), constants))
+        or (not option.startswith("-") and not several and not is_click),
+    )
+
+
+def _type(kind: str, default: Any) -> str:
+    if kind in TYPES:
+        return kind
+    if isinstance(default, bool):
+        return "bool"
+    if isinstance(default, int | float | str):
+        return type(default).__name__ if not kind else ""
+    return "" if kind else "str"
+
+
+def read_help(text: str) -> list[Flag]:
+    """Return the flags that a help text lists, as argparse and click print it."""
+    usage = re.sub(r"\[[^\[\]]*\]", "", text.partition("\n\n")[0])
+    found: dict[str, Flag] = {}
+    # An entry starts with a dash after at most eight spaces; deeper lines go on with its help.
+    entries = re.split(r"^ {1,8}(?=-)", text, flags=re.MULTILINE)[1:]
+    for entry in entries:
+        entry = re.split(r"\n(?=\S)|\n\n", entry)[0]
+        head, _, rest = re.sub(r"\n\s+", "  ", entry.strip()).partition("  ")
+        long = re.search(r"--[\w.-]*\w", head)
+        if not long or long[0] in ("--help", "--version"):
+            continue
+        after = head[long.end() :].strip(" =,/")
+        choices = re.search(r"\{([^}]*)\}|\[([\w.-]+(?:\|[\w.-]+)+)\]", after)
+        default = re.search(r"[(\[]default(?: is)?[:=]? ?([^)\]]*)[)\]]", rest, re.IGNORECASE)
+        value = _read_word(default[1].strip(" '\"")) if default else None
+        words = re.split(r"[,|]", choices[1] or choices[2]) if choices else []
+        kind = ""
+        if not after or after.startswith("--no"):
+            kind = "switch"
+        elif after.endswith("...") or "[" in after.replace(choices[0] if choices else "", ""):
+            kind = "list"
+        elif re.match(r"INT(EGER)?\b", after):
+            kind = "int"
+        elif re.match(r"FLOAT\b", after):
+            kind = "float"
+        elif isinstance(value, int | float | str):
+            kind = type(value).__name__
+        found[long[0]] = Flag(
+            long[0], kind, value, tuple(map(_read_word, words)), long[0] in usage.split()
+        )
+    return list(found.values())
+
+
+def _read_word(word: str) -> Any:
+    """Read a default or a choice as Python would print it: a number, True, None, else text."""
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word

@@ -1,0 +1,300 @@
+"""``sweep init``: a study file for the user's script, or a whole example where there is none."""
+
+from __future__ import annotations
+
+import ast
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.core import templates
+from sweep.core.errors import InputError
+from sweep.core.files import write_atomic
+from sweep.core.placeholders import EDIT, escape
+from sweep.studyfile.starter.convert import convert
+from sweep.studyfile.starter.draft import HINTS, Draft, make_name, write_draft
+from sweep.studyfile.starter.flags import Flag, find_module, scan
+from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
+
+STUDY_FILE = "study.yaml"
+LIKELY_SCRIPTS = ("train.py", "main.py")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What ``init`` made.
+
+    Attributes:
+        files: In the order in which they were written; the study file is the first.
+        remarks: What the user should know or do, one sentence each.
+    """
+
+    files: list[Path]
+    remarks: list[str]
+
+
+def init(
+    folder: Path, script: Path | None = None, source: Path | None = None, *, force: bool = False
+) -> Written:
+    """Write a study file (and, without a script of the user's, a small training) into a folder.
+
+    Args:
+        script: The user's Python script; a ``train.py`` or ``main.py`` in the folder is found.
+        source: A W&B sweep file or a Hydra configuration to convert instead.
+        force: Replace a study file that is there. Nothing else is ever replaced.
+
+    Raises:
+        InputError: A file is in the way, or script or source cannot be used. Nothing was written.
+    """
+    target = folder / STUDY_FILE
+    if target.exists() and not force:
+        raise InputError(f"{target} exists.", "Replace it with --force, or choose another folder.")
+    extra: dict[Path, str] = {}
+    if source:
+        converted = convert(source)
+        text, remarks = converted.text, converted.lost
+    else:
+        script = script or next(
+            (folder / name for name in LIKELY_SCRIPTS if (folder / name).is_file()), None
+        )
+        if script:
+            draft = draft_study(script, folder)
+            text, remarks = write_draft(draft), draft.remarks
+        else:
+            text = _template(STUDY_FILE, folder)
+            training = _template("train.py", folder)
+            extra = {folder / "train.py": training}
+            remarks = ["An example that runs as it is: replace train.py by your own training."]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, content in {target: text, **extra}.items():
+        write_atomic(path, content, mode=0o644)
+    return Written([target, *extra], remarks)
+
+
+def _template(name: str, folder: Path) -> str:
+    return templates.find(f"starter/{name}", folder).path.read_text(encoding="utf-8")
+
+
+def write_study(script: Path, folder: Path) -> str:
+    """Return the text of a study file for a script. Raises: InputError as ``scan`` does."""
+    return write_draft(draft_study(script, folder))
+
+
+def draft_study(script: Path, folder: Path) -> Draft:
+    """Guess a study from a script's flags and from what it prints.
+
+    Args:
+        folder: Where ``sweep launch`` will be called: the command names the script from there.
+    """
+    flags = scan(script)
+    shown = os.path.relpath(script, folder) if folder.exists() else str(script)
+    module = find_module(script)
+    is_module = module is not None and module[0].samefile(folder)
+    draft = Draft(
+        f"A study of {shown}. What was guessed is marked; change it as you like, then: "
+        f"sweep launch {STUDY_FILE}",
+        make_name(script.stem),
+        ["python", "-m", module[1]] if module and is_module else ["python", escape(shown)],
+        more={"trials": 20, "seed": 0, "sampler": "auto", "max_parallel": 4},
+        notes={
+            "max_parallel": "so many at once, at most",
+            "space": "Guessed from names, defaults and choices of the flags: check the ranges.",
+        },
+        hints=list(HINTS),
+    )
+    if module and not is_module:
+        draft.remarks.append(
+            f"Call sweep in {module[0]}, with python -m {module[1]} in the command: the script "
+            "imports its own folder by name."
+        )
+    _add_flags(draft, flags)
+    _add_objective(draft, script)
+    return draft
+
+
+def _add_flags(draft: Draft, flags: Sequence[Flag]) -> None:
+    own, missing = [], []
+    arguments: list[str] = []
+    for flag in flags:
+        guessed = guess_parameter(flag)
+        simple = flag.option.startswith("--") and flag.type not in ("switch", "list")
+        if simple and guessed:
+            draft.space[flag.name] = guessed
+            draft.notes[f"space.{flag.name}"] = _reason(flag)
+        elif simple and _EFFORT.fullmatch(_plain(flag)) and flag.default is not None:
+            draft.fixed[flag.name] = flag.default
+        elif flag.type not in ("switch", "list") and (place := _find_place(flag)):
+            arguments += [place] if flag.is_positional else [flag.option, place]
+        elif flag.required:
+            missing.append(flag.option)
+            arguments += [EDIT] if flag.is_positional else [flag.option, EDIT]
+        else:
+            own.append(flag.option)
+    if draft.space or draft.fixed:
+        draft.command.append("{params}")
+        draft.notes["command"] = (
+            "{params} stands for all of space and fixed, as --name=value. The values are also in "
+            "the YAML file {config}."
+        )
+    draft.command += arguments
+    if missing:
+        draft.remarks.append(f"Replace {EDIT} in the command: the script needs {_list(missing)}.")
+    if own:
+        draft.remarks.append(f"Left as the script has them: {_list(own)}.")
+    if not draft.space:
+        draft.notes["space"] = (
+            "No flag to vary was found. Add parameters here, such as lr: {type: float, low: 1e-4, "
+            "high: 0.1, log: true}, and read them in the script: from the file that the variable "
+            "SWEEP_CONFIG names, or as flags, with {params} in the command. As it is, the command "
+            "is repeated, each time with another seed ({seed})."
+        )
+        draft.remarks.append("No flag to vary was found in the script: see space.")
+
+
+def _list(words: Sequence[str]) -> str:
+    return ", ".join(words)
+
+
+def _reason(flag: Flag) -> str:
+    if flag.choices:
+        return "the script's choices"
+    return f"the script's default is {flag.default}" if flag.default is not None else "guessed"
+
+
+def _add_objective(draft: Draft, script: Path) -> None:
+    source = script.read_text(encoding="utf-8")
+    metrics = find_metrics(ast.parse(source), source)
+    if not metrics:
+        metrics = [Metric("val_loss", rf"val_loss\s*[=:]\s*{NUMBER}")]
+        note = (
+            "No metric was found in the script. Let it print a line such as val_loss=0.123 after "
+            "each epoch, or report it: from sweep.report import Reporter; "
+            "Reporter().log(step=epoch, val_loss=0.123), and then remove `from`."
+        )
+        draft.remarks.append("No metric was found in the script: see objective.")
+    else:
+        how = "prints" if metrics[0].pattern else "reports"
+        note = f"Guessed: the first of what the script {how}."
+        others = [metric.name for metric in metrics[1:6]]
+        if others:
+            note += f" It also {how} {_list(others)}."
+        if metrics[0].is_test:
+            note += " A search should not choose by the test set: let the script print the same "
+            note += "of data that it holds out, and name that."
+        if metrics[0].pattern:
+            note += " Each matching line of the output is one more step."
+    chosen = metrics[0]
+    objective: dict[str, Any] = {"metric": chosen.name, "direction": chosen.direction}
+    if chosen.pattern:
+        objective["from"] = {"stdout": chosen.pattern}
+    draft.objectives.append(objective)
+    draft.notes["objective"] = note
+
+
+# What the names of flags mean. Names are compared in lower case, with "_" for "-".
+_EFFORT = re.compile(r"((num|n|max|total|train)_)*(epochs?|steps|iterations|iters|updates)")
+_NOT_VARIED = re.compile(
+    r".*(device|data|dataset|mode|precision|backend|dist|log|level|dtype|format|split|task|gpu).*"
+)
+_YES_OR_NO = ({"true", "false"}, {"0", "1"}, {"yes", "no"}, {"on", "off"})
+_PLACES = (
+    (re.compile(r"((random|manual|rng)_)?(seed|random_state)"), "{seed}"),
+    (re.compile(r"(checkpoint|ckpt|save)_?(dir|path|folder)|checkpoints"), "{checkpoint_dir}"),
+    (
+        re.compile(
+            r"out|output|(out|output|log|run|exp|work|results?|default_root|logging)_?(dir|path|folder)"
+        ),
+        "{trial_dir}",
+    ),
+    (re.compile(r"resume(_from(_checkpoint)?)?|(load|from)_(checkpoint|ckpt)"), "{resume}"),
+)
+
+
+def _plain(flag: Flag) -> str:
+    return flag.name.lower().replace("-", "_").rpartition(".")[2]
+
+
+def _find_place(flag: Flag) -> str | None:
+    for names, place in _PLACES:
+        if names.fullmatch(_plain(flag)):
+            return place
+    return None
+
+
+def guess_parameter(flag: Flag) -> dict[str, Any] | None:
+    """Return the range or choices worth trying for a flag, or None where its name says nothing."""
+    name = _plain(flag)
+    if flag.choices:
+        is_switch = {str(choice).lower() for choice in flag.choices} in _YES_OR_NO
+        is_other = _NOT_VARIED.fullmatch(name) or _EFFORT.fullmatch(name)
+        if is_switch or is_other or len(flag.choices) < 2:
+            return None
+        return {"type": "categorical", "choices": list(flag.choices)}
+    if flag.type not in ("int", "float", ""):
+        return None
+    default = flag.default if isinstance(flag.default, int | float) else None
+    for names, guess in _GUESSES:
+        if names.fullmatch(name):
+            return guess(default)
+    return None
+
+
+def _round(value: float) -> float:
+    """Return a value with one significant digit."""
+    return float(f"{value:.0e}")
+
+
+def _around(low: float, high: float) -> Callable[[float | None], dict[str, Any]]:
+    """Guess a logarithmic range: a decade on both sides of the default, else the given one."""
+
+    def guess(default: float | None) -> dict[str, Any]:
+        bounds = (low, high)
+        if default and default > 0:
+            bounds = (_round(default / 10), _round(default * 10))
+        return {"type": "float", "low": bounds[0], "high": bounds[1], "log": True}
+
+    return guess
+
+
+def _between(low: float, high: float) -> Callable[[float | None], dict[str, Any]]:
+    def guess(default: float | None) -> dict[str, Any]:
+        return {"type": "float", "low": low, "high": max(high, default or 0.0)}
+
+    return guess
+
+
+def _doublings(usual: int) -> Callable[[float | None], dict[str, Any]]:
+    """Guess half of the default, the default and its double."""
+
+    def guess(default: float | None) -> dict[str, Any]:
+        middle = int(default) if default and default >= 2 else usual
+        return {"type": "categorical", "choices": [middle // 2, middle, middle * 2]}
+
+    return guess
+
+
+def _count(default: float | None) -> dict[str, Any]:
+    high = max(4, 2 * math.ceil(default or 2))
+    return {"type": "int", "low": 1, "high": high}
+
+
+_GUESSES: tuple[tuple[re.Pattern[str], Callable[[float | None], dict[str, Any]]], ...] = (
+    (re.compile(r"lr|learning_rate|(\w+_)(lr|learning_rate)|lr0"), _around(1e-4, 1e-1)),
+    (re.compile(r"weight_decay|wd|l2(_reg)?|l1(_reg)?"), _around(1e-6, 1e-2)),
+    (re.compile(r"(\w+_)?batch(_size)?|bs"), _doublings(64)),
+    (re.compile(r"(\w+_)?drop(out|_rate|_prob|path|_path)?(_rate|_prob|_p)?"), _between(0.0, 0.5)),
+    (re.compile(r"momentum"), _between(0.0, 0.99)),
+    (re.compile(r"(label_)?smoothing"), _between(0.0, 0.2)),
+    (re.compile(r"((num|n)_)?(hidden_)?(layers?|blocks)|depth"), _count),
+    (
+        re.compile(
+            r"((num|n)_)?hidden(_(size|dim|units|features))?|width|d_model|"
+            r"(\w+_)?(embed|embedding|emb|model)_?(dim|size)|((num|n)_)?(units|channels|filters)"
+        ),
+        _doublings(128),
+    ),
+)

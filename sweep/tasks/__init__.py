@@ -1,0 +1,1 @@
+"""What an array element runs: worker, attempt, slots, trackers, side runs."""

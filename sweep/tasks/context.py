@@ -1,0 +1,64 @@
+"""What a task works with: its study, its place in the cluster, its end, its environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sweep.control.place import ask_end_time, end_time_from, place_from, training_environ
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import Scheduler
+from sweep.core.study import Study
+from sweep.core.trial import Place
+from sweep.storage.ledger import Ledger
+from sweep.training.command.environment import TrialValues
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a worker works with.
+
+    Attributes:
+        schedule: Where its task came from, or None for a worker without one.
+        end_time_s: When its task is ended, on the wall clock, or None.
+        environ: The environment that training inherits.
+        say: Prints a line into the task's log.
+    """
+
+    folder: StudyFolder
+    study: Study
+    ledger: Ledger
+    place: Place
+    environ: Mapping[str, str]
+    schedule: Scheduler | None = None
+    end_time_s: float | None = None
+    term_wait_s: float = 4.0
+    say: Callable[[str], None] = lambda text: print(text, flush=True)
+
+
+def config_of(study: Study, values: TrialValues) -> dict[str, object]:
+    """Return what the trial's config file holds: parameters, fixed values and the seed."""
+    return {"seed": values.seed, **values.params}
+
+
+def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | None) -> Context:
+    """Return the context of a worker that a scheduler started."""
+    place = place_from(os.environ)
+    end_time_s = end_time_from(os.environ)
+    if end_time_s is None:
+        end_time_s = ask_end_time(schedule, place)
+    which = "" if place.slot is None else f"slot {place.slot}: "
+    kill_wait_s = float(os.environ.get("SWEEP_KILL_WAIT") or 5.0)
+    return Context(
+        folder=folder,
+        study=ledger.study,
+        ledger=ledger,
+        place=place,
+        environ=dict(training_environ(folder, os.environ)),
+        schedule=schedule,
+        end_time_s=end_time_s,
+        term_wait_s=max(2.0, kill_wait_s - 1.0),
+        say=lambda text: print(which + text, file=sys.stdout, flush=True),
+    )

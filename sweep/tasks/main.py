@@ -1,0 +1,136 @@
+"""What an array element runs: ``python -m sweep.task FOLDER``, and what small jobs run.
+
+``--finalise TOKEN`` looks after an ended wave, ``--rerun K`` trains a trial again, ``--command K``
+runs another command of the study on a trial, ``--measure`` trains one case of a scaling study,
+``--check`` asks what would fail on this node, and ``--serve`` is the job that holds the database on
+a cluster; ``--host`` does so within a task.
+
+Kept apart from the command line so that a task that finds nothing to pull ends in a tenth of a
+second.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from sweep.control.check import node_task
+from sweep.control.finaliser import finalise
+from sweep.control.open_study import Opened
+from sweep.control.place import COUNT_VARIABLE, SLOT_VARIABLE
+from sweep.control.reconcile import settle_wave
+from sweep.control.slurm_energy import note_tasks
+from sweep.core.errors import EXIT_DONE, EXIT_FAULT, CouldNotAsk, SweepError
+from sweep.core.files import read_json
+from sweep.core.paths import StudyFolder
+from sweep.core.study import Study
+from sweep.core.system import processes
+from sweep.core.system.crash import write_crash
+from sweep.results.page.build import at_the_end
+from sweep.schedulers.choose import SLURM, scheduler_of
+from sweep.schedulers.slurm.revive import reviver_of
+from sweep.schedulers.slurm.scheduler import SlurmScheduler
+from sweep.storage import access, studies
+from sweep.storage.embedded.service import Service, host, requeue_self
+from sweep.storage.ledger import Ledger
+from sweep.tasks.context import default_context
+from sweep.tasks.side_runs import command, scaling
+from sweep.tasks.side_runs.rerun import run_rerun
+from sweep.tasks.slots import Slots
+from sweep.tasks.worker import Worker
+
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"  # of NumPy, which starts one for each core otherwise
+AWAY_PATIENCE_S = 900.0  # the database may be away for ten minutes
+
+
+def main(arguments: list[str]) -> int:
+    """Run one task; return its exit code."""
+    folder = StudyFolder(Path(arguments[0]))
+    try:
+        return _run(folder, arguments[1:])
+    except SweepError as error:
+        print(f"sweep: {error}", flush=True)
+        return error.exit_code
+    except Exception as error:
+        path = write_crash(folder.root.parent, error, arguments)
+        print(f"sweep: a fault of sweep's own; details in {path}", flush=True)
+        return EXIT_FAULT
+
+
+def _run(folder: StudyFolder, options: list[str]) -> int:
+    if options[:1] == ["--measure"]:
+        scaling.measure(folder)
+        return EXIT_DONE
+    if options[:1] == ["--check"]:
+        node_task.run(folder)
+        return EXIT_DONE
+    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    if options[:1] == ["--serve"]:
+        return _serve(folder)
+    if options[:1] == ["--host"]:
+        return _host(folder, study)
+    on_slurm = study.executor == SLURM
+    db = access.connect(folder, timeout_s=8.0, may_start=not on_slurm)
+    schedule = scheduler_of(folder, study)
+    if isinstance(db, access.EmbeddedDatabase):
+        db.on_absent = reviver_of(folder, study, schedule)
+    study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=AWAY_PATIENCE_S)
+    if study_id is None:
+        raise SweepError(f"The database no longer holds the study {study.name!r}.")
+    ledger = Ledger(db, study_id, study)
+    if options[:1] == ["--finalise"]:
+        settle_wave(ledger, folder, schedule, options[1], AWAY_PATIENCE_S)
+        print(finalise(ledger, folder, schedule, options[1]), flush=True)
+        if not db.retry(lambda _: ledger.unfinished(), patience_s=AWAY_PATIENCE_S):
+            note_tasks(ledger, schedule)
+            at_the_end(Opened(folder, study, ledger), lambda text: print(text, flush=True))
+        return EXIT_DONE
+    processes.adopt_orphans()  # what a training leaves behind is found without reading all of /proc
+    context = default_context(folder, ledger, schedule)
+    if options[:1] == ["--rerun"]:
+        run_rerun(context, int(options[1]) + (context.place.index or 0))
+        return EXIT_DONE
+    if options[:1] == ["--command"]:
+        command.run(context, int(options[1]))
+        return EXIT_DONE
+    os.environ.pop(SLOT_VARIABLE, None)  # by it the worker is found, and none of its children
+    count = int(os.environ.pop(COUNT_VARIABLE, None) or 1)
+    if count > 1:
+        return Slots(context, count, os.environ).run()
+    # What a task computes is small, and training runs beside it; training itself gets the
+    # environment that the context has taken already.
+    os.environ.setdefault(BLAS_THREADS, "1")
+    done = Worker(context).run()
+    print(f"{done} attempts made", flush=True)
+    return EXIT_DONE
+
+
+def _serve(folder: StudyFolder) -> int:
+    """Serve the embedded database until no study needs it."""
+    note = read_json(folder.storage) or {}
+    why = Service(Path(note["embedded"])).run()
+    print(f"ended: {why}", flush=True)
+    if why == "time":
+        requeue_self()
+    return EXIT_DONE
+
+
+def _host(folder: StudyFolder, study: Study) -> int:
+    """Serve the embedded database while the job that does so waits."""
+    schedule = scheduler_of(folder, study)
+    assert isinstance(schedule, SlurmScheduler), "no job serves the database elsewhere"
+
+    def job_runs() -> bool:
+        try:
+            return bool(schedule.service_jobs(running=True))
+        except CouldNotAsk:
+            return False
+
+    note = read_json(folder.storage) or {}
+    print(f"serving the database ended: {host(Path(note['embedded']), job_runs)}", flush=True)
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Trainings beside the trials: re-runs, confirmations, further commands, scaling."""

@@ -1,0 +1,307 @@
+"""Run a trial again, from the start, with the same parameters, seed and code.
+
+A re-run lives in ``sweep_rerun`` and ``reruns/<k>/``, never among the trials. It resumes from no
+checkpoint; ``judging`` says what its result means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sweep.control.open_study import Opened
+from sweep.control.settle import expected
+from sweep.core import outcomes, scheduler
+from sweep.core.errors import InputError, SweepError
+from sweep.core.files import make_private
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import Scheduler
+from sweep.core.study import Study
+from sweep.core.system import processes
+from sweep.core.trial import End, Report, summarise, trial_seed
+from sweep.provenance import capture, container, manifest, record
+from sweep.provenance import snapshot as frozen
+from sweep.schedulers import arrays
+from sweep.storage import reruns
+from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
+from sweep.tasks.context import Context
+from sweep.tasks.side_runs.run import (
+    AWAY_PATIENCE_S,
+    END_PATIENCE_S,
+    PATIENCE_S,
+    ask,
+    claim,
+    params_of,
+    train_claimed,
+    write_values,
+)
+from sweep.training import build
+from sweep.training.command import launchers
+from sweep.training.command.preflight import check_command
+from sweep.training.journal import Journal
+
+
+def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
+    """Return (number, id, objective value) of the trial to run again: by default the best.
+
+    Raises:
+        InputError: There is none, or which is best is not for us to say.
+    """
+    ledger, study = opened.ledger, opened.study
+    if number is None:
+        if study.is_multi_objective:
+            raise InputError(
+                "The study has several objectives; no single trial is its best.",
+                "Choose one of `sweep collect`'s first rank and name it: --trial N.",
+            )
+        best = ledger.db.retry(lambda _: ledger.best_numbers(1), patience_s=PATIENCE_S)
+        if not best:
+            raise InputError(
+                f"No trial of {study.name} is complete yet.", f"See: sweep status {study.name}"
+            )
+        number = best[0]
+    rows = ledger.db.retry(
+        lambda db: db.execute(
+            "SELECT t.trial_id, v.value FROM trials t JOIN trial_values v USING (trial_id) "
+            "WHERE t.study_id = %s AND t.number = %s AND t.state = 'COMPLETE' AND v.objective = 0",
+            (ledger.study_id, number),
+        ),
+        patience_s=PATIENCE_S,
+    )
+    if not rows and not 0 <= number < study.trials:
+        raise InputError(
+            f"{study.name} has no trial {number}.", f"Its trials are 0 to {study.trials - 1}."
+        )
+    if not rows:
+        raise InputError(
+            f"Trial {number} of {study.name} is not complete.",
+            "Only a complete trial can be run again; `sweep collect` lists them.",
+        )
+    return number, int(rows[0][0]), float(rows[0][1])
+
+
+def choose_trials(opened: Opened, number: int | None, top: int) -> list[tuple[int, int, float]]:
+    """Return what ``choose_trial`` does for one trial, or for each of the best, best first."""
+    if number is not None or top == 1 or opened.study.is_multi_objective:
+        return [choose_trial(opened, number)]
+    ledger = opened.ledger
+    best = ledger.db.retry(lambda _: ledger.best_numbers(top), patience_s=PATIENCE_S)
+    return [choose_trial(opened, each) for each in best] or [choose_trial(opened, None)]
+
+
+def plan(
+    study: Study, trial: int, trial_id: int, *, seeds: int = 0, repeats: int = 1
+) -> list[tuple[int, str, int]]:
+    """Return the runs to ``submit`` for a trial: with its own seed, and with further ones."""
+    own = trial_seed(study.seed, trial)
+    return [
+        *[(trial_id, SAME_SEED, own)] * repeats,
+        *((trial_id, OTHER_SEED, trial_seed(own, i)) for i in range(1, seeds + 1)),
+    ]
+
+
+def as_it_ran(study: Study, folder: StudyFolder, trial: int) -> Study:
+    """Return the study with the command and launcher that a trial ran with.
+
+    They may have been corrected since. Where the record hides a part of the command, the study's
+    own stands.
+    """
+    made = manifest.of_trial(folder, trial)["execution"]
+    then = made.get("command")
+    is_whole = not any(capture.HIDDEN in word for word in then or ())
+    if then and is_whole and then != capture.hide_secrets(study.command):
+        study = dataclasses.replace(study, command=tuple(then))
+    return dataclasses.replace(study, launcher=made.get("launcher") or study.launcher)
+
+
+def _snapshot(folder: StudyFolder, trial: int) -> str | None:
+    """Return the snapshot that a trial ran; None for the live code, also where it is gone."""
+    name = manifest.of_trial(folder, trial)["code"].get("snapshot")
+    return name if name and frozen.is_there(folder, name) else None
+
+
+def submit(
+    opened: Opened,
+    schedule: Scheduler,
+    environ: Mapping[str, str],
+    plan: Sequence[tuple[int, str, int]],
+    trials: Sequence[int],
+    *,
+    anyway: bool = False,
+) -> list[int]:
+    """Submit runs of (trial id, kind, seed) as one array, at most ``max_parallel`` at a time.
+
+    Returns their numbers, one after another: element i of the array runs the first plus i.
+
+    Args:
+        trials: The numbers of their trials.
+        anyway: Also where a trial's code, image or data are gone.
+
+    Raises:
+        InputError: The command can no longer be started, or something of the original is gone.
+        SchedulerError: The scheduler refused; nothing stays.
+    """
+    study, ledger, folder = opened.study, opened.ledger, opened.folder
+    if not anyway:
+        record.refuse_missing(folder, study, trials)
+    for trial in trials:
+        ran = as_it_ran(study, folder, trial)
+        placed = frozen.place(ran, folder, _snapshot(folder, trial), environ)
+        check_command(placed.study, placed.environ)
+    made = ask(ledger, reruns.insert_all, plan)
+    make_private(folder.logs)
+    job = arrays.task_job(
+        study,
+        folder,
+        arrays.name_token(f"{study.name}-rerun"),
+        f"rerun-{made[0]}_{{index}}",
+        "--rerun",
+        str(made[0]),
+        size=len(made),
+        throttle=min(study.parallel, len(made)),
+    )
+    try:
+        job_id = schedule.submit(job)
+    except SweepError:
+        for k in made:
+            ask(ledger, reruns.remove, k)
+        raise
+    for k in made:
+        ask(ledger, reruns.set_job, k, job_id)
+    return made
+
+
+def run_rerun(context: Context, k: int) -> None:
+    """Train one re-run; what its task does.
+
+    Raises:
+        SweepError: It is not there, or somebody else runs it.
+    """
+    ledger = context.ledger
+    rerun, token, folder = claim(context, k, "Re-run")
+    study = as_it_ran(context.study, context.folder, rerun.trial)
+    snapshot = _snapshot(context.folder, rerun.trial)
+    made = _capture(context, study, rerun.trial, snapshot)
+    params = params_of(ledger, rerun.trial_id, AWAY_PATIENCE_S)
+    values = write_values(study, folder, token, number=rerun.trial, seed=rerun.seed, params=params)
+    journal = Journal(folder, study.objectives, read=launchers.reader(study))
+    reports, end = train_claimed(context, study, values, folder, journal, snapshot)
+    result = summarise_reports(study, reports)
+    if end.outcome == outcomes.FINISHED and None in result["values"]:
+        end = End(outcomes.NO_METRIC, "never reported " + expected(study.objective.metric, study))
+    result["provenance"] = made
+    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    ask(ledger, reruns.end, k, end, result, patience_s=END_PATIENCE_S)
+    context.say(f"re-run {k} of trial {rerun.trial}: {end.outcome} {end.reason}")
+
+
+def _capture(context: Context, study: Study, trial: int, snapshot: str | None) -> dict[str, Any]:
+    """Return what makes a re-run: its trial's code as it is now, and all else as it is found."""
+    folder = context.folder
+    base = manifest.of_trial(folder, trial)
+    if base["code"].get("snapshot") and snapshot is None:
+        base["code"] = {}  # gone: the live code runs
+    found = capture.capture_attempt(
+        study, base, context.environ, runs=folder.root.parent, thorough=True
+    )
+    if snapshot:
+        changed = frozen.changed_files(folder, snapshot)
+        found["code"] = {**found["code"], "modified": changed}
+    found["environment"] |= _look_inside(context, study, snapshot)
+    return found
+
+
+def _look_inside(context: Context, study: Study, snapshot: str | None) -> dict[str, Any]:
+    """Return what is installed where a re-run trains; empty where that cannot be asked."""
+    try:
+        placed = frozen.place(study, context.folder, snapshot, context.environ)
+        build.make_ready(placed.study, placed.environ, context.say)
+    except SweepError:
+        return {}  # the training says why
+    return container.ask(placed.study, context.folder, placed.environ)
+
+
+def summarise_reports(study: Study, reports: Sequence[Report]) -> dict[str, Any]:
+    """Return {"values": [objective or None, …], "steps": distinct steps of the first objective}."""
+    values = []
+    for objective in study.objectives:
+        series = {
+            r.step: r.metrics[objective.metric] for r in reports if objective.metric in r.metrics
+        }
+        found = summarise(sorted(series.items()), objective.at, objective.direction)
+        values.append(None if found is None or not math.isfinite(found) else found)
+    metric = study.objective.metric
+    return {"values": values, "steps": len({r.step for r in reports if metric in r.metrics})}
+
+
+def refresh(opened: Opened, schedule: Scheduler) -> None:
+    """End re-runs whose task is gone."""
+    ledger = opened.ledger
+    known = ask(ledger, reruns.read_all)
+    live = [rerun for rerun in known if rerun.outcome is None]
+    first = {rerun.job: rerun.k for rerun in reversed(known)}  # of each array
+    jobs = sorted({rerun.job for rerun in live if rerun.job})
+    states = schedule.poll(jobs) if jobs else {}
+    for rerun in live:
+        if rerun.job is None:
+            age_s = time.time() - rerun.requested.timestamp()
+            if age_s < PATIENCE_S:
+                continue  # its submission is under way
+        else:
+            task = states.get((rerun.job, rerun.k - first[rerun.job]))
+            if task is not None and task.state != scheduler.ENDED:
+                continue
+        latest = ask(ledger, reruns.read, rerun.k)
+        if latest is None or latest.outcome is not None:
+            continue
+        if rerun.process_group and rerun.token and rerun.host == socket.gethostname():
+            processes.end_group(rerun.process_group, rerun.token, grace_s=0.0)
+        lost = End(outcomes.LOST, "its task ended without a result")
+        ask(ledger, reruns.end, rerun.k, lost, {"values": [None], "steps": 0})
+
+
+def wait(
+    opened: Opened,
+    schedule: Scheduler,
+    numbers: Sequence[int],
+    tick: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Wait until these re-runs have ended.
+
+    Args:
+        tick: Told how many still run, about twice a second.
+    """
+    ledger = opened.ledger
+    next_refresh = time.monotonic() + 5.0
+    while True:
+        live = [
+            rerun
+            for rerun in ask(ledger, reruns.read_all, patience_s=AWAY_PATIENCE_S)
+            if rerun.k in numbers and rerun.outcome is None
+        ]
+        tick(len(live))
+        if not live:
+            return
+        if time.monotonic() > next_refresh:
+            refresh(opened, schedule)
+            next_refresh = time.monotonic() + 5.0
+        time.sleep(0.5)
+
+
+def newest(opened: Opened, trial: int, *, untold: bool) -> Rerun | None:
+    """Return the trial's newest re-run with its own seed, or None.
+
+    Args:
+        untold: Only one whose verdict nobody has been told yet.
+    """
+    found = [
+        rerun
+        for rerun in ask(opened.ledger, reruns.read_all, trial)
+        if rerun.kind == SAME_SEED and not (untold and rerun.result.get("shown"))
+    ]
+    return found[-1] if found else None

@@ -1,0 +1,193 @@
+"""One training beside the study's trials: a re-run, a further command, a case of a scaling study.
+
+It has an attempt's files in a folder of its own, and is supervised like an attempt; no trial is
+claimed for it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sweep.core import outcomes
+from sweep.core.errors import SweepError
+from sweep.core.files import make_private, write_atomic
+from sweep.core.paths import AttemptFolder
+from sweep.core.study import Study
+from sweep.core.system import processes
+from sweep.core.trial import End, Place, Report
+from sweep.provenance import snapshot as frozen
+from sweep.storage import reruns
+from sweep.storage.ledger import Ledger, read_params
+from sweep.storage.reruns import Rerun
+from sweep.tasks.context import Context, config_of
+from sweep.training import build
+from sweep.training.attempt_files import write_exit
+from sweep.training.command import assembly, filling, launchers
+from sweep.training.command.environment import TrialValues
+from sweep.training.command.rendezvous import Rendezvous
+from sweep.training.exit_reason import read_end
+from sweep.training.journal import Journal
+from sweep.training.supervisor import Channel, Leave, Supervisor
+
+T = TypeVar("T")
+
+PATIENCE_S = 60.0
+AWAY_PATIENCE_S = 600.0  # for a database that is away when the task begins
+END_PATIENCE_S = 3600.0  # and when its result is to be kept
+
+
+def ask(
+    ledger: Ledger, question: Callable[..., T], *arguments: Any, patience_s: float = PATIENCE_S
+) -> T:
+    """Ask something of the table of re-runs: one of ``reruns``' functions, with the study's id."""
+    return ledger.db.retry(
+        lambda db: question(db, ledger.study_id, *arguments), patience_s=patience_s
+    )
+
+
+def params_of(ledger: Ledger, trial_id: int, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+    """Return what a trial trains with: its parameters and the fixed values."""
+    study = ledger.study
+    stored = ledger.db.retry(lambda db: read_params(db, [trial_id]), patience_s=patience_s)
+    return {**study.space.from_optuna(stored.get(trial_id, {})), **study.fixed}
+
+
+def claim(context: Context, k: int, name: str) -> tuple[Rerun, str, AttemptFolder]:
+    """Return a requested run, the token that it now has, and its folder, made anew.
+
+    Args:
+        name: What it is called in the error.
+
+    Raises:
+        SweepError: It is not there, or somebody else runs it.
+    """
+    token = secrets.token_hex(16)
+    row = ask(
+        context.ledger, reruns.claim, k, token, socket.gethostname(), patience_s=AWAY_PATIENCE_S
+    )
+    if row is None:
+        raise SweepError(f"{name} {k} is not to be run: it has ended, or somebody runs it.")
+    folder = context.folder.rerun(k)
+    if folder.root.exists():
+        shutil.rmtree(folder.root)  # of a run with this number in a database that is gone
+    make_private(folder.checkpoints)
+    return row, token, folder
+
+
+def write_values(
+    study: Study,
+    folder: AttemptFolder,
+    token: str,
+    *,
+    number: int,
+    seed: int,
+    params: Mapping[str, Any],
+    config: Path | None = None,
+    resume: Path | None = None,
+) -> TrialValues:
+    """Return the values of a run's command, its config file written.
+
+    Args:
+        number: Of the trial.
+        config: Path of the config file; in the run's folder when None.
+        resume: Checkpoint that it gets.
+    """
+    values = TrialValues(
+        number=number,
+        attempt=1,
+        seed=seed,
+        params=dict(params),
+        config=config or folder.root / "config.yaml",
+        trial_dir=folder.root,
+        checkpoint_dir=folder.checkpoints,
+        resume=resume,
+        metrics=folder.metrics,
+        control=folder.control,
+        token=token,
+    )
+    write_atomic(values.config, filling.write_config(config_of(study, values)))
+    return values
+
+
+def train(
+    study: Study,
+    values: TrialValues,
+    folder: AttemptFolder,
+    journal: Journal,
+    environ: Mapping[str, str],
+    place: Place,
+    python_path: Path,
+    leave: Leave,
+    touch: Callable[[int], object] = lambda _: None,
+    more_environ: Mapping[str, str] | None = None,
+) -> tuple[list[Report], End]:
+    """Run the study's command to its end; return what it reported, and how it ended.
+
+    Args:
+        environ: What training inherits.
+        python_path: As for ``command.build``.
+        touch: Told the process group now and then, for others to see that it runs.
+        more_environ: Variables for this training alone.
+    """
+    reports: list[Report] = []
+    meeting: Rendezvous | None = None
+    # Else the task would die of the signal, and ranks in sessions of their own would outlive it.
+    leave.folder = folder
+    leave.listen()
+    try:
+        meeting = launchers.meet(study, environ, place.job, place.index, place.slot)
+        build.make_ready(study, environ, print)
+        argv, env = assembly.build(study, values, environ, python_path, meeting)
+        env = {**env, **(more_environ or {})}
+        child = processes.spawn(argv, cwd=study.workdir, env=env, stdout=folder.log)
+    except SweepError as error:
+        return reports, End(outcomes.NOT_STARTED, error.message)
+    else:
+
+        def touched() -> bool:
+            touch(child.pid)
+            return False
+
+        channel = Channel(reports.extend, touched)
+        supervisor = Supervisor(child, values.token, folder, study, journal, channel, leave)
+        ended = supervisor.run()
+        reports.extend(supervisor.unsent)
+        end = read_end(study, folder, ended.exit_code, ended.signal, ended.told)
+        write_exit(folder, end.exit_code, end.signal, ended.told)
+        return reports, end
+    finally:
+        if meeting is not None:
+            meeting.close()
+
+
+def train_claimed(
+    context: Context,
+    study: Study,
+    values: TrialValues,
+    folder: AttemptFolder,
+    journal: Journal,
+    snapshot: str | None,
+) -> tuple[list[Report], End]:
+    """Run a claimed run's command as ``train`` does, in its task's place.
+
+    Args:
+        snapshot: The frozen code that it runs; None for the live code.
+    """
+    db = context.ledger.db
+    placed = frozen.place(study, context.folder, snapshot, context.environ)
+    return train(
+        placed.study,
+        values,
+        folder,
+        journal,
+        placed.environ,
+        context.place,
+        context.folder.python_path,
+        Leave(context.term_wait_s, float(study.grace_s)),
+        lambda group: db.retry(lambda db: reruns.touch(db, values.token, group), patience_s=0.0),
+    )

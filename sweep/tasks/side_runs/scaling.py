@@ -1,0 +1,312 @@
+"""Measure how a study's training speeds up with more GPUs (or processes): ``sweep scaling``.
+
+One training after another, so that none disturbs the next, each in a folder of its own with a
+study of one trial, on the study's executor. No database is involved: the training's reports are
+all that is wanted. It is asked for them by ``SWEEP_PROFILE=1`` in its environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.control.place import place_from, training_environ
+from sweep.core.errors import CouldNotAsk, InputError
+from sweep.core.files import make_private, read_json, write_atomic
+from sweep.core.outcomes import FINISHED
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.scheduler import ENDED, Scheduler
+from sweep.core.secrets import is_secret
+from sweep.core.study import Choice, Study
+from sweep.core.trial import trial_seed
+from sweep.schedulers import arrays
+from sweep.schedulers.choose import SLURM
+from sweep.search.propose import fixed_design
+from sweep.tasks.side_runs import scaling_figures as figures_of
+from sweep.tasks.side_runs.run import train, write_values
+from sweep.training import build
+from sweep.training.command import environment, launchers
+from sweep.training.command.launchers import PYTHON
+from sweep.training.command.preflight import check_command
+from sweep.training.journal import Journal
+from sweep.training.supervisor import Leave
+
+PROFILE_VARIABLE = "SWEEP_PROFILE"
+STRONG, WEAK = "strong", "weak"
+POLL_S = 0.5
+ASK_EVERY_S = 5.0
+SETTLE_S = 30.0  # for the result of a task that has ended to be seen here
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training of a scaling study.
+
+    Attributes:
+        ranks: Processes in all, one a GPU.
+        study: Of one trial, with what these ranks need.
+        params: The training's values.
+        batch: Its global batch, or None where no parameter is one.
+    """
+
+    ranks: int
+    study: Study
+    params: Mapping[str, Any]
+    batch: float | None
+
+
+def plan(
+    study: Study,
+    counts: Sequence[int],
+    params: Mapping[str, Any],
+    *,
+    on_gpus: bool,
+    mode: str,
+    batch: str,
+    per_node: int | None = None,
+) -> list[Case]:
+    """Return the trainings to run, fewest ranks first.
+
+    Args:
+        study: Whose executor is decided.
+        counts: GPUs, or processes on CPUs.
+        params: Of the training with the fewest ranks.
+        on_gpus: Whether each rank has a GPU.
+        mode: STRONG keeps the global batch, WEAK the batch of each rank.
+        batch: Name of the parameter that is the global batch.
+        per_node: Most ranks on one node; None for all on one.
+
+    Raises:
+        InputError: Something does not fit together.
+    """
+    counts = sorted(set(counts))
+    base = params.get(batch)
+    if mode == WEAK and (not isinstance(base, int) or isinstance(base, bool)):
+        raise InputError(
+            f"Weak scaling multiplies the batch with the processes, and the training has no whole "
+            f"number named {batch!r}.",
+            f"Give it one: --param {batch}=64, or name the parameter that it is: --batch NAME.",
+        )
+    cases = []
+    for count in counts:
+        on_node = min(count, per_node or count)
+        if count % on_node:
+            raise InputError(
+                f"{count} processes do not fill nodes of {on_node} evenly.",
+                "Choose multiples, or give --per-node.",
+            )
+        own = dict(params)
+        if mode == WEAK and isinstance(base, int):
+            own[batch] = base * count // counts[0]
+        size = own.get(batch)
+        cases.append(
+            Case(
+                count,
+                resized(study, count // on_node, on_node, on_gpus),
+                own,
+                size if isinstance(size, int | float) else None,
+            )
+        )
+        launchers.choose(cases[-1].study)  # refuses what cannot be launched
+    return cases
+
+
+def resized(study: Study, nodes: int, on_node: int, on_gpus: bool) -> Study:
+    """Return a study of one trial with so many ranks, each with as many CPUs as before."""
+    needs = study.resources
+    gpus = needs.so_many_gpus(on_node) if on_gpus else 0
+    cpus = needs.cpus and max(1, needs.cpus // study.ranks_per_node) * on_node
+    return dataclasses.replace(
+        study,
+        trials=1,
+        points=(),
+        max_parallel=1,
+        pruner=Choice("none"),
+        sampler=Choice("random"),
+        launcher="auto" if study.launcher == PYTHON else study.launcher,
+        resources=dataclasses.replace(
+            needs, nodes=nodes, gpus=gpus, cpus=cpus, shard=None, mps=None
+        ),
+        ddp=dataclasses.replace(study.ddp, ranks_per_node=None if on_gpus else on_node),
+        slurm=dataclasses.replace(study.slurm, slots=1),
+    )
+
+
+def default_params(study: Study) -> dict[str, Any]:
+    """Return values for a study that has not run: its first point, the rest by chance."""
+    rows = fixed_design(dataclasses.replace(study, sampler=Choice("random"), trials=1))
+    return {**study.space.from_optuna((rows or [{}])[0]), **study.fixed}
+
+
+def run(
+    case: Case,
+    folder: StudyFolder,
+    schedule_for: Callable[[StudyFolder, Study], Scheduler],
+    environ: Mapping[str, str],
+) -> dict[str, Any]:
+    """Train one case and return its row: ``ranks``, ``nodes``, ``batch``, the figures, ``failed``.
+
+    Raises:
+        InputError: The command cannot be started.
+        SchedulerError: The scheduler refused.
+    """
+    check_command(case.study, environ)
+    study, _ = build.ensure(case.study, Runs(folder.root.parents[2]), environ)
+    if folder.root.exists():
+        shutil.rmtree(folder.root)  # of an earlier scaling study
+    make_private(folder.logs)
+    write_atomic(folder.study, study.to_json() + "\n")
+    request = {"params": dict(case.params), "seed": trial_seed(study.seed, 0)}
+    write_atomic(_request(folder), json.dumps(request) + "\n")
+    environment.install_reporter(folder.python_path)
+    if study.executor == SLURM:
+        hidden = {name: value for name, value in environ.items() if is_secret(name, value)}
+        kept = environment.without_database(hidden, environ)
+        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
+    schedule = schedule_for(folder, study)
+    token = arrays.name_token(f"{study.name}-scaling")
+    job_id = schedule.submit(arrays.task_job(study, folder, token, "{job}", "--measure"))
+    try:
+        result = _wait(folder, schedule, job_id)
+    except BaseException:
+        schedule.cancel(job_id)
+        raise
+    found = figures_of.figures(result["reports"])
+    failed = result["failed"]
+    if not failed and found[figures_of.RATE] is None:
+        failed = (
+            f"the training reported no {figures_of.RATE}; with {PROFILE_VARIABLE}=1 it must "
+            "report where its time goes (see docs/study-file.md)"
+        )
+    return {
+        "ranks": case.ranks,
+        "nodes": study.resources.nodes,
+        "batch": case.batch,
+        **found,
+        "failed": failed,
+        "folder": str(folder.attempt(0, 1).root),
+    }
+
+
+def run_all(
+    cases: Sequence[Case],
+    name: str,
+    mode: str,
+    unit: str,
+    folder: StudyFolder,
+    schedule_for: Callable[[StudyFolder, Study], Scheduler],
+    environ: Mapping[str, str],
+) -> Iterator[dict[str, Any]]:
+    """Train case after case and yield the report so far after each; it is also in ``folder``.
+
+    Each training may take long, and an interruption must not lose those that have ended.
+
+    Args:
+        cases: As ``plan`` returns them.
+        name: The study's.
+        mode: STRONG or WEAK.
+        unit: What a rank runs on: GPU or process.
+        folder: Of the study; the trainings have folders of their own below it.
+
+    Raises:
+        InputError, SchedulerError: As ``run`` does.
+    """
+    rows: list[dict[str, Any]] = []
+    make_private(folder.results)
+    for case in cases:
+        own = StudyFolder(folder.root / "scaling" / f"{mode}-{case.ranks}")
+        make_private(own.root.parent)
+        rows = figures_of.compare([*rows, run(case, own, schedule_for, environ)])
+        report = {
+            "study": name,
+            "mode": mode,
+            "unit": unit,
+            "params": dict(cases[0].params),
+            "rows": rows,
+            "bottleneck": figures_of.bottleneck(rows, unit),
+        }
+        write_atomic(report_path(folder, mode), json.dumps(report, indent=1) + "\n")
+        yield report
+
+
+def report_path(folder: StudyFolder, mode: str) -> Path:
+    """Return the file that a study of this mode is written to."""
+    return folder.results / f"scaling-{mode}.json"
+
+
+def _wait(folder: StudyFolder, schedule: Scheduler, job: str) -> dict[str, Any]:
+    gone_since: float | None = None
+    next_question = time.monotonic() + ASK_EVERY_S
+    while True:
+        result = read_json(_result(folder))
+        if result is not None:
+            return dict(result)
+        if time.monotonic() >= next_question:
+            next_question = time.monotonic() + ASK_EVERY_S
+            try:
+                task = schedule.poll([job]).get((job, 0))
+            except CouldNotAsk:
+                continue
+            ended = task is None or task.state == ENDED
+            gone_since = (gone_since or time.monotonic()) if ended else None
+            if gone_since is not None and time.monotonic() - gone_since > SETTLE_S:
+                words = f" ({task.word} {task.reason})" if task else ""
+                return {"reports": [], "failed": f"its task ended without a result{words}"}
+        time.sleep(POLL_S)
+
+
+def measure(folder: StudyFolder) -> None:
+    """Run the training of a case; what its task does."""
+    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    request = read_json(_request(folder))
+    attempt, token = folder.attempt(0, 1), secrets.token_hex(16)
+    make_private(attempt.checkpoints)
+    values = write_values(
+        study,
+        attempt,
+        token,
+        number=0,
+        seed=request["seed"],
+        params=request["params"],
+        config=folder.config(0),
+    )
+    reports, end = train(
+        study,
+        values,
+        attempt,
+        Journal(attempt, read=launchers.reader(study)),
+        training_environ(folder, os.environ),
+        place_from(os.environ),
+        folder.python_path,
+        Leave(4.0, float(study.grace_s)),
+        more_environ={PROFILE_VARIABLE: "1"},
+    )
+    failed = "" if end.outcome == FINISHED else end.reason or end.outcome
+    shutil.rmtree(attempt.checkpoints, ignore_errors=True)
+    steps = sorted({report.step for report in reports})
+    merged = [
+        {
+            name: value
+            for report in reports
+            if report.step == step
+            for name, value in report.metrics.items()
+        }
+        for step in steps
+    ]
+    write_atomic(_result(folder), json.dumps({"reports": merged, "failed": failed}) + "\n")
+
+
+def _request(folder: StudyFolder) -> Path:
+    return folder.root / "request.json"
+
+
+def _result(folder: StudyFolder) -> Path:
+    return folder.root / "result.json"

@@ -1,0 +1,256 @@
+"""A task that serves several trials side by side: each slot is a step of Slurm's with a worker.
+
+This process pulls no trial. It starts a step for each slot, passes on what Slurm tells the task,
+and starts a slot again whose worker was killed. A slot has its share of the CPUs and the memory,
+and GPUs of its own: what runs out of memory in one does not touch the others. A worker that finds
+nothing left ends by itself; the task ends with its last slot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.control.place import SLOT_VARIABLE
+from sweep.control.reconcile import succeed
+from sweep.core import outcomes
+from sweep.core.errors import (
+    EXIT_FAULT,
+    EXIT_INPUT,
+    CouldNotAsk,
+    DatabaseUnavailable,
+    SchedulerError,
+)
+from sweep.core.hostlist import expand_nodes
+from sweep.core.system import processes
+from sweep.core.trial import End
+from sweep.schedulers.slurm.text.steps import names_memory, step_argv, step_environment
+from sweep.tasks.context import Context
+
+START_PATIENCE_S = 3600.0  # for a database that is away when the task begins
+SETTLE_PATIENCE_S = 10.0  # and when a slot has died; it is tried again
+LOOK_S = 1.0
+QUICK_S = 30.0  # a worker that dies sooner has come to nothing
+QUICK_DEATHS = 3  # in a row, after which its slot stays empty
+PAUSES_S = (1.0, 5.0, 15.0)  # before a slot is started again
+# What no second start mends: a fault of sweep's own, or what the user gave.
+_FINAL_CODES = (EXIT_FAULT, EXIT_INPUT)
+_SIBLINGS = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+
+
+@dataclass
+class Slot:
+    """One slot: its step, while it has one.
+
+    Attributes:
+        start_at: When it is to be started, on the monotonic clock; None once it is over.
+        deaths: How often in a row its worker died soon.
+        dead: Whether a worker died whose attempt is not settled yet.
+    """
+
+    number: int
+    start_at: float | None = 0.0
+    step: subprocess.Popen[bytes] | None = None
+    began: float = 0.0
+    deaths: int = 0
+    dead: bool = False
+    exit_code: int = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether starting it again would end as before."""
+        return self.exit_code in _FINAL_CODES or self.deaths >= QUICK_DEATHS
+
+
+class Slots:
+    """Serves one task's slots until the last has ended.
+
+    Args:
+        context: The task's.
+        count: Slots.
+        environ: The task's environment, as Slurm made it: without the secrets of training.
+    """
+
+    def __init__(self, context: Context, count: int, environ: Mapping[str, str]) -> None:
+        self.folder = context.folder
+        self.ledger = context.ledger
+        self.schedule = context.schedule
+        self.place = context.place
+        self.end_time_s = context.end_time_s
+        self.say = context.say
+        self.environ = environ
+        self.slots = [Slot(number) for number in range(count)]
+        self.signals: list[int] = []  # to be passed on
+        self._told: set[tuple[int, int, int]] = set()
+
+    def run(self) -> int:
+        """Serve all slots; return 1 where none of them came to a good end, else 0."""
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, self._on_signal)
+        self._settle(None, None, START_PATIENCE_S)  # of an earlier run of this very task
+        argv = self._argv()
+        while live := [slot for slot in self.slots if slot.step or slot.start_at is not None]:
+            for slot in live:
+                if slot.step is None:
+                    self._start(slot, argv)
+            self._wait([slot for slot in live if slot.step])
+            if self.signals:
+                self._pass_on()  # also to a worker that has only just begun
+            for slot in live:
+                if slot.step is not None and slot.step.poll() is not None:
+                    self._ended(slot, slot.step.returncode)
+        self.ledger.db.close()
+        return int(not self.signals and all(slot.exit_code for slot in self.slots))
+
+    def _argv(self) -> list[str]:
+        held_mb = None
+        ask = getattr(self.schedule, "held_memory_mb", None)
+        if ask is not None and self.place.job and not names_memory(self.environ):
+            with contextlib.suppress(CouldNotAsk, SchedulerError):
+                held_mb = ask(self.place.job, self.place.index)
+        return step_argv(
+            self.environ,
+            len(self.slots),
+            self.ledger.study.resources.gpus,
+            held_mb,
+            threads_per_core(),
+        )
+
+    def key(self, slot: Slot) -> str:
+        """Return what names a slot among all tasks: its worker carries it."""
+        return f"{self.place.job}_{self.place.index}.{slot.number}"
+
+    def _workers(self, slot: Slot) -> set[processes.Process]:
+        return set(processes.processes_with(SLOT_VARIABLE, self.key(slot)))
+
+    # Starting and ending
+
+    def _start(self, slot: Slot, argv: list[str]) -> None:
+        if self.signals:
+            slot.start_at = None
+        if slot.start_at is None or time.monotonic() < slot.start_at:
+            return
+        if slot.dead and not self._settle_dead(slot):
+            slot.start_at = time.monotonic() + PAUSES_S[-1]
+            return
+        if slot.is_hopeless:
+            slot.start_at = None
+            return
+        # srun hands its environment on; the worker alone has the slot's key, to be found by it.
+        mine = ["env", f"{SLOT_VARIABLE}={self.key(slot)}"]
+        if self.end_time_s is not None:
+            mine.append(f"SWEEP_END_TIME={self.end_time_s}")
+        command = [*argv, *mine, sys.executable, "-m", "sweep.task", str(self.folder.root)]
+        slot.step = processes.spawn(
+            command, cwd=os.getcwd(), env=step_environment(self.environ), stdout=1
+        )
+        slot.began, slot.start_at = time.monotonic(), None
+
+    def _ended(self, slot: Slot, code: int) -> None:
+        """Go on after a slot's step: nothing is due after a good end, nor where all leave."""
+        slot.step = None
+        slot.exit_code = code if code >= 0 else 128 - code
+        if code == 0:
+            return
+        while self.signals and self._workers(slot):
+            time.sleep(0.2)  # srun may be killed before what it has started; that saves and leaves
+        if self.signals:
+            return
+        slot.deaths = slot.deaths + 1 if time.monotonic() - slot.began < QUICK_S else 0
+        self.say(f"slot {slot.number}: its step ended with {slot.exit_code}")
+        # An srun that was killed leaves its worker behind.
+        processes.end_processes(lambda: self._workers(slot), grace_s=0.0)
+        slot.dead = True
+        slot.start_at = time.monotonic() + PAUSES_S[min(slot.deaths, len(PAUSES_S) - 1)]
+
+    def _settle_dead(self, slot: Slot) -> bool:
+        """End the attempt of a worker that died; tell whether the database was there."""
+        end = End(outcomes.KILLED, "the worker of its slot was killed")
+        try:
+            self._settle(slot.number, end, SETTLE_PATIENCE_S)
+        except DatabaseUnavailable as error:
+            self.say(f"slot {slot.number}: waiting for the database: {error.message}")
+            return False
+        slot.dead = False
+        return True
+
+    def _settle(self, slot: int | None, end: End | None, patience_s: float) -> None:
+        place = self.place
+        if place.job is None or place.index is None:
+            return
+        found = succeed(
+            self.ledger,
+            self.folder,
+            self.schedule,
+            place.job,
+            place.index,
+            place.host,
+            patience_s,
+            slot=slot,
+            end=end,
+        )
+        for trial, attempt, ended, state in found:
+            self.say(f"trial {trial}, attempt {attempt} has ended ({ended.reason}); now {state}")
+        self.ledger.db.close()  # the workers have connections of their own
+
+    # Signals
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if number not in self.signals:
+            self.signals.append(number)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Tell every worker what Slurm has told the task, each once.
+
+        Not by way of srun: a second SIGTERM makes it end its step at once. One that has no worker
+        yet is to start none.
+        """
+        for slot in self.slots:
+            step = slot.step
+            if step is None or step.poll() is not None:
+                continue
+            workers = self._workers(slot)
+            for worker in workers:
+                for number in self.signals:
+                    told = (worker.pid, worker.start, number)
+                    if told not in self._told:
+                        self._told.add(told)
+                        worker.signal(number)
+            never = (step.pid, 0, 0)
+            if not workers and never not in self._told:
+                self._told.add(never)
+                with contextlib.suppress(ProcessLookupError):
+                    step.terminate()
+
+    def _wait(self, running: list[Slot]) -> None:
+        """Wait until a step may have ended, or a second has passed."""
+        poller, opened = select.poll(), []
+        try:
+            for slot in running:
+                assert slot.step is not None
+                opened.append(os.pidfd_open(slot.step.pid))
+                poller.register(opened[-1], select.POLLIN)
+        except (AttributeError, OSError):  # an old kernel: look again soon
+            time.sleep(0.2)
+        else:
+            poller.poll(LOOK_S * 1000)
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+
+def threads_per_core(path: Path = _SIBLINGS) -> int:
+    """Return how many hardware threads a core of this machine has; 1 where that is not known."""
+    try:
+        return len(expand_nodes(f"[{path.read_text().strip()}]"))
+    except (OSError, ValueError):
+        return 1

@@ -1,0 +1,213 @@
+"""The process of one tracker: ``python -m sweep.tasks.tracking.feeder FOLDER NAME``.
+
+Reads from its standard input which attempts begin and end, and what they report from their own
+journals. What a tracker refuses is tried again, with growing pauses, until the worker has gone; the
+worker ends this process where that takes too long. The journals stay what they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from sweep.core.files import read_json
+from sweep.core.paths import StudyFolder
+from sweep.core.study import Study
+from sweep.core.trial import Report, trial_seed
+from sweep.provenance.capture import capture_host
+from sweep.tasks.tracking.tracker import Described, Tracker
+from sweep.training.command import launchers
+from sweep.training.journal import Journal
+
+LOOK_EVERY_S = 1.0
+PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # after a refusal
+BATCH = 1000  # reports handed over at once
+
+
+class Attempt:
+    """An attempt that is fed to a tracker: what is due next, in order."""
+
+    def __init__(self, study: Study, folder: StudyFolder, message: Mapping[str, Any]) -> None:
+        self.trial, self.number = int(message["trial"]), int(message["attempt"])
+        self._folder = folder.attempt(self.trial, self.number)
+        self._journal = Journal(
+            self._folder, study.objectives, int(message["first_step"]), launchers.reader(study)
+        )
+        files = [folder.config(self.trial), self._folder.log]
+        self.described = Described(
+            study.name,
+            self.trial,
+            self.number,
+            _params(study, folder, self.trial),
+            _system(folder, self.number, str(message["host"])),
+            files,
+        )
+        self.state: str | None = None  # once it has ended
+        self._begun = False
+        self._due: list[Report] = []
+        self._first = self.number > 1
+
+    def _read(self, *, final: bool) -> bool:
+        self._due.extend(self._journal.read(final=final))
+        return bool(self._due)
+
+    def feed(self, tracker: Tracker) -> bool:
+        """Hand over what is new; return whether everything of it, its end too, was handed over."""
+        if not self._begun:
+            tracker.begin(self.described)
+            self._begun = True
+        has_ended = self.state is not None
+        while self._due or self._read(final=has_ended):
+            batch = self._due[:BATCH]
+            first = min(report.step for report in self._due) if self._first else None
+            tracker.log(self.described, batch, first)
+            self._first = False
+            del self._due[: len(batch)]
+        if self.state is None:
+            return False
+        tracker.end(self.described, self.state)
+        return True
+
+
+def _params(study: Study, folder: StudyFolder, trial: int) -> dict[str, Any]:
+    with folder.config(trial).open(encoding="utf-8") as stream:
+        found = dict(YAML(typ="safe", pure=True).load(stream) or {})
+    return {**found, "seed": found.get("seed", trial_seed(study.seed, trial))}
+
+
+def _system(folder: StudyFolder, attempt: int, host: str) -> dict[str, str]:
+    code = (read_json(folder.provenance) or {}).get("code", {})
+    machine = capture_host()  # this process is on the attempt's own node
+    found = {**machine, "host": host, "attempt": attempt}
+    found |= {name: code.get(name) for name in ("commit", "branch", "dirty")}
+    return {name: str(value) for name, value in found.items() if value not in (None, "", [])}
+
+
+def feed(
+    study: Study,
+    folder: StudyFolder,
+    tracker: Tracker,
+    messages: Callable[[float], Sequence[Mapping[str, Any]] | None],
+    say: Callable[[str], None],
+) -> int:
+    """Feed a tracker until nobody has anything more to say; return how many attempts are left over.
+
+    Args:
+        messages: Waits for so many seconds at most, and returns what has come; None once there is
+            nobody left who could say more.
+    """
+    live: dict[tuple[int, int], Attempt] = {}
+    pause_s = PAUSE_S
+    wait_s, is_over = LOOK_EVERY_S, False
+    while True:
+        if is_over:
+            time.sleep(wait_s if wait_s > LOOK_EVERY_S else 0.0)
+        else:
+            came = messages(wait_s)
+            is_over = came is None
+            for message in came or ():
+                _take(study, folder, live, message)
+        wait_s = LOOK_EVERY_S
+        for key, attempt in list(live.items()):
+            if is_over and attempt.state is None:
+                attempt.state = "interrupted"  # the worker is gone; it can say no more
+            try:
+                if attempt.feed(tracker):
+                    del live[key]
+                pause_s = PAUSE_S
+            except Exception as error:
+                say(f"trial {key[0]}, attempt {key[1]}: {type(error).__name__}: {error}"[:500])
+                wait_s = pause_s
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                break
+        if is_over and not live:
+            tracker.close()
+            return 0
+
+
+def _take(
+    study: Study,
+    folder: StudyFolder,
+    live: dict[tuple[int, int], Attempt],
+    message: Mapping[str, Any],
+) -> None:
+    key = (int(message["trial"]), int(message["attempt"]))
+    if message["event"] == "begin":
+        live[key] = Attempt(study, folder, message)
+    elif key in live:
+        live[key].state = str(message["state"])
+
+
+def open_tracker(name: str, study: Study, folder: StudyFolder) -> Tracker:
+    """Return the tracker of this name.
+
+    Raises:
+        ImportError: Its package is not installed.
+    """
+    if name == "mlflow":
+        from sweep.tasks.tracking.mlflow import MlflowTracker
+
+        return MlflowTracker(study, folder)
+    from sweep.tasks.tracking.tensorboard import TensorboardTracker
+
+    return TensorboardTracker(folder)
+
+
+class _Lines:
+    """Standard input as messages; read by a thread of its own."""
+
+    def __init__(self) -> None:
+        self._found: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self._found.put(line)
+        self._found.put(None)
+
+    def wait(self, wait_s: float) -> list[Mapping[str, Any]] | None:
+        found = list(self._take(wait_s))
+        if None in found:
+            self._found.put(None)
+            found.remove(None)
+            if not found:
+                return None
+        return [json.loads(line) for line in found if line is not None]
+
+    def _take(self, wait_s: float) -> Iterator[str | None]:
+        try:
+            yield self._found.get(timeout=wait_s)
+            while True:
+                yield self._found.get_nowait()
+        except queue.Empty:
+            return
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Feed one tracker of a study."""
+    folder, name = StudyFolder(Path(arguments[0])), arguments[1]
+    os.nice(10)  # training comes first
+    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+
+    def say(text: str) -> None:
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
+
+    try:
+        tracker = open_tracker(name, study, folder)
+    except ImportError as error:
+        say(f"{name} gets nothing: {error}; pip install 'sweep-hpo[{name}]'")
+        return 1
+    return feed(study, folder, tracker, _Lines().wait, say)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,78 @@
+"""TensorBoard: one folder of events a trial, below ``runs/<name>/tensorboard/``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.plugins.text.metadata import create_summary_metadata
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+from sweep.core.paths import StudyFolder
+from sweep.core.trial import Report
+from sweep.tasks.tracking.tracker import Described
+
+
+class TensorboardTracker:
+    """Writes event files. A later attempt's events replace those from its first step on."""
+
+    def __init__(self, folder: StudyFolder) -> None:
+        self._make = EventFileWriter
+        self._folder = folder
+        self._writers: dict[tuple[int, int], Any] = {}
+
+    def begin(self, described: Described) -> None:
+        writer = self._writer(described)
+        table = ["| name | value |", "|---|---|"]
+        for name, value in {**described.params, **described.system}.items():
+            table.append(f"| {_cell(name)} | {_cell(value)} |")
+        writer.add_event(_text_event("sweep", "\n".join(table)))
+        writer.flush()
+
+    def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
+        writer = self._writer(described)
+        if first is not None:
+            start = SessionLog(status=SessionLog.START)
+            writer.add_event(Event(wall_time=time.time(), step=first, session_log=start))
+        for report in reports:
+            values = [
+                Summary.Value(tag=name, simple_value=value)
+                for name, value in report.metrics.items()
+            ]
+            writer.add_event(
+                Event(wall_time=report.time_s, step=report.step, summary=Summary(value=values))
+            )
+        writer.flush()
+
+    def end(self, described: Described, state: str) -> None:
+        writer = self._writer(described)
+        writer.add_event(_text_event("sweep/state", state))
+        writer.close()
+        del self._writers[described.trial, described.attempt]
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    def _writer(self, described: Described) -> Any:
+        key = (described.trial, described.attempt)
+        if key not in self._writers:
+            folder = self._folder.tensorboard / f"{described.trial:05d}"
+            self._writers[key] = self._make(str(folder), filename_suffix=f".{described.attempt}")
+        return self._writers[key]
+
+
+def _cell(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _text_event(tag: str, text: str) -> Any:
+    tensor = TensorProto(dtype="DT_STRING", string_val=[text.encode()])
+    value = Summary.Value(
+        tag=tag, tensor=tensor, metadata=create_summary_metadata(display_name=tag, description="")
+    )
+    return Event(wall_time=time.time(), summary=Summary(value=[value]))

@@ -1,0 +1,53 @@
+"""What a tracker is: the protocol that the feeder writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from sweep.core.trial import Report
+
+
+@dataclass(frozen=True)
+class Described:
+    """An attempt, as a tracker names and describes it.
+
+    Attributes:
+        params: The trial's values, the fixed ones and the seed too.
+        system: Where and from what it runs: host, GPUs, commit and the like, as text.
+        files: What is kept with it, once it has ended.
+    """
+
+    study: str
+    trial: int
+    attempt: int
+    params: Mapping[str, Any]
+    system: Mapping[str, str] = field(default_factory=dict)
+    files: Sequence[Path] = ()
+
+
+class Tracker(Protocol):
+    """One tool. A call may raise anything, and is repeated later then; it may hang."""
+
+    def begin(self, described: Described) -> None:
+        """Begin an attempt. The trial's earlier attempts may be known already."""
+        ...
+
+    def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
+        """Write reports in order.
+
+        Args:
+            first: The attempt's first step, if these are the first reports of a later attempt:
+                what earlier ones reported there and beyond no longer counts.
+        """
+        ...
+
+    def end(self, described: Described, state: str) -> None:
+        """End an attempt; the state is its trial's, or the attempt's outcome if it goes on."""
+        ...
+
+    def close(self) -> None:
+        """Write what is still held back."""
+        ...

@@ -1,0 +1,63 @@
+"""The small files in an attempt's folder by which worker and training tell each other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from sweep.core.files import read_json, write_atomic
+from sweep.core.paths import AttemptFolder
+from sweep.report import encode
+
+
+def tell(folder: AttemptFolder, stop: str | None) -> None:
+    """Tell training to stop ("pruned" or "checkpoint"); None takes it back."""
+    if stop is None:
+        folder.control.unlink(missing_ok=True)
+    else:
+        write_atomic(folder.control, json.dumps({"stop": stop}) + "\n")
+
+
+def told(folder: AttemptFolder) -> str | None:
+    """Return what training was told, or None."""
+    found = read_json(folder.control)
+    return found.get("stop") if found else None
+
+
+def write_exit(folder: AttemptFolder, exit_code: int | None, signal: int | None, told: str) -> None:
+    """Note how the training's process ended, before the database hears of it.
+
+    What it was told is part of that; the file that told it goes, as files are counted.
+    """
+    note = {"exit_code": exit_code, "signal": signal, "told": told, "time": time.time()}
+    write_atomic(folder.exit, json.dumps(note) + "\n")
+    with contextlib.suppress(OSError):
+        folder.control.unlink()
+
+
+def read_exit(folder: AttemptFolder) -> dict[str, object] | None:
+    """Return what ``write_exit`` noted, or None."""
+    found = read_json(folder.exit)
+    return dict(found) if found else None
+
+
+def last_sign(folder: AttemptFolder) -> float:
+    """Return when an attempt's files last changed, in epoch seconds; 0 where there are none."""
+    return last_change((folder.metrics, folder.log, folder.exit))
+
+
+def last_change(paths: Iterable[Path]) -> float:
+    found = 0.0
+    for path in paths:
+        with contextlib.suppress(OSError):  # there may be none, or a link to none
+            found = max(found, path.stat().st_mtime)
+    return found
+
+
+def append(folder: AttemptFolder, step: int, metrics: dict[str, float]) -> None:
+    """Append a report as the training would."""
+    with folder.metrics.open("a", encoding="utf-8") as stream:
+        stream.write(encode(step, metrics, time.time()))

@@ -1,0 +1,353 @@
+"""``sweep build``: make a study's image or environment, once, before any task needs it.
+
+One at a time under a lock; an image gets a temporary name first and is renamed when it is whole, so
+that no task ever starts half of one, and a task that runs keeps the file that it has. Caches and
+temporary files lie beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.core.errors import InputError, SweepError
+from sweep.core.files import locked, make_private, read_json, read_tail, write_atomic
+from sweep.core.paths import Runs
+from sweep.core.secrets import clean_environment
+from sweep.core.study import Study
+from sweep.training.command import enroot, pyxis
+from sweep.training.command.containers import image_of
+from sweep.training.images import Plan, digest_of, needs_build, plan
+
+HERE, JOB = "here", "job"
+TAIL_LINES = 15
+_LACKS_RIGHTS = "Requesting capability set"  # Apptainer, of a definition's %post section
+_ROOT_READY: set[tuple[str, str]] = set()  # named roots that this process has seen on this node
+
+
+class BuildFailed(SweepError):
+    """An image could not be built; the end of the log is in the message."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a study starts.
+
+    Attributes:
+        path: The file or folder.
+        digest: SHA-256: of a file; of a folder over its files' names, kinds and sizes.
+        source: What it was built from.
+        built: Whether this call built it.
+        took_s: How long building took, whenever that was.
+    """
+
+    path: Path
+    digest: str
+    source: str
+    built: bool
+    took_s: float
+
+
+def ensure(
+    study: Study,
+    runs: Runs,
+    environ: Mapping[str, str],
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    force: bool = False,
+    where: str | None = None,
+) -> tuple[Study, Image | None]:
+    """Return the study with its image built, and what was built; None where nothing is to be.
+
+    Args:
+        force: Build it anew, for a name whose content has changed in its registry.
+        where: "here" or "job"; as the study says when None.
+
+    Raises:
+        InputError: It cannot be built from what the study names.
+        BuildFailed: Building failed.
+    """
+    if not needs_build(study):
+        return study, None
+    planned = plan(study, runs, environ)
+    found = None if force else look(planned)
+    if found is None:
+        make_private(runs.images)
+        if (where or study.environment.build) == JOB:
+            _submit(study, runs, environ, force=force, say=say)
+            found = look(planned)
+            if found is None:
+                raise BuildFailed(
+                    f"The job that builds {planned.source} ended, and {planned.target} is not "
+                    "there.",
+                    "Is the runs folder on storage that the nodes share?",
+                )
+        else:
+            found = _build_locked(planned, environ, say, force=force)
+    given = dataclasses.replace(study.environment, built=str(planned.target))
+    return dataclasses.replace(study, environment=given), found
+
+
+def look(planned: Plan) -> Image | None:
+    """Return the image that a plan has made already, or None."""
+    record = read_json(planned.record)
+    if record is None or not planned.target.exists():
+        return None
+    return Image(planned.target, record["digest"], record["source"], False, record["took_s"])
+
+
+def _build_locked(
+    planned: Plan, environ: Mapping[str, str], say: Callable[[str], None], *, force: bool
+) -> Image:
+    began = time.time()
+    with locked(planned.lock):
+        found = look(planned)
+        # With force, what another has built while we waited is new as well.
+        if found is not None and not (force and planned.record.stat().st_mtime < began):
+            return found
+        say(f"building {planned.source} (log: {planned.log})")
+        for name in ("cache", "tmp"):
+            make_private(planned.target.parent / name)
+        place = planned.target
+        if planned.moves:
+            place = planned.target.with_name(f".{planned.target.name}.{secrets.token_hex(4)}.tmp")
+            _remove_half_made(planned)
+        else:
+            planned.record.unlink(missing_ok=True)
+            shutil.rmtree(planned.target, ignore_errors=True)
+        try:
+            _run(planned, place, environ)
+            digest = digest_of(place)
+            if planned.moves:
+                _rename(place, planned.target)
+        except BaseException:
+            _remove(place)
+            raise
+        took_s = time.time() - began
+        record = {
+            "source": planned.source,
+            "digest": digest,
+            "built": time.time(),
+            "took_s": took_s,
+            "commands": [list(command) for command in planned.commands],
+        }
+        write_atomic(planned.record, json.dumps(record, indent=1) + "\n")
+        say(f"built {planned.target} in {took_s:.1f} s")
+        return Image(planned.target, digest, planned.source, True, took_s)
+
+
+def _run(planned: Plan, place: Path, environ: Mapping[str, str]) -> None:
+    env = {**environ, **planned.env}
+    with planned.log.open("w", encoding="utf-8") as log:
+        for command in planned.commands:
+            argv = [element.replace("{target}", str(place)) for element in command]
+            log.write(f"$ {' '.join(argv)}\n")
+            log.flush()
+            try:
+                code = subprocess.run(
+                    argv,
+                    cwd=planned.cwd,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    check=False,
+                ).returncode
+            except OSError as error:
+                raise BuildFailed(
+                    f"{planned.source} cannot be built: {argv[0]}: {error.strerror}.",
+                    "Load or install it; slurm.setup counts in jobs only (environment.build: job).",
+                ) from error
+            if code or not place.exists():
+                lines = read_tail(planned.log, TAIL_LINES)
+                said = "\n".join(f"  | {line}" for line in lines)
+                hint = f"All it said is in {planned.log}."
+                if any(_LACKS_RIGHTS in line for line in lines):
+                    hint = (
+                        "Root lacks rights on this machine, as in most containers. Add a line "
+                        "root:100000:65536 to /etc/subuid and /etc/subgid, and it is built with "
+                        f"--fakeroot; or build elsewhere. {hint}"
+                    )
+                raise BuildFailed(
+                    f"{planned.source} could not be built: {argv[0]} ended with code {code}.\n"
+                    f"{said}",
+                    hint,
+                )
+
+
+def _rename(place: Path, target: Path) -> None:
+    """Put what was built in its place; what is there goes on for those who have it open."""
+    if target.is_dir():
+        old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+        os.rename(target, old)
+        os.rename(place, target)
+        _remove(old)
+    else:
+        os.replace(place, target)
+
+
+def _remove_half_made(planned: Plan) -> None:
+    """Remove what killed builds have left; we hold the lock, so nobody is at it."""
+    for path in planned.target.parent.glob(f".{planned.target.name}.*.tmp"):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        # An unpacked image has folders that not even their owner may write.
+        for folder, names, _ in os.walk(path):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    if not os.path.islink(os.path.join(folder, name)):
+                        os.chmod(os.path.join(folder, name), 0o700)
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _submit(
+    study: Study, runs: Runs, environ: Mapping[str, str], *, force: bool, say: Callable[[str], None]
+) -> None:
+    """Build in a job, and wait for it."""
+    options = study.slurm
+    named = {
+        "partition": options.service.partition or options.partition,
+        "account": options.account,
+        "qos": options.qos,
+    }
+    argv = [
+        "srun",
+        "--job-name=sweep-build",
+        "--nodes=1",
+        "--ntasks=1",
+        *(f"--{name}={value}" for name, value in named.items() if value),
+        *options.service.extra,
+        sys.executable,
+        "-m",
+        "sweep",
+        "build",
+        study.source,
+        "--runs",
+        str(runs.root),
+        "--where",
+        HERE,
+        *["--force"] * force,
+    ]
+    say(f"building {study.environment.image} in a job of Slurm's")
+    run = subprocess.run
+    try:
+        done = run(
+            argv,
+            env=clean_environment(environ),
+            stdin=subprocess.DEVNULL,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    except OSError as error:
+        raise BuildFailed(
+            f"environment.build: job needs srun ({error.strerror}).",
+            "Write build: here, or launch where Slurm is.",
+        ) from error
+    if done.returncode:
+        said = "\n".join(f"  | {line}" for line in done.stdout.splitlines()[-TAIL_LINES:])
+        raise BuildFailed(f"The job that builds {study.environment.image} failed.\n{said}")
+
+
+def make_ready(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """See in a task that its image is there, and the named root on this node.
+
+    An image that was removed since the launch is built again, by the first task that lacks it.
+
+    Raises:
+        InputError: The source has changed since, so that it would be another image.
+        SweepError: It cannot be built, or the root cannot be made.
+    """
+    given = study.environment
+    if given.built and not Path(given.built).exists():
+        runs = Runs(Path(given.built).parent.parent)
+        planned = plan(study, runs, environ)
+        if str(planned.target) != given.built:
+            raise InputError(
+                f"environment.image: {given.built} is gone, and {given.image} has changed since.",
+                "Launch again, which builds the image anew.",
+            )
+        make_private(runs.images)
+        _build_locked(planned, environ, say, force=False)
+    if given.name and given.runtime in ("enroot", "pyxis"):
+        _prepare_root(study, environ, say)
+
+
+def _prepare_root(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Make the root that ``environment.name`` names, once on this node.
+
+    Tasks that start at once from one name break each other, and leave a root that breaks all later
+    ones; so one makes it, under a lock of this node, and what was half made is removed.
+    """
+    given = study.environment
+    name, image = str(given.name), image_of(study)
+    if (name, image) in _ROOT_READY:
+        return
+    env = {**environ, **enroot.places(environ)}
+    folder = make_private(Path(f"/tmp/sweep-roots-{os.geteuid()}"))
+    making = folder / f"{name}.making"  # stays where making it was killed
+    with locked(folder / f"{name}.lock"):
+        if given.runtime == "pyxis":
+            root, is_there = f"pyxis_{name}", False  # the step says whether it is
+            make = [
+                "srun",
+                f"--nodes={study.resources.nodes}",
+                "--ntasks-per-node=1",
+                "--overlap",
+                f"--container-image={pyxis.image(study)}",
+                f"--container-name={name}",
+                "true",
+            ]
+        else:
+            root, is_there = name, name in _ask(["enroot", "list"], env)[1].split()
+            make = ["enroot", "create", "--name", name, image]
+        if making.exists():
+            say(f"removing the root {root}, which was half made")
+            _ask(["enroot", "remove", "--force", root], env)
+            is_there = False
+        if not is_there:
+            making.touch()
+            code, said = _ask(make, env)
+            if code:
+                say(f"the root {root} could not be made; once more without what is left of it")
+                _ask(["enroot", "remove", "--force", root], env)
+                code, said = _ask(make, env)
+            if code:
+                raise SweepError(
+                    f"The root {name!r} could not be made from {image}: {said.strip()[-400:]}",
+                    f"Remove what is left of it on this node: enroot remove --force {root}.",
+                )
+            making.unlink()
+    _ROOT_READY.add((name, image))
+
+
+def _ask(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, str]:
+    try:
+        done = subprocess.run(
+            argv,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        return 127, f"{argv[0]}: {error.strerror}"
+    return done.returncode, done.stdout

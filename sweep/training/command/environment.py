@@ -1,0 +1,150 @@
+"""The environment in which training starts: what it gets, what is kept from it, and its PATH.
+
+The word ``python`` in a command means the interpreter of the environment: of the named venv with
+runtime ``venv``; else the first on PATH, as in the shell that launched. Where that shell had no
+environment activated (``.venv/bin/sweep launch …``), the folder of sweep's own interpreter is put
+first, unless sweep lives in a place of its own (pipx, uv tool, the system).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.core.errors import InputError
+from sweep.core.files import write_atomic
+from sweep.core.paths import PACKAGE
+from sweep.core.scheduler import INDEX_VARIABLE, JOB_VARIABLE
+from sweep.core.study import Study
+from sweep.core.system.search_path import search_path
+
+# Variables with SWEEP_ in front that the user sets for training: where the reference trainer finds
+# its data, and how long its ranks wait for each other.
+FOR_TRAINING = ("SWEEP_DATA", "SWEEP_DDP_TIMEOUT_S")
+
+INSTALLED = "installed.py"  # beside the reporter
+
+
+@dataclass(frozen=True)
+class TrialValues:
+    """What one attempt of one trial runs with.
+
+    Attributes:
+        number: The trial's number in its study, from 0.
+        attempt: From 1.
+        seed: The trial's seed.
+        params: Names to values as training gets them, the fixed ones too.
+        config: The YAML file that holds ``params``.
+        trial_dir: The attempt's folder.
+        checkpoint_dir: Where this attempt saves.
+        resume: Checkpoint to go on from, or None.
+        metrics: The journal that training appends to.
+        control: The file that tells training to stop.
+        token: The attempt's token, by which the ranks of a job know each other.
+    """
+
+    number: int
+    attempt: int
+    seed: int
+    params: Mapping[str, Any]
+    config: Path
+    trial_dir: Path
+    checkpoint_dir: Path
+    resume: Path | None
+    metrics: Path
+    control: Path
+    token: str
+
+
+def environment(
+    study: Study, values: TrialValues, base: Mapping[str, str], python_path: Path
+) -> dict[str, str]:
+    """Return the environment of the training's process.
+
+    It is the task's own, less all that is sweep's or names the database, with ``environment.env``
+    and the trial's variables added.
+
+    Args:
+        base: The task's environment.
+        python_path: The folder that ``install_reporter`` filled; it goes to the end of PYTHONPATH,
+            so that a checkout or a folder of the user's with a whole ``sweep`` in it comes first.
+
+    Raises:
+        InputError: ``environment.env`` sets what is sweep's, or wants the database's passed on.
+    """
+    found = without_database(base, base)
+    found |= {
+        # Sets iterate by string hashes: with a seed they do so alike in every run of this trial.
+        "PYTHONHASHSEED": str(values.seed),
+        # A log that is buffered is lost with the process, and hides a stall.
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": _join_paths(found.get("PYTHONPATH", ""), str(python_path)),
+        "PATH": search_path(base),
+    }
+    for name, value in study.environment.env.items():
+        where = f"environment.env.{name}"
+        if name.startswith("SWEEP_") and name not in FOR_TRAINING:
+            raise InputError(f"{where}: names with SWEEP_ in front are sweep's own.")
+        if value is not None:
+            if name == "PYTHONPATH":
+                value = _join_paths(value, str(python_path))
+            found[name] = value
+        elif name in base and name not in found:
+            raise InputError(
+                f"{where}: what names the study's database is never passed to training.",
+                "Give it a value of its own if training uses another database.",
+            )
+    return found | {
+        "SWEEP_CONFIG": str(values.config),
+        "SWEEP_TRIAL_DIR": str(values.trial_dir),
+        "SWEEP_SEED": str(values.seed),
+        "SWEEP_METRICS": str(values.metrics),
+        "SWEEP_CONTROL": str(values.control),
+        "SWEEP_TRIAL": str(values.number),
+        "SWEEP_ATTEMPT": str(values.attempt),
+        "SWEEP_CHECKPOINT_DIR": str(values.checkpoint_dir),
+        "SWEEP_RESUME": str(values.resume or ""),
+        "SWEEP_TOKEN": values.token,
+        # By these a local array finds what its tasks have started, wherever it has moved to.
+        **{name: base[name] for name in (JOB_VARIABLE, INDEX_VARIABLE) if name in base},
+    }
+
+
+def without_database(found: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Drop sweep's variables, libpq's, and any whose value holds the database's address.
+
+    Args:
+        environ: Where the address is known from.
+    """
+    address = environ.get("SWEEP_STORAGE") or "\0"
+    return {
+        name: value
+        for name, value in found.items()
+        if (name in FOR_TRAINING or not name.startswith(("SWEEP_", "PG"))) and address not in value
+    }
+
+
+def _join_paths(paths: str, last: str) -> str:
+    return os.pathsep.join([path for path in paths.split(os.pathsep) if path] + [last])
+
+
+def install_reporter(folder: Path) -> Path:
+    """Fill a folder with the reporter, for PYTHONPATH, and what tells the packages of a container;
+    return the folder.
+
+    The package there looks for its other modules further along ``sys.path``: where the whole of
+    sweep is installed beside the training, none of it is hidden.
+    """
+    package = folder / "sweep"
+    package.mkdir(parents=True, exist_ok=True)
+    write_atomic(
+        package / "__init__.py",
+        "from pkgutil import extend_path\n\n__path__ = extend_path(__path__, __name__)\n",
+        mode=0o644,
+    )
+    for source in (PACKAGE / "report.py", PACKAGE / "provenance" / INSTALLED):
+        write_atomic(package / source.name, source.read_bytes(), mode=0o644)
+    return folder

@@ -1,0 +1,142 @@
+"""The command with a trial's values in it, and what of it can be checked beforehand.
+
+No value of a parameter meets a shell: each is an argument of its own, or part of one. How values
+become text:
+
+- ``{lr}`` and ``{params}`` write Python's way, because most scripts are Python's: floats by repr
+  (``1e-05``), ``True``, ``False``, ``None``, strings as they are, lists and maps as JSON.
+- ``{overrides}`` writes Hydra's way: ``null``, ``true``, ``[a,b]``, quotes where needed.
+
+An argument that mentions what this trial does not have (``{resume}`` at the first attempt, a
+parameter whose condition does not hold) is left out; where it is nothing but that placeholder, the
+option before it (``--resume {resume}``) goes with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweep.core.errors import InputError, closest
+from sweep.core.hydra_text import write_override
+from sweep.core.placeholders import CHECKPOINT, EDIT, RESERVED, SPREAD, Placeholder, parse
+from sweep.core.yaml_text import write_mapping
+from sweep.training.command.environment import TrialValues
+
+PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
+
+
+def write_config(params: Mapping[str, Any]) -> str:
+    """Return the text of a trial's configuration: flat ``name: value`` lines, the same values for
+    readers of YAML 1.1 and 1.2."""
+    return write_mapping(params)
+
+
+def write_text(value: Any) -> str:
+    """Return a value as a Python script expects it on its command line."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple | Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
+
+
+def fill(command: Sequence[str], values: TrialValues, optional: Sequence[str] = ()) -> list[str]:
+    """Return the command with the trial's values in place of its placeholders.
+
+    Args:
+        optional: Names of parameters that a trial may lack (the space's and the fixed values);
+            any other unknown placeholder is an error.
+
+    Raises:
+        InputError: A placeholder that names nothing, or a value that cannot be written.
+    """
+    known: dict[str, str | None] = {
+        CHECKPOINT: str(values.resume) if values.resume else None,
+        **{name: write_text(value) for name, value in values.params.items()},
+        "config": str(values.config),
+        "trial_dir": str(values.trial_dir),
+        "seed": str(values.seed),
+        "checkpoint_dir": str(values.checkpoint_dir),
+        "resume": str(values.resume) if values.resume else None,
+    }
+    filled: list[str] = []
+    for position, element in enumerate(command):
+        pieces = _parse(element)
+        names = [piece.name for piece in pieces if isinstance(piece, Placeholder)]
+        if len(pieces) == 1 and names and names[0] in SPREAD:
+            filled += _spread(names[0], values.params)
+            continue
+        for name in names:
+            if name in SPREAD:
+                raise InputError(f"command: {{{name}}} must be an argument of its own.")
+            if name not in known and name not in optional:
+                near = closest(name, [*RESERVED, *known, *optional])
+                raise InputError(
+                    f"command: unknown placeholder {{{name}}} in {element!r}.",
+                    f"Did you mean {{{near}}}?" if near else "Write {{ and }} for braces.",
+                )
+        if any(known.get(name) is None for name in names):
+            if len(pieces) == 1 and position and _is_option(command[position - 1]):
+                filled.pop()
+            continue
+        filled.append(
+            "".join(
+                str(known[piece.name]) if isinstance(piece, Placeholder) else piece
+                for piece in pieces
+            )
+        )
+    return filled
+
+
+def _parse(element: str) -> list[str | Placeholder]:
+    try:
+        return parse(element)
+    except ValueError as error:
+        raise InputError(f"command: {error}.") from None
+
+
+def _is_option(element: str) -> bool:
+    return bool(re.fullmatch(r"--?[A-Za-z][^={}\s]*", element))
+
+
+def _spread(kind: str, params: Mapping[str, Any]) -> list[str]:
+    if kind == "params":
+        return [f"--{name}={write_text(value)}" for name, value in params.items()]
+    try:
+        return [write_override(name, value) for name, value in params.items()]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"command: {{overrides}}: {error}.", "Use {config} instead.") from None
+
+
+def explain_missing(argv: Sequence[str], env: Mapping[str, str], workdir: Path) -> str | None:
+    """Say which program or script of a built command is not there, or None where all are.
+
+    Only what can be known without starting it: the program, and the script that Python would run.
+    """
+    program = argv[0]
+    if any(EDIT in element for element in argv):
+        return f"command: {EDIT} still stands in it."
+    if os.sep in program:
+        if not os.access(workdir / program, os.X_OK):
+            why = "cannot be executed" if (workdir / program).exists() else "does not exist"
+            return f"command: {program} {why} (looked in {workdir})."
+    elif not shutil.which(program, path=env.get("PATH")):
+        return f"command: no program named {program} on PATH."
+    script = find_script(argv)
+    if script and not (workdir / script).is_file():
+        return f"command: {script} does not exist in {workdir}."
+    return None
+
+
+def find_script(argv: Sequence[str]) -> str | None:
+    """Return the script that Python would run, or None where the command is another."""
+    if not PYTHON.fullmatch(os.path.basename(argv[0])):
+        return None
+    script = next((element for element in argv[1:] if element not in ("-u", "-O", "-B")), "")
+    return script if script.endswith(".py") else None

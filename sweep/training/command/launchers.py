@@ -1,0 +1,267 @@
+"""What starts the processes of one trial: the command itself, torchrun on each node, or srun.
+
+argv = srun(container(torchrun(the user's command))): srun starts processes on other hosts and
+stands outside, torchrun runs in the software that the environment brings.
+
+- ``python``: one process; whatever it starts is its own affair.
+- ``torchrun``: ``python -m torch.distributed.run`` with a static rendezvous, one on each node; on
+  several nodes srun starts these.
+- ``srun``: srun starts the ranks, which read their place from SLURM_PROCID and its like.
+- with Pyxis a single process is srun's too: the container is an option of srun.
+- ``auto``: python for one rank (or a command that starts its ranks itself), torchrun for several on
+  one node, where it needs no Slurm and says which rank failed first, srun for several nodes.
+
+Each line of output begins with its rank: ``[rank1]: `` under torchrun, ``1: `` under srun.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from sweep.core.errors import InputError
+from sweep.core.study import Ddp, Study
+from sweep.training.command import rank_labels, rendezvous
+from sweep.training.command.filling import PYTHON as PYTHON_NAME
+from sweep.training.command.rank_labels import of_first
+from sweep.training.command.rendezvous import Rendezvous
+
+AUTO, PYTHON, TORCHRUN, SRUN = "auto", "python", "torchrun", "srun"
+PYXIS = "pyxis"  # the runtime that is a part of srun
+
+# Programs and modules that start ranks themselves.
+STARTERS = {"torchrun", "srun", "mpirun", "mpiexec", "accelerate", "deepspeed", "horovodrun"}
+STARTING_MODULES = {
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+}
+# What a launcher says to its processes. Inherited from around sweep, it would be another run's.
+OF_LAUNCHERS = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_NAME",
+    "ROLE_WORLD_SIZE",
+    "NODE_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+_ELASTIC = ("TORCHELASTIC_", "PET_")
+# Options of srun by environment, as the batch job has them: some newer ones refuse to go with what
+# the command line says (SLURM_TRES_PER_TASK with --cpus-per-task).
+_OF_BATCH = (
+    "SLURM_TRES_PER_TASK",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_DISTRIBUTION",
+    "SLURM_CPU_BIND",
+    "SLURM_EXPORT_ENV",
+    "SLURM_UNBUFFEREDIO",
+)
+# torchrun's own options by environment; srun says which node a process is on.
+_ON_EACH_NODE = (
+    "import os, runpy; os.environ['PET_NODE_RANK'] = os.environ['SLURM_NODEID']; "
+    "runpy.run_module('torch.distributed.run', run_name='__main__', alter_sys=True)"
+)
+RANKS_FOLDER = "ranks"  # torchrun's copies of the ranks' output, below the attempt's folder
+TIMEOUT_S = 50  # silence after which ranks give up: with what follows, a trial ends in a minute
+
+
+def starts_ranks_itself(command: Sequence[str]) -> bool:
+    """Tell whether a command is a launcher already."""
+    name = os.path.basename(command[0]) if command else ""
+    if PYTHON_NAME.fullmatch(name):
+        module = command[command.index("-m") + 1 :][:1] if "-m" in command else []
+        return bool(module and module[0] in STARTING_MODULES)
+    return name in STARTERS
+
+
+def choose(study: Study) -> str:
+    """Return the launcher of a study: what ``auto`` stands for.
+
+    Raises:
+        InputError: The one that is named cannot start what the study asks for.
+    """
+    wanted, needs = study.launcher, study.resources
+    if wanted != PYTHON and study.executor == "local" and needs.nodes > 1:
+        raise InputError(
+            f"resources.nodes: {needs.nodes} nodes need a cluster, and this study runs locally.",
+            "Use executor: slurm, or nodes: 1.",
+        )
+    if wanted == SRUN and study.executor == "local":
+        raise InputError(
+            "launcher: srun needs Slurm, and this study runs locally.",
+            "Use launcher: torchrun (or auto).",
+        )
+    if starts_ranks_itself(study.command):
+        if wanted in (TORCHRUN, SRUN):
+            raise InputError(
+                f"launcher: {wanted}, and the command starts its processes itself "
+                f"({study.command[0]}).",
+                "Let the command be what one process runs (python train.py …), or write "
+                "launcher: python.",
+            )
+        return PYTHON
+    if wanted != AUTO:
+        return wanted
+    if study.world == 1:
+        return PYTHON
+    return SRUN if needs.nodes > 1 else TORCHRUN
+
+
+def uses_srun(study: Study) -> bool:
+    """Tell whether srun starts (and ends) the processes of a trial."""
+    chosen = choose(study)
+    if study.environment.runtime == PYXIS:
+        return True
+    return chosen == SRUN or (chosen == TORCHRUN and study.resources.nodes > 1)
+
+
+def labels(study: Study) -> str:
+    """Return how the launcher of a study with several ranks says whose a line of output is."""
+    if choose(study) == SRUN:
+        return rank_labels.SRUN
+    return rank_labels.BOTH if uses_srun(study) else rank_labels.TORCHRUN
+
+
+def meet(
+    study: Study, environ: Mapping[str, str], job: str | None, index: int | None, slot: int | None
+) -> Rendezvous | None:
+    """Return where the ranks of this task's trial meet; None where sweep starts a single process.
+
+    See ``rendezvous.meet`` for the arguments and for what it raises.
+    """
+    if choose(study) == PYTHON:
+        return None
+    return rendezvous.meet(study, environ, job, index, slot)
+
+
+def inside(study: Study, argv: list[str], meeting: Rendezvous | None, trial_dir: Path) -> list[str]:
+    """Return the command as one node's environment runs it: torchrun around it, or nothing."""
+    if choose(study) != TORCHRUN:
+        return argv
+    # Where torch is depends on the interpreter: the command's own.
+    python = argv[0] if PYTHON_NAME.fullmatch(os.path.basename(argv[0])) else "python"
+    nodes = study.resources.nodes
+    start = ["-m", "torch.distributed.run"] if nodes == 1 else ["-c", _ON_EACH_NODE]
+    host, port = (meeting.host, meeting.port) if meeting else ("127.0.0.1", 0)
+    return [
+        python,
+        *start,
+        f"--nnodes={nodes}",
+        f"--nproc-per-node={study.ranks_per_node}",
+        *(["--node-rank=0"] if nodes == 1 else []),
+        "--rdzv-backend=static",
+        f"--master-addr={host}",
+        f"--master-port={port}",
+        f"--rdzv-conf=timeout={study.ddp.timeout_s or TIMEOUT_S}",
+        "--max-restarts=0",
+        # Both streams of all ranks here, each line with its rank.
+        "--tee=3",
+        f"--log-dir={trial_dir / RANKS_FOLDER}",
+        # The command itself is what each rank runs, whatever program it is.
+        "--no-python",
+        *argv,
+    ]
+
+
+def outside(study: Study, argv: list[str], options: Sequence[str] = ()) -> list[str]:
+    """Return the command as this host starts it: srun around it, or nothing.
+
+    Args:
+        options: Further options of srun.
+    """
+    if not uses_srun(study):
+        return argv
+    chosen = choose(study)
+    nodes = 1 if chosen == PYTHON else study.resources.nodes
+    each = study.ranks_per_node if chosen == SRUN else 1
+    # Explicit, all of it: a node with hyperthreads starts two copies without -n, and what sbatch
+    # was given for its own task must not decide how many ranks there are.
+    cpus = max(1, _cpus_per_node(study) // each)
+    label = [] if chosen == PYTHON else ["--label"]
+    return [
+        "srun",
+        f"--nodes={nodes}",
+        f"--ntasks={nodes * each}",
+        f"--ntasks-per-node={each}",
+        f"--cpus-per-task={cpus}",
+        "--cpu-bind=cores",
+        "--distribution=block:block",
+        "--kill-on-bad-exit=1",
+        "--mpi=none",
+        "--export=ALL",
+        *label,
+        *options,
+        *argv,
+    ]
+
+
+def _cpus_per_node(study: Study) -> int:
+    return study.resources.cpus or study.ranks_per_node
+
+
+def reader(study: Study) -> Callable[[str], str | None]:
+    """Return what reads the metric's lines in the output: of several ranks the first one's count,
+    for all of them may print it."""
+    if choose(study) == PYTHON:
+        return lambda line: line
+    return partial(of_first, labels=labels(study))
+
+
+def without_launchers(study: Study, environ: Mapping[str, str]) -> dict[str, str]:
+    """Drop what the launcher of another run, around sweep, said to its processes, and for srun what
+    the batch job's own shape would add to its command line."""
+    drop = (*OF_LAUNCHERS, *_OF_BATCH) if uses_srun(study) else OF_LAUNCHERS
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in drop and not name.startswith(_ELASTIC)
+    }
+
+
+def variables(study: Study, meeting: Rendezvous | None) -> dict[str, str]:
+    """Return the variables by which a study's ranks meet and talk."""
+    found = network(study.ddp)
+    if choose(study) == PYTHON:
+        return found  # a single process, or one that starts its ranks itself
+    threads = max(1, _cpus_per_node(study) // study.ranks_per_node)
+    found |= {"OMP_NUM_THREADS": str(threads), "SWEEP_CPUS": str(threads)}
+    found["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] = "[rank${rank}]: "
+    if meeting is not None:
+        found |= {"MASTER_ADDR": meeting.host, "MASTER_PORT": str(meeting.port)}
+    return found
+
+
+def network(ddp: Ddp) -> dict[str, str]:
+    """Return the section ``ddp`` as variables of NCCL, gloo and torch."""
+    found: dict[str, str] = {}
+    if ddp.interface:
+        # NCCL takes a bare name for a prefix: eth1 would also be eth10.
+        found |= {"GLOO_SOCKET_IFNAME": ddp.interface, "NCCL_SOCKET_IFNAME": f"={ddp.interface}"}
+    if ddp.ib is not None:
+        found["NCCL_IB_DISABLE"] = "0" if ddp.ib == "on" else "1"
+    if ddp.debug != "off":
+        found |= {
+            "NCCL_DEBUG": "INFO",
+            "TORCH_CPP_LOG_LEVEL": "INFO",
+            "TORCH_DISTRIBUTED_DEBUG": ddp.debug.upper(),
+        }
+    if ddp.timeout_s is not None:
+        # The first is the reference trainer's; any training may read it.
+        found |= {
+            "SWEEP_DDP_TIMEOUT_S": str(ddp.timeout_s),
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+            "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": str(ddp.timeout_s),
+        }
+    return found

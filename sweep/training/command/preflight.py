@@ -1,0 +1,48 @@
+"""Whether a study's command can be started at all, as far as can be known before it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sweep.core.errors import InputError
+from sweep.core.study import Study
+from sweep.core.trial import trial_seed
+from sweep.training import images
+from sweep.training.command import assembly
+from sweep.training.command.environment import TrialValues
+
+
+def check_command(study: Study, environ: Mapping[str, str]) -> None:
+    """Refuse a command whose program or script is not there, as far as can be known now.
+
+    Raises:
+        InputError: It cannot be started.
+    """
+    folder = Path("/nonexistent")
+    params = {p.name: p.choices[0] if p.choices else p.low for p in study.space}
+    values = TrialValues(
+        number=0,
+        attempt=1,
+        seed=trial_seed(study.seed, 0),
+        params={**params, **study.fixed},
+        config=folder / "config.yaml",
+        trial_dir=folder,
+        checkpoint_dir=folder,
+        resume=None,
+        metrics=folder,
+        control=folder,
+        token="",
+    )
+    workdir = Path(study.workdir)
+    if not workdir.is_dir():
+        raise InputError(f"workdir: {workdir} is not a folder.", "Make it, or name another.")
+    if (
+        study.environment.runtime in ("venv", "conda")
+        and not study.environment.built
+        and (images.needs_build(study))
+    ):
+        return  # where its programs will be, building it tells
+    missing = assembly.find_missing(study, values, environ, workdir)
+    if missing:
+        raise InputError(missing, "Correct `command` (or `workdir`) in the study file.")

@@ -1,0 +1,121 @@
+"""Why a training ended: its exit code, signal, log and reports."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sweep.core import outcomes
+from sweep.core.files import read_tail
+from sweep.core.outcomes import HALTED, PAUSED
+from sweep.core.paths import AttemptFolder
+from sweep.core.study import Study
+from sweep.core.trial import End
+from sweep.training.command import first_failure, launchers, runtime_failure
+from sweep.training.command.launchers import PYTHON, RANKS_FOLDER
+
+_TRACEBACK = "Traceback (most recent call last):"
+_KILLS = (9, 15)  # SIGKILL, SIGTERM: sent by somebody else than the code itself
+
+
+def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence[str] = ()) -> End:
+    """Say how a training's process ended.
+
+    Args:
+        exit_code: What it returned, or None.
+        signal: What ended it, or None. An exit code of 128 + n means signal n: a shell or a
+            container between the process and us reports it so.
+        told: What it had been told: "", "pruned", "checkpoint" (leave, to be resumed), or one of
+            the outcomes for which it was ended (stalled, too long, halted, paused).
+        log: The last lines of its output.
+    """
+    if signal is None and exit_code is not None and 128 < exit_code <= 128 + 64:
+        signal = exit_code - 128
+    if told == "checkpoint":
+        return End(outcomes.INTERRUPTED, "asked to leave", exit_code, signal)
+    if told == HALTED:
+        return End(HALTED, "the study was stopped", exit_code, signal)
+    if told == PAUSED:
+        return End(PAUSED, "waits at its rung", exit_code, signal)
+    if told == outcomes.STALLED:
+        return End(outcomes.STALLED, "no report and no output for too long", exit_code, signal)
+    if told in ("pruned", outcomes.TOO_LONG):
+        return End(outcomes.FINISHED, told, exit_code, signal)
+    if signal is None and exit_code is None:
+        return End(outcomes.LOST, "nobody noted how it ended")
+    if signal in _KILLS:
+        reason = "killed by SIGKILL; by the system when memory ran out, or by hand"
+        if signal == 15:
+            reason = "ended by SIGTERM that sweep did not send"
+        return End(outcomes.KILLED, reason, exit_code, signal)
+    if signal is not None:
+        return End(outcomes.ERROR, f"crashed with signal {signal}{_cause(log)}", exit_code, signal)
+    if exit_code:
+        return End(outcomes.ERROR, f"exit code {exit_code}{_cause(log, exit_code)}", exit_code)
+    return End(outcomes.FINISHED, "", exit_code)
+
+
+def read_end(
+    study: Study, folder: AttemptFolder, exit_code: int | None, signal: int | None, told: str
+) -> End:
+    """Say how an attempt ended: of several ranks, by the one that failed first.
+
+    Its last lines are added to the attempt's log, where they would else stand among all others'.
+
+    Args:
+        exit_code, signal, told: As for ``classify``; of the launcher, where there is one.
+    """
+    shutil.rmtree(folder.root / RANKS_FOLDER, ignore_errors=True)  # all is in the log
+    if not told and (why := _not_started(study, folder, exit_code)):
+        return End(outcomes.NOT_STARTED, why, exit_code)
+    plain = classify(exit_code, signal, told, last_lines(folder))
+    if launchers.choose(study) == PYTHON or exit_code == 0 or told:
+        return plain
+    log = read_tail(folder.log, 4000, 1 << 20)
+    found = first_failure.find(log, launchers.labels(study))
+    if found is None:
+        return plain
+    end = classify(found.exit_code, found.signal, told, found.cause)
+    if found.rank is None:
+        return replace(end, outcome=outcomes.PORT_CLASH) if found.clash else end
+    place = f"rank {found.rank} of {study.world}" + (f" on {found.host}" if found.host else "")
+    blamed = found.rank if found.blamed is None else found.blamed
+    with contextlib.suppress(OSError), folder.log.open("a", encoding="utf-8") as stream:
+        stream.write(f"sweep: {place} failed first: {end.reason}\n")
+        stream.write(f"sweep: the last lines of rank {blamed}:\n")
+        stream.writelines(f"  {line}\n" for line in found.lines or ["(it printed nothing)"])
+    outcome = outcomes.PORT_CLASH if found.clash else end.outcome
+    return replace(end, outcome=outcome, reason=f"{place}: {end.reason}")
+
+
+def _not_started(study: Study, folder: AttemptFolder, exit_code: int | None) -> str | None:
+    """Return why the environment did not start the command, or None where it did."""
+    if study.environment.runtime in ("none", "venv"):
+        return None
+    return runtime_failure.explain(study.environment.runtime, exit_code, last_lines(folder, 40))
+
+
+def _exception(log: Sequence[str]) -> str:
+    """Return the line in which Python names the exception that ended it, or "" where none is.
+
+    It need not be the last one: what the training had printed and not flushed comes after it.
+    """
+    heads = [place for place, line in enumerate(log) if line.strip() == _TRACEBACK]
+    for line in log[heads[-1] + 1 :] if heads else ():
+        if line.strip() and not line.startswith((" ", "\t")):
+            return line.strip()
+    return ""
+
+
+def _cause(log: Sequence[str], exit_code: int | None = None) -> str:
+    """Return the exception where Python left with its exit code, else the last line of words."""
+    found = _exception(log) if exit_code == 1 else ""
+    found = found or next((line.strip() for line in reversed(log) if line.strip()), "")
+    return f": {found[:300]}" if found else ", and no output"
+
+
+def last_lines(folder: AttemptFolder, lines: int = 20) -> list[str]:
+    """Return the end of the attempt's log."""
+    return read_tail(folder.log, lines)

@@ -1,0 +1,302 @@
+"""Watch over one training process: forward its reports, pass on what it must know, see it end.
+
+The worker's trials and the re-runs both come here. The database may be away for as long as it
+likes: reports stay in the journal (and in ``unsent``), and training never waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sweep.core import outcomes
+from sweep.core.errors import StaleAttempt, SweepError
+from sweep.core.outcomes import HALTED, PAUSED
+from sweep.core.paths import AttemptFolder
+from sweep.core.study import Study
+from sweep.core.system import processes
+from sweep.core.trial import Report
+from sweep.training.attempt_files import tell
+from sweep.training.command import launchers
+from sweep.training.command.launchers import PYTHON
+from sweep.training.journal import Journal
+
+FORWARD_EVERY_S = 0.5
+TOUCH_EVERY_S = 10.0
+LIMIT_EVERY_S = 3.0  # the same where a budget or a goal can end the study
+WARM_AFTER_S = 0.25  # training starts first; one of a second must not end before this has begun
+REST_AFTER_S = 2.0  # longer than between two forwards of a training that reports all the time
+AWAY_PAUSE_S = 2.0  # between two tries to reach a database that is away
+PRUNE_GRACE_S = 60.0  # for a training that was told to stop to leave by itself
+TERM_GRACE_S = 3.0
+SRUN_GRACE_S = 5.0
+SIGNAL_LAG_S = 1.0  # between the signals that Slurm sends to training and to us
+_TERMINATED = (-15, 128 + 15)  # by SIGTERM; a shell or container reports it the second way
+_TICKS_S = (0.05, 0.25)  # between two looks: in the first second, and later
+
+
+def abrupt_s(study: Study) -> float:
+    """Return the seconds between SIGTERM and SIGKILL for a training that must end at once.
+
+    srun gets some: at SIGTERM it ends its processes on all hosts, killed it would leave them.
+    """
+    return SRUN_GRACE_S if launchers.uses_srun(study) else 0.0
+
+
+@dataclass
+class Leave:
+    """A request to leave, from a signal to this process.
+
+    The handler writes the control file itself: the main loop may be waiting for the database.
+
+    Attributes:
+        term_wait_s: Seconds between TERM and KILL where this process runs.
+        grace_s: Seconds between USR1 and the end of the time limit.
+    """
+
+    term_wait_s: float
+    grace_s: float
+    deadline: float | None = None
+    terminated: bool = False
+    folder: AttemptFolder | None = None
+
+    def listen(self) -> None:
+        """Take this process's TERM and USR1 as requests; only in its main thread."""
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, self.on_signal)
+
+    def on_signal(self, number: int, _frame: object) -> None:
+        """Handle TERM and USR1; several in a row are one request."""
+        self.terminated = self.terminated or number == signal.SIGTERM
+        wait_s = self.term_wait_s if number == signal.SIGTERM else self.grace_s
+        deadline = time.monotonic() + wait_s
+        self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
+        if self.folder is not None:
+            # An error must not come up wherever the main loop is; it tries again by itself.
+            with contextlib.suppress(OSError):
+                tell(self.folder, "checkpoint")
+
+    @property
+    def wanted(self) -> bool:
+        return self.deadline is not None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the process ended, and what it had been told ("" when nothing)."""
+
+    exit_code: int | None
+    signal: int | None
+    told: str = ""
+
+
+@dataclass
+class Channel:
+    """What the supervisor asks of the outside; each call may raise DatabaseUnavailable, or
+    StaleAttempt, which ends the training.
+
+    Attributes:
+        record: Store reports of the attempt.
+        touch: Say that the attempt lives; returns True when the study wants it to leave.
+        judge: Return "pruned" or "paused" when the trial is to stop now, else "".
+        warm: Done once, a moment after training began: load what the next pull needs.
+        rest: Give up the connection if it has not been used for so many seconds: training takes
+            longer than talking about it, and a server has fewer connections than a cluster tasks.
+    """
+
+    record: Callable[[Sequence[Report]], None]
+    touch: Callable[[], bool]
+    judge: Callable[[], str] | None = None
+    warm: Callable[[], None] | None = None
+    rest: Callable[[float], None] | None = None
+
+
+class Supervisor:
+    """Watches one training process until it is gone, its whole group with it.
+
+    Args:
+        child: The process, leader of its own group.
+        token: Its attempt's token, which all its processes carry.
+        folder: Its folder.
+        study: Limits and objectives.
+        journal: Reads its reports.
+        channel: Where they go.
+        leave: Requests to leave.
+        used_s: Seconds that earlier attempts of the trial trained.
+    """
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        token: str,
+        folder: AttemptFolder,
+        study: Study,
+        journal: Journal,
+        channel: Channel,
+        leave: Leave,
+        used_s: float = 0.0,
+    ) -> None:
+        self.child = child
+        self.token = token
+        self.folder = folder
+        self.study = study
+        self.journal = journal
+        self.channel = channel
+        self.leave = leave
+        self.used_s = used_s
+        self.unsent: list[Report] = []
+        self.told = ""
+        self._kill_at: float | None = None
+        self._cooperates = not any(objective.pattern for objective in study.objectives)
+        self._started = time.monotonic()
+        self._next_forward = 0.0
+        self._touch_every_s = LIMIT_EVERY_S if study.may_end_early else TOUCH_EVERY_S
+        self._next_touch = self._started + self._touch_every_s
+        self._warm_at: float | None = self._started + WARM_AFTER_S
+        self._verdict_due = False
+
+    def run(self) -> Ended:
+        """Watch until the process has ended.
+
+        Raises:
+            StaleAttempt: The attempt is over; the process was killed.
+        """
+        try:
+            descriptor = os.pidfd_open(self.child.pid)
+        except (AttributeError, OSError):  # an old kernel: look at short intervals instead
+            descriptor = None
+        try:
+            while self.child.poll() is None:
+                self._wait(descriptor)
+                self.step()
+        except BaseException:
+            processes.end_group(self.child.pid, self.token, grace_s=abrupt_s(self.study))
+            self.child.wait()
+            raise
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+        # Children that it left behind belong to the attempt as well. Looking for them means to read
+        # all of /proc, so not where a training ended well and no descendant of ours is left.
+        left = not processes.adopts_orphans() or processes.reap_orphans()
+        if left or self.child.returncode:
+            processes.end_group(self.child.pid, self.token, grace_s=0.0)
+            if processes.adopts_orphans():
+                processes.reap_orphans()
+        self.unsent.extend(self.journal.rest())
+        code = self.child.returncode
+        # Slurm signals every process of a task: training may have left before we could say so.
+        late = time.monotonic() + SIGNAL_LAG_S
+        # A launcher makes an exit code of its own of its signal.
+        unclear = code in _TERMINATED or (code != 0 and launchers.choose(self.study) != PYTHON)
+        while unclear and not self.leave.wanted and time.monotonic() < late:
+            time.sleep(0.05)
+        if self.leave.wanted and not self.told:
+            self.told = "checkpoint"
+        return Ended(code if code >= 0 else None, -code if code < 0 else None, self.told)
+
+    def _wait(self, descriptor: int | None) -> None:
+        young = time.monotonic() - self._started < 1.0
+        tick_s = _TICKS_S[0] if young else _TICKS_S[1]
+        if descriptor is None:
+            time.sleep(min(tick_s, 0.05))
+            return
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        poller.poll(tick_s * 1000)
+
+    def step(self) -> None:
+        """Do what is due now."""
+        now = time.monotonic()
+        if processes.adopts_orphans():
+            processes.reap_orphans(self.child.pid)
+        found = self.journal.read()
+        if found:
+            self.unsent.extend(found)
+            metric = self.study.objective.metric
+            self._verdict_due = self._verdict_due or any(metric in r.metrics for r in found)
+        self._obey(now)
+        if self.unsent and now >= self._next_forward:
+            self._forward(now)
+        elif now >= self._next_touch:
+            self._touch(now)
+        if self._warm_at is not None and now >= self._warm_at:
+            self._warm_at = None
+            if self.channel.warm is not None:
+                self._guard(self.channel.warm, now)
+        if self.channel.rest is not None:
+            self.channel.rest(REST_AFTER_S)
+
+    def _obey(self, now: float) -> None:
+        """Turn requests and limits into words to the training, and words into signals."""
+        if self.leave.wanted and self.told != "checkpoint":
+            self._tell("checkpoint", "checkpoint", self.leave.deadline)
+        limit_s = self.study.trial_time_s
+        if limit_s and not self.told and self.used_s + now - self._started > limit_s:
+            self._tell("pruned", outcomes.TOO_LONG)
+        stall_s = self.study.stall_time_s
+        if stall_s and not self.told and self.journal.idle_s() > stall_s:
+            self.told = outcomes.STALLED
+            self._kill_at = now
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            processes.end_group(self.child.pid, self.token, grace_s=TERM_GRACE_S)
+
+    def _tell(self, word: str, told: str, deadline: float | None = None) -> None:
+        with contextlib.suppress(OSError):  # a full disk: then only the signals reach it
+            tell(self.folder, word)
+        self.told = told
+        if deadline is not None:
+            self._kill_at = deadline - TERM_GRACE_S
+        else:
+            # A script that knows nothing of sweep does not read the control file.
+            grace_s = max(PRUNE_GRACE_S, self.study.grace_s) if self._cooperates else 0.0
+            self._kill_at = time.monotonic() + grace_s
+
+    def _forward(self, now: float) -> None:
+        self._next_forward = now + FORWARD_EVERY_S
+        if not self._guard(lambda: self.channel.record(self.unsent), now):
+            return
+        self.unsent.clear()
+        if not self.study.may_end_early:  # else it must hear of the end, however often it reports
+            self._next_touch = now + TOUCH_EVERY_S
+        if self._verdict_due and not self.told and self.channel.judge is not None:
+            answer: list[str] = []
+            judge = self.channel.judge
+            if self._guard(lambda: answer.append(judge()), now):
+                self._verdict_due = False
+                if answer[0] == PAUSED:
+                    self._tell("checkpoint", PAUSED)
+                elif answer[0]:
+                    self._tell("pruned", "pruned")
+
+    def _touch(self, now: float) -> None:
+        self._next_touch = now + self._touch_every_s
+        answer: list[bool] = []
+        reached = self._guard(lambda: answer.append(self.channel.touch()), now)
+        if reached and answer[0] and not self.told:
+            self._tell("checkpoint", HALTED)
+        if self.channel.rest is not None:
+            self.channel.rest(0.0)  # a training that is silent stays so
+
+    def _guard(self, work: Callable[[], object], now: float) -> bool:
+        """Do something that needs the database; tell whether it was there.
+
+        A refusal (a changed password, a server that does not start) is no reason to end a training
+        either: what it reports stays in its folder.
+        """
+        try:
+            work()
+        except StaleAttempt:
+            raise
+        except SweepError:
+            self._next_forward = now + AWAY_PAUSE_S
+            self._next_touch = now + AWAY_PAUSE_S
+            return False
+        return True

@@ -1,0 +1,202 @@
+"""What the end of a training means: tables of literal cases."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from sweep.control.settle import brought_checkpoint, give_up
+from sweep.core.study import Retry
+from sweep.core.trial import Attempt
+from sweep.training.exit_reason import classify
+
+LOG = ("Traceback (most recent call last):", "ModuleNotFoundError: No module named 'nope'", "")
+
+# exit code, signal, told -> outcome, reason, exit code and signal kept
+ENDS = [
+    (0, None, "", ("finished", "", 0, None)),
+    (1, None, "", ("error", "exit code 1: ModuleNotFoundError: No module named 'nope'", 1, None)),
+    (2, None, "", ("error", "exit code 2: ModuleNotFoundError: No module named 'nope'", 2, None)),
+    (
+        128,
+        None,
+        "",
+        ("error", "exit code 128: ModuleNotFoundError: No module named 'nope'", 128, None),
+    ),
+    (
+        255,
+        None,
+        "",
+        ("error", "exit code 255: ModuleNotFoundError: No module named 'nope'", 255, None),
+    ),
+    (
+        None,
+        9,
+        "",
+        ("killed", "killed by SIGKILL; by the system when memory ran out, or by hand", None, 9),
+    ),
+    (
+        137,
+        None,
+        "",
+        ("killed", "killed by SIGKILL; by the system when memory ran out, or by hand", 137, 9),
+    ),
+    (None, 15, "", ("killed", "ended by SIGTERM that sweep did not send", None, 15)),
+    (143, None, "", ("killed", "ended by SIGTERM that sweep did not send", 143, 15)),
+    (
+        None,
+        11,
+        "",
+        ("error", "crashed with signal 11: ModuleNotFoundError: No module named 'nope'", None, 11),
+    ),
+    (
+        134,
+        None,
+        "",
+        ("error", "crashed with signal 6: ModuleNotFoundError: No module named 'nope'", 134, 6),
+    ),
+    (
+        192,
+        None,
+        "",
+        ("error", "crashed with signal 64: ModuleNotFoundError: No module named 'nope'", 192, 64),
+    ),
+    (
+        193,
+        None,
+        "",
+        ("error", "exit code 193: ModuleNotFoundError: No module named 'nope'", 193, None),
+    ),
+    (0, None, "checkpoint", ("interrupted", "asked to leave", 0, None)),
+    (1, None, "checkpoint", ("interrupted", "asked to leave", 1, None)),
+    (None, 9, "checkpoint", ("interrupted", "asked to leave", None, 9)),
+    (0, None, "halted", ("halted", "the study was stopped", 0, None)),
+    (None, 15, "stalled", ("stalled", "no report and no output for too long", None, 15)),
+    (0, None, "pruned", ("finished", "pruned", 0, None)),
+    (None, 15, "pruned", ("finished", "pruned", None, 15)),
+    (1, None, "pruned", ("finished", "pruned", 1, None)),
+    (0, None, "too long", ("finished", "too long", 0, None)),
+    (None, 9, "too long", ("finished", "too long", None, 9)),
+    (None, None, "", ("lost", "nobody noted how it ended", None, None)),
+]
+
+
+@pytest.mark.parametrize(("code", "signal", "told", "expected"), ENDS)
+def test_classify(
+    code: int | None, signal: int | None, told: str, expected: tuple[str, str, int | None, int]
+) -> None:
+    """Exit code, signal and what it was told decide how a training ended."""
+    end = classify(code, signal, told, LOG)
+    assert (end.outcome, end.reason, end.exit_code, end.signal) == expected
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ((), "exit code 1, and no output"),
+        (("", "  ", "\t"), "exit code 1, and no output"),
+        (("first", "  last  ", ""), "exit code 1: last"),
+        (("x" * 400,), "exit code 1: " + "x" * 300),
+        (("ünïcode \N{SNOWMAN}",), "exit code 1: ünïcode \N{SNOWMAN}"),
+    ],
+)
+def test_the_logs_last_line_is_the_cause(log: tuple[str, ...], expected: str) -> None:
+    """The last line that says something names the cause, cut to a length that tables bear."""
+    assert classify(1, None, "", log).reason == expected
+
+
+TRACE = ("Traceback (most recent call last):", '  File "a.py", line 1', "    f()")
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "expected"),
+    [
+        (1, (*TRACE, "ValueError: no"), "exit code 1: ValueError: no"),
+        (1, ("a", *TRACE, "ValueError: no", "printed, not flushed"), "exit code 1: ValueError: no"),
+        (1, (*TRACE, "KeyError: 1", "", *TRACE, "B: two", "more"), "exit code 1: B: two"),
+        (1, TRACE, "exit code 1: f()"),
+        (3, (*TRACE, "ValueError: caught", "disk full"), "exit code 3: disk full"),
+    ],
+)
+def test_an_exception_is_the_cause(code: int, log: tuple[str, ...], expected: str) -> None:
+    """Python leaves with 1 then; what was printed and not flushed comes after its traceback."""
+    assert classify(code, None, "", log).reason == expected
+
+
+def attempt(number: int, outcome: str | None, checkpoint: str | None = None) -> Attempt:
+    moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
+    return Attempt(
+        1,
+        0,
+        number,
+        f"t{number}",
+        "job",
+        0,
+        "node",
+        None,
+        moment,
+        moment,
+        outcome=outcome,
+        reason="why",
+        checkpoint=checkpoint,
+    )
+
+
+BARREN = (
+    "interrupted twice without a new checkpoint; it needs a longer resources.time, or checkpoints"
+)
+
+# outcomes with "+" for a checkpoint -> why it is given up, at three attempts
+HISTORIES = [
+    (["interrupted"], None),
+    (["interrupted", "interrupted"], BARREN),
+    (["interrupted", "timeout"], BARREN),
+    (["node failed", "timeout"], BARREN),
+    (["interrupted+", "interrupted"], None),
+    (["interrupted", "interrupted+"], None),
+    (["interrupted+"] * 50, None),
+    (["interrupted", "interrupted+", "interrupted"], None),
+    (["interrupted+", "interrupted", "interrupted"], BARREN),
+    (["halted", "halted", "halted", "halted"], None),
+    (["halted", "interrupted"], None),
+    (["given back", "given back", "interrupted"], None),
+    (["killed"], None),
+    (["killed", "killed"], None),
+    (["killed", "killed", "killed"], "3 attempts ended in a fault, the last: why"),
+    (["killed+", "lost+", "stalled+"], "3 attempts ended in a fault, the last: why"),
+    (
+        ["killed", "interrupted+", "lost", "interrupted+", "out of memory"],
+        "3 attempts ended in a fault, the last: why",
+    ),
+    (["killed", "killed", "interrupted+"], None),
+    (["killed", "interrupted", "killed"], None),
+    (["interrupted", "killed", "interrupted"], None),
+]
+
+
+@pytest.mark.parametrize(("outcomes", "expected"), HISTORIES)
+def test_give_up(outcomes: list[str], expected: str | None) -> None:
+    """Faults count; interruptions count only where two in a row bring no checkpoint."""
+    attempts = [
+        attempt(number, text.rstrip("+"), f"ck{number}" if text.endswith("+") else None)
+        for number, text in enumerate(outcomes, 1)
+    ]
+    assert give_up(attempts, Retry(max_attempts=3)) == expected
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_the_limit_of_faults_is_the_studys(limit: int) -> None:
+    """``retry.max_attempts`` faults are the end, one fewer is not."""
+    attempts = [attempt(number, "lost") for number in range(1, limit + 1)]
+    assert give_up(attempts[:-1] or [attempt(1, "finished")], Retry(limit)) is None
+    assert give_up(attempts, Retry(limit)) == (f"{limit} attempts ended in a fault, the last: why")
+
+
+def test_a_checkpoint_that_it_started_from_is_not_its_own() -> None:
+    """An attempt that left what it was given has brought nothing."""
+    moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
+    made = Attempt(
+        1, 0, 2, "t", None, None, "n", None, moment, moment, checkpoint="a", resumed_from="a"
+    )
+    assert not brought_checkpoint(made)

@@ -1,0 +1,312 @@
+"""The figures of a report, on literal trials; and that no text of a user's becomes markup."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+
+from sweep.core.study import Objective, Resources, Study
+from sweep.core.trial import Attempt, TrialRecord
+from sweep.results.page import accounts, contents, page, views
+from sweep.results.page.lanes import timeline
+from sweep.results.page.source import Source, make
+from sweep.results.ranking import gpu_hours
+from sweep.storage.series import Series
+from tests.study_rows import NOON, make_study
+
+MINUTE = 60.0
+
+
+def attempt(
+    trial: int,
+    number: int,
+    start_min: float,
+    end_min: float,
+    outcome: str | None = "finished",
+    host: str = "node1",
+    resumed_from: str | None = None,
+    reason: str = "",
+) -> Attempt:
+    claimed = NOON + timedelta(minutes=start_min)
+    ended = NOON + timedelta(minutes=end_min)
+    return Attempt(
+        trial,
+        trial,
+        number,
+        f"{trial}-{number}",
+        "1",
+        trial,
+        host,
+        None,
+        claimed,
+        ended,
+        ended,
+        0,
+        outcome,
+        reason,
+        resumed_from=resumed_from,
+    )
+
+
+def record(number: int, state: str, values: tuple[float, ...], *tried: Attempt) -> TrialRecord:
+    took_s = sum(accounts.length_s(one) for one in tried)
+    return TrialRecord(
+        number,
+        number,
+        state,
+        values,
+        {"lr": 0.01 * (number + 1)},
+        7,
+        "",
+        tried[0].claimed,
+        tried[-1].ended,
+        took_s,
+        tried,
+    )
+
+
+def series(trial: int, *points: tuple[int, int, float, float]) -> Series:
+    """Return a series of (attempt, step, value, minutes after noon)."""
+    numbers, steps, values, minutes = zip(*points, strict=True)
+    logged = [(NOON + timedelta(minutes=minute)).timestamp() for minute in minutes]
+    return Series(trial, "acc", numbers, steps, values, logged)
+
+
+@pytest.fixture
+def source() -> Source:
+    """Two slots for 30 minutes: complete, pruned, resumed and failed trials; two GPUs each."""
+    trials = [
+        record(0, "complete", (0.8,), attempt(0, 1, 0, 10)),
+        record(1, "pruned", (0.5,), attempt(1, 1, 0, 4)),
+        # Killed at minute 10, its last step at minute 8 was in the checkpoint.
+        record(
+            2,
+            "complete",
+            (0.9,),
+            attempt(2, 1, 4, 10, "killed", reason="killed by SIGKILL"),
+            attempt(2, 2, 12, 20, resumed_from="c.pt"),
+        ),
+        record(3, "failed", (), attempt(3, 1, 10, 13, "error", "node2", reason="boom")),
+        # Preempted before its first checkpoint.
+        record(4, "complete", (0.85,), attempt(4, 1, 20, 22, "interrupted"), attempt(4, 2, 22, 30)),
+    ]
+    curves = [
+        series(0, *((1, step, 0.7 + step / 100, step) for step in range(10))),
+        series(1, (1, 0, 0.4, 1), (1, 1, 0.5, 3)),
+        series(2, (1, 0, 0.7, 6), (1, 1, 0.8, 8), *((2, s, 0.9, 12 + s) for s in range(2, 10))),
+        series(4, *((2, step, 0.85, 22.5 + step / 2) for step in range(10))),
+    ]
+    study = make_study(trials=5, resources=Resources(gpus=2), max_parallel=2)
+    return make(study, trials, curves)
+
+
+def test_hours_are_what_collect_counts(source: Source) -> None:
+    """Training is the sum of collect's durations; GPU-hours are those times the GPUs."""
+    spent = accounts.hours(source)
+    assert spent.training == pytest.approx(41 / 60)
+    assert spent.training == pytest.approx(sum(row["duration_s"] for row in source.rows) / 3600)
+    assert spent.of_gpus(spent.training) == pytest.approx(
+        sum(row["gpu_hours"] for row in source.rows)
+    )
+
+
+def test_lost_hours(source: Source) -> None:
+    """Lost: all of a failed trial, after the last step that went on, and what began again."""
+    assert accounts.hours(source).lost == pytest.approx((3 + 2 + 2) / 60)
+
+
+def test_saved_hours(source: Source) -> None:
+    """The pruned trial took 2 minutes a step, and lacked 8 of the usual 10."""
+    assert accounts.hours(source).saved == pytest.approx(16 / 60)
+
+
+def test_shares_of_a_gpu_are_not_known(source: Source) -> None:
+    """With shards nobody knows how many GPUs that were."""
+    study = dataclasses.replace(source.study, resources=Resources(shard=4))
+    spent = accounts.hours(dataclasses.replace(source, study=study))
+    assert spent.gpus is None
+    assert gpu_hours(3600.0, study.resources) is None
+    assert contents.gpu_text(spent.of_gpus(spent.training)) == "not known"
+
+
+def test_interruptions(source: Source) -> None:
+    """One resumed from its checkpoint, one began again; a failure is no interruption."""
+    found = accounts.interruptions(source)
+    assert (found.resumed, found.restarted, found.over) == (1, 1, 0)
+    assert found.share == 0.5
+
+
+def test_failures_by_reason_and_node(source: Source) -> None:
+    """Attempts that did not end well, with their node and an example."""
+    found = {(f.outcome, f.host, f.count, f.example) for f in accounts.failures(source)}
+    assert found == {
+        ("killed", "node1", 1, "killed by SIGKILL"),
+        ("error", "node2", 1, "boom"),
+        ("interrupted", "node1", 1, ""),
+    }
+
+
+def test_levels(source: Source) -> None:
+    """Each new best: when it was there, and what all attempts had used by then."""
+    found = accounts.levels(source)
+    assert [(level.value, level.trial, level.ended) for level in found] == [
+        (0.8, 0, 2),
+        (0.9, 2, 3),
+    ]
+    assert [level.after_h for level in found] == pytest.approx([10 / 60, 20 / 60])
+    # Until minute 10: 10 + 4 + 6. Until minute 20: 3 + 8 more.
+    assert [level.training_h for level in found] == pytest.approx([20 / 60, 31 / 60])
+
+
+def test_many_levels_keep_the_largest_steps(source: Source) -> None:
+    """Of many new bests the first, the last and the largest steps stay."""
+    values = [0.1, 0.11, 0.12, 0.5, 0.51, 0.9, 0.91]
+    trials = [record(n, "complete", (v,), attempt(n, 1, n, n + 1)) for n, v in enumerate(values)]
+    found = accounts.levels(make(source.study, trials, []), most=4)
+    assert [level.value for level in found] == [0.1, 0.5, 0.9, 0.91]
+
+
+def test_timeline_packs_attempts_into_slots(source: Source) -> None:
+    """A slot takes one attempt at a time; between two it waited."""
+    bars = timeline(source).cells
+    lanes: dict[str, list[tuple[str, str]]] = {}
+    for bar in bars:
+        lanes.setdefault(bar["lane"], []).append((bar["start"], bar["end"]))
+    assert set(lanes) == {"node1 01", "node1 02", "node2 01"}
+    for spans in lanes.values():
+        ordered = sorted(spans)
+        assert all(a[1] <= b[0] for a, b in pairwise(ordered))
+    kinds = sorted((bar["kind"], bar["minutes"]) for bar in bars)
+    assert kinds == sorted(
+        [
+            ("trained", 10.0),
+            ("pruned", 4.0),
+            ("interrupted", 6.0),
+            ("trained", 8.0),
+            ("failed", 3.0),
+            ("interrupted", 2.0),
+            ("trained", 8.0),
+            ("waited", 2.0),
+        ]
+    )
+
+
+def test_a_live_attempt_runs() -> None:
+    """An attempt without an outcome is drawn as running, up to when it was seen."""
+    live = record(0, "running", (), attempt(0, 1, 0, 5, None))
+    assert [bar["kind"] for bar in timeline(make(make_study(), [live], [])).cells] == ["running"]
+
+
+def test_empty_study() -> None:
+    """A study of which nothing has ended has a page, without charts and without a winner."""
+    waiting = TrialRecord(0, 0, "waiting")
+    found = contents.arrange(make(make_study(trials=1), [waiting], []))
+    assert found.charts == [] and found.command == "" and found.levels == []
+    text = page.render(found, "")
+    assert "No winner yet" in text
+
+
+def test_scale_shows_the_good_end() -> None:
+    """A few bad results stand at the edge; losses over decades get a logarithmic axis."""
+    values = [0.9 + place / 1000 for place in range(20)] + [0.0]
+    scale = views.scale_of(values, "maximize")
+    assert scale is not None and scale.low > 0.89 and scale.high > 0.919 and not scale.log
+    losses = views.scale_of([1e-4, 1e-2, 3.0], "minimize")
+    assert losses is not None and losses.log and losses.low < 1e-4 and losses.high > 3.0
+    assert views.scale_of([float("nan"), float("inf")], "minimize") is None
+
+
+def test_parts_say_so() -> None:
+    """More curves than can be seen: the best and an even part of the others are drawn."""
+    many = 1000
+    trials = [record(n, "complete", (n / many,), attempt(n, 1, n, n + 1)) for n in range(many)]
+    curves = [series(n, (1, 0, 0.0, n), (1, 1, n / many, n + 1)) for n in range(many)]
+    view = views.curves(make(make_study(trials=many), trials, curves))
+    drawn = {cell["trial"] for cell in view.cells}
+    assert view.is_part and view.total == many and len(drawn) == view.shown == 305
+    assert {999, 998, 997, 996, 995} <= drawn
+
+
+class _Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_hostile_texts_stay_text(source: Source) -> None:
+    """Names, reasons and values with markup in them add no element and end no script."""
+    plain = _parse(source)
+    evil = "</script><img src=x onerror=alert(1)>'\"&<!--"
+    records = [
+        dataclasses.replace(
+            r,
+            params={**r.params, "tag": evil},
+            reason=evil,
+            attempts=tuple(dataclasses.replace(a, reason=evil, host="node<b>") for a in r.attempts),
+        )
+        for r in source.records
+    ]
+    study = dataclasses.replace(
+        source.study, objectives=(Objective(evil, "maximize"),), command=("echo", evil)
+    )
+    hostile = _parse(make(study, records, list(source.series.values())))
+    assert "img" not in hostile.tags and "b" in hostile.tags  # ours, of the tiles
+    assert hostile.tags.count("script") == plain.tags.count("script") == 4
+
+
+def _parse(source: Source) -> _Elements:
+    found = _Elements()
+    found.feed(page.render(contents.arrange(source), "var a = '</script>';"))
+    return found
+
+
+def test_the_page_needs_no_network(source: Source) -> None:
+    """No element loads anything, and the page's own policy forbids it."""
+    text = page.render(contents.arrange(source), "")
+    elements = _Elements()
+    elements.feed(text)
+    assert [link for link in elements.links if not link.startswith("data:")] == []
+    assert "default-src 'none'" in text
+    assert re.search(r"@import|url\(", text) is None
+
+
+def test_the_data_are_json(source: Source) -> None:
+    """Charts are JSON whatever they hold: a number that is not finite is null."""
+    text = page.as_script({"a": [float("nan"), float("inf"), 1.5], "b": "</script>\u2028"})
+    assert json.loads(text) == {"a": [None, None, 1.5], "b": "</script>\u2028"}
+    assert "<" not in text and "\u2028" not in text
+
+
+def test_the_command_is_safe_to_paste() -> None:
+    """The winner's command quotes what a shell would read."""
+    best = record(3, "complete", (0.5,), attempt(3, 1, 0, 1))
+    source = make(make_study(), [best], [])
+    assert contents.rerun_command(source, "/data/my runs") == (
+        "sweep rerun-best digits --trial 3 --wait --runs '/data/my runs'"
+    )
+
+
+def test_several_objectives() -> None:
+    """A front has a picture for each pair, no best-so-far and no levels."""
+    study: Study = make_study(objectives=(Objective("acc", "maximize"), Objective("ms")), trials=4)
+    values = [(0.9, 5.0), (0.8, 2.0), (0.7, 6.0), (0.95, 9.0)]
+    trials = [record(n, "complete", v, attempt(n, 1, n, n + 1)) for n, v in enumerate(values)]
+    source = make(study, trials, [])
+    found = contents.arrange(source)
+    assert [chart.key for chart in found.charts if "front" in chart.key] == ["front-0-1"]
+    assert not {"history", "time"} & {chart.key for chart in found.charts}
+    on_front = {cell["trial"] for cell in views.front(source, 0, 1).cells if cell["front"]}
+    assert on_front == {0, 1, 3}
+    assert found.tiles[0].value == "3"
+    assert "The first of the front" in page.render(found, "")

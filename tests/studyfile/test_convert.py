@@ -1,0 +1,347 @@
+"""Searches of other tools as study files: each result loads, and what is lost is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.core.errors import InputError
+from sweep.core.study import Choice, Study
+from sweep.studyfile import loads
+from sweep.studyfile.starter.convert import Converted, convert
+
+WANDB = """\
+program: train.py
+name: cnn sweep
+project: mnist
+entity: me
+method: bayes
+run_cap: 40
+metric: {name: val/loss, goal: minimize, target: 0.1}
+parameters:
+  learning_rate: {distribution: log_uniform_values, min: 1e-5, max: 1e-1}
+  batch_size: {values: [32, 64, 128]}
+  epochs: {value: 5}
+  dropout: {min: 0.1, max: 0.5}
+  layers: {min: 1, max: 4}
+  optimizer:
+    parameters:
+      name: {values: [sgd, adam]}
+      momentum: {distribution: uniform, min: 0, max: 1}
+early_terminate: {type: hyperband, min_iter: 3, eta: 2, strict: true}
+command: ["${env}", CUDA_LAUNCH=0, "${interpreter}", -u, "${program}", "${args}", --json, "{}"]
+"""
+
+WANDB_STUDY = """\
+# Made from the W&B sweep sweep.yaml.
+# - metric.target (0.1): has no counterpart here.
+# - early_terminate.strict: has no counterpart here.
+# - entity: has no counterpart here.
+# - wandb.config and wandb.log: W&B itself gave the script its values and took its metrics. Here
+#   the script gets the values as the command says, or reads the file that SWEEP_CONFIG names;
+#   and it reports by sweep.report.Reporter().log(step=…, …), or prints what
+#   objective.from.stdout finds.
+
+name: cnn-sweep
+command: python -u train.py {params} --json {{}}
+
+objective:
+  metric: val/loss
+  direction: minimize
+  at: last
+
+space:
+  learning_rate: {type: float, low: 1.0e-05, high: 0.1, log: true}
+  batch_size: {type: categorical, choices: [32, 64, 128]}
+  dropout: {type: float, low: 0.1, high: 0.5}
+  layers: {type: int, low: 1, high: 4}
+  optimizer.name: {type: categorical, choices: [sgd, adam]}
+  optimizer.momentum: {type: float, low: 0.0, high: 1.0}
+
+fixed:
+  epochs: 5
+
+trials: 40
+seed: 0
+sampler: auto
+pruner: {type: asha, min_resource: 3, reduction_factor: 2}
+max_parallel: 4   # so many at once, at most; W&B has as many as agents
+environment: {env: {CUDA_LAUNCH: "0"}}
+
+# Further keys; `sweep schema` describes all of them.
+# resources: {time: 30min, gpus: 1, cpus: 4, memory: 8G}   # of one trial
+# slurm: {partition: gpu, account: my-project}
+"""
+
+
+def convert_text(folder: Path, text: str) -> tuple[Converted, Study]:
+    path = folder / "sweep.yaml"
+    path.write_text(text)
+    converted = convert(path)
+    return converted, loads(converted.text, "study.yaml")
+
+
+def test_a_whole_wandb_sweep(tmp_path: Path) -> None:
+    """The text of a converted sweep, with what was lost on top; it loads."""
+    converted, study = convert_text(tmp_path, WANDB)
+    assert converted.text == WANDB_STUDY
+    assert converted.source == "W&B"
+    assert study.command[-1] == "{{}}"
+
+
+@pytest.mark.parametrize(
+    ("given", "parameter", "lost"),
+    [
+        ("{min: 0.0, max: 1}", ("float", 0.0, 1.0, None, False), ""),
+        ("{min: -3, max: 7}", ("int", -3, 7, None, False), ""),
+        ("{distribution: int_uniform, min: 1, max: 9}", ("int", 1, 9, None, False), ""),
+        (
+            "{distribution: log_uniform, min: -9.21034, max: 0}",
+            ("float", 0.0001, 1.0, None, True),
+            "",
+        ),
+        (
+            "{distribution: inv_log_uniform, min: 0, max: 9.21034}",
+            ("float", 0.0001, 1.0, None, True),
+            "",
+        ),
+        (
+            "{distribution: inv_log_uniform_values, min: 0.01, max: 1}",
+            ("float", 0.01, 1.0, None, True),
+            "",
+        ),
+        ("{distribution: q_uniform, min: 0, max: 1, q: 0.1}", ("float", 0.0, 1.0, 0.1, False), ""),
+        ("{distribution: q_uniform, min: 8, max: 64, q: 8}", ("int", 8, 64, 8, False), ""),
+        (
+            "{distribution: q_uniform, min: 5, max: 64, q: 8}",
+            ("int", 8, 64, 8, False),
+            "parameters.x: the bounds became the outermost multiples of q, 8 and 64.",
+        ),
+        (
+            "{distribution: q_log_uniform_values, min: 16, max: 256}",
+            ("int", 16, 256, None, True),
+            "",
+        ),
+        (
+            "{distribution: q_log_uniform_values, min: 0.1, max: 10.0, q: 0.1}",
+            ("float", 0.1, 10.0, None, True),
+            "parameters.x.q: a logarithmic range has no steps here.",
+        ),
+        (
+            "{distribution: normal, mu: 1, sigma: 0.5}",
+            ("float", 0.0, 2.0, None, False),
+            "parameters.x: normal has no counterpart here; it became even over mu ± 2 sigma.",
+        ),
+        (
+            "{distribution: q_normal, mu: 10, sigma: 2, q: 1}",
+            ("float", 6.0, 14.0, 1.0, False),
+            "parameters.x: q_normal has no counterpart here; it became even over mu ± 2 sigma.",
+        ),
+        (
+            "{distribution: log_normal, mu: 0, sigma: 1}",
+            ("float", 0.1353, 7.389, None, True),
+            "parameters.x: log_normal has no counterpart here; it became even over mu ± 2 sigma, "
+            "on a logarithmic scale.",
+        ),
+    ],
+)
+def test_wandb_ranges(given: str, parameter: tuple[Any, ...], lost: str, tmp_path: Path) -> None:
+    """Each distribution becomes the nearest range, and a difference is said."""
+    text = f"method: random\nrun_cap: 9\nparameters: {{x: {given}}}"
+    converted, study = convert_text(tmp_path, text)
+    got = study.space.get("x")
+    assert (got.type, got.low, got.high, got.step, got.log) == parameter
+    about = [sentence for sentence in converted.lost if sentence.startswith("parameters.")]
+    assert about == ([lost] if lost else [])
+
+
+@pytest.mark.parametrize(
+    ("given", "lost"),
+    [
+        ("{distribution: beta, a: 1}", "parameters.x: distribution beta has no counterpart here."),
+        ("{distribution: uniform, min: 0}", "parameters.x: max is missing."),
+        ("{min: a, max: 1}", "parameters.x: min and max must be numbers (got 'a')."),
+        ("{values: []}", "parameters.x: there are no choices."),
+        ("3", "parameters.x: is not a mapping (got 3)."),
+        ("{values: [1, 1.0, 2]}", "x: the choice 1.0 is there twice, and was dropped once."),
+        (
+            "{values: [1, 2], probabilities: [0.1, 0.9]}",
+            "parameters.x.probabilities: choices are equally likely here.",
+        ),
+        (
+            "{distribution: q_uniform, min: 1, max: 2, q: 5}",
+            "parameters.x: no multiple of 5 lies between 1 and 2.",
+        ),
+    ],
+)
+def test_what_wandb_parameters_lose(given: str, lost: str, tmp_path: Path) -> None:
+    """What cannot be carried over is named, and the rest loads."""
+    text = f"method: random\nrun_cap: 9\nparameters: {{y: {{min: 0, max: 1}}, x: {given}}}"
+    converted, study = convert_text(tmp_path, text)
+    assert lost in converted.lost
+    assert "y" in study.space.names()
+    assert f"# - {lost[:60]}" in converted.text
+
+
+@pytest.mark.parametrize(
+    ("command", "got", "lost"),
+    [
+        ("[python, '${program}', '${args_no_hyphens}']", ["python", "p.py", "{overrides}"], ""),
+        (
+            "[torchrun, '${program}', '--cfg=${args_json_file}']",
+            ["torchrun", "p.py", "--cfg=EDIT_ME"],
+            "command: ${args_json_file} has no counterpart",
+        ),
+        (
+            "['${program}', '${args_json_file}']",
+            ["p.py", "{config}"],
+            "command: ${args_json_file} names a JSON file",
+        ),
+        (
+            "['${program}', '--d=${envvar:DATA}']",
+            ["p.py", "--d=EDIT_ME"],
+            "command: ${envvar:DATA} has no counterpart here",
+        ),
+        (
+            "['${program}', '${args_no_boolean_flags}']",
+            ["p.py", "{params}"],
+            "command: ${args_no_boolean_flags} gives true booleans as --name",
+        ),
+    ],
+)
+def test_wandb_commands(command: str, got: list[str], lost: str, tmp_path: Path) -> None:
+    """The macros of a command become placeholders."""
+    text = f"program: p.py\nparameters: {{x: {{min: 0, max: 1}}}}\ncommand: {command}"
+    converted, study = convert_text(tmp_path, text)
+    assert list(study.command) == got
+    assert [line for line in converted.lost if lost and line.startswith(lost)] or not lost
+
+
+def test_a_wandb_grid(tmp_path: Path) -> None:
+    """A grid has as many trials as points; without a program and a metric the file says so."""
+    converted, study = convert_text(
+        tmp_path, "method: grid\nparameters: {a: {values: [1, 2, 3]}, b: {values: [x, null]}}"
+    )
+    assert (study.sampler, study.trials) == (Choice("grid"), 6)
+    assert study.command == ("python", "EDIT_ME", "{params}")
+    assert converted.lost[:2] == [
+        "program: is missing; replace EDIT_ME in the command.",
+        "metric.name: is missing; val_loss was put in its place.",
+    ]
+
+
+HYDRA = """\
+defaults:
+  - _self_
+  - override hydra/sweeper: optuna
+  - override hydra/sweeper/sampler: tpe
+hydra:
+  sweeper:
+    _target_: hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper
+    sampler: {_target_: optuna.samplers.TPESampler, seed: 123, n_startup_trials: 7, group: true}
+    direction: maximize
+    study_name: sphere
+    storage: sqlite:///x.db
+    n_trials: 20
+    n_jobs: 3
+    params:
+      x: range(-5.5, 5.5, step=0.5)
+      y: choice(-5, 0, 5)
+      model.lr: tag(log, interval(1e-5, 1e-1))
+      n: int(interval(1, 10))
+      m: tag(log, int(interval(1, 100)))
+      k: range(1, 7, 2)
+      z: interval(0, 1)
+      +extra: a,'b c',null
+      size: "choice([1,2],[3,4])"
+      s: shuffle(range(3))
+      w: 0.5
+      model.name: resnet
+      g: glob(*)
+x: 1
+"""
+
+HYDRA_SPACE = {
+    "x": ("float", -5.5, 5.5, 0.5, False, ()),
+    "y": ("categorical", None, None, None, False, (-5, 0, 5)),
+    "model.lr": ("float", 1e-5, 0.1, None, True, ()),
+    "n": ("int", 1, 10, None, False, ()),
+    "m": ("int", 1, 100, None, True, ()),
+    "k": ("int", 1, 7, 2, False, ()),
+    "z": ("float", 0.0, 1.0, None, False, ()),
+    "+extra": ("categorical", None, None, None, False, ("a", "b c", None)),
+    "size": ("categorical", None, None, None, False, ([1, 2], [3, 4])),
+    "s": ("int", 0, 3, None, False, ()),
+}
+
+
+def test_a_whole_hydra_configuration(tmp_path: Path) -> None:
+    """Every form of a sweep, the sampler, the direction and the width are carried over."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "app.py").write_text("import hydra\n@hydra.main()\ndef f(c): ...\n")
+    converted, study = convert_text(tmp_path / "conf", HYDRA)
+    space = {p.name: (p.type, p.low, p.high, p.step, p.log, p.choices) for p in study.space}
+    assert space == HYDRA_SPACE
+    assert study.fixed == {"w": 0.5, "model.name": "resnet"}
+    assert study.command == (
+        "python",
+        str(tmp_path / "app.py"),
+        "{overrides}",
+        "hydra.run.dir={trial_dir}",
+    )
+    assert (study.name, study.trials, study.seed, study.max_parallel) == ("sphere", 20, 123, 3)
+    assert study.objective.direction == "maximize"
+    assert study.sampler.type == "tpe"
+    assert study.sampler.options["startup_trials"] == 7
+    assert converted.lost == [
+        "params.g: glob() has no counterpart here (got 'glob(*)').",
+        "the returned value: Hydra took the objective from what the application returns. Report "
+        "it: from sweep.report import Reporter; Reporter().log(objective=value).",
+        "sampler.group: has no counterpart here.",
+        "storage: the study's rows are kept in PostgreSQL here; see the key storage.",
+    ]
+
+
+def test_the_older_hydra_form(tmp_path: Path) -> None:
+    """search_space, several directions, and a sampler named in the defaults."""
+    converted, study = convert_text(
+        tmp_path,
+        "defaults: [{override hydra/sweeper/sampler: nsgaii}]\n"
+        "hydra: {sweeper: {direction: [minimize, maximize], n_trials: 8, search_space: {\n"
+        "  x: {type: float, low: -5.5, high: 5.5, step: 0.5},\n"
+        "  y: {type: categorical, choices: [-5, 0, 5]},\n"
+        "  z: {type: int, low: 1, high: 100, log: true},\n"
+        "  b: {type: complex}}}}",
+    )
+    assert [(p.name, p.type, p.step, p.log) for p in study.space] == [
+        ("x", "float", 0.5, False),
+        ("y", "categorical", None, False),
+        ("z", "int", None, True),
+    ]
+    assert study.directions == ("minimize", "maximize")
+    assert study.sampler.type == "nsgaii"
+    assert converted.lost[:2] == [
+        "the application: replace EDIT_ME in the command by your script.",
+        "search_space.b: type complex has no counterpart here.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1", "is neither a W&B sweep nor a Hydra configuration with an Optuna sweeper"),
+        ("[1]", "is neither a W&B sweep"),
+        ("", "is neither a W&B sweep"),
+        ("a: [", "is not YAML: "),
+        ("a: 1\na: 2", "is not YAML: "),
+    ],
+)
+def test_other_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    """A file that is neither format is an error that says what they look like."""
+    (tmp_path / "sweep.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        convert(tmp_path / "sweep.yaml")
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        convert(tmp_path / "gone.yaml")

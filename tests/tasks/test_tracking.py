@@ -1,0 +1,486 @@
+"""Trackers, real ones: their own readers show what ``collect`` shows, and none is waited for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.core.files import make_private, write_atomic
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.trial import Report
+from sweep.results import frames
+from sweep.tasks.tracking.feeder import feed
+from sweep.tasks.tracking.outbox import Outbox
+from sweep.tasks.tracking.tracker import Described
+from sweep.training.attempt_files import append
+from tests.conftest import ROOT, Sweep
+from tests.e2e.test_commands import wait_for
+from tests.needs import mlflow_server_python, require
+from tests.study_rows import make_study
+from tests.toys import TRAINING, write_toy
+
+pytestmark = pytest.mark.real
+
+TRIALS = 3
+LAUNCH_S = 600.0
+STEPS = 5
+Points = dict[tuple[int, str, int], float]  # by trial, metric and step
+
+
+def collected(runs: Path) -> Points:
+    """Return what collect's long form holds."""
+    with frames.load(runs=runs) as loaded:
+        frame = loaded.metrics()
+    return points((row.trial, str(row.metric), row.step, row.value) for row in frame.itertuples())
+
+
+def points(rows: Iterable[tuple[int, str, int, float]]) -> Points:
+    """Return (trial, metric, step, value) as points; none may come twice."""
+    found: Points = {}
+    for trial, metric, step, value in rows:
+        assert (trial, metric, step) not in found
+        found[trial, metric, step] = value
+    return found
+
+
+def of_tensorboard(folder: Path) -> Points:
+    """Return the same, read by TensorBoard's own accumulator (its values are float32)."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    rows = []
+    for events in sorted(folder.iterdir()):
+        reader = EventAccumulator(str(events), size_guidance={"scalars": 0})
+        reader.Reload()
+        for tag in reader.Tags()["scalars"]:
+            rows += [(int(events.name), tag, e.step, e.value) for e in reader.Scalars(tag)]
+    return points(rows)
+
+
+def of_mlflow(uri: str, name: str) -> tuple[Points, list[Any]]:
+    """Return the same, read by MLflow's own client, and the runs that count."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name(f"sweep/{name}")
+    assert experiment is not None
+    runs = [
+        run
+        for run in client.search_runs([experiment.experiment_id])
+        if "sweep.superseded" not in run.data.tags
+    ]
+    rows = [
+        (int(run.data.tags["sweep.trial"]), metric, point.step, point.value)
+        for run in runs
+        for metric in run.data.metrics
+        for point in client.get_metric_history(run.info.run_id, metric)
+    ]
+    return points(rows), runs
+
+
+@pytest.fixture
+def folder(runs: Path) -> StudyFolder:
+    """A study's folder, as launch makes it."""
+    folder = Runs(runs).study("digits")
+    make_private(folder.root)
+    write_atomic(folder.study, make_study(track=("tensorboard",)).to_json())
+    return folder
+
+
+def report(folder: StudyFolder, attempt: int, steps: Iterable[int]) -> Points:
+    """Report as the training of trial 0 would, and return what it reported."""
+    found = {}
+    there = folder.attempt(0, attempt)
+    make_private(there.root)
+    folder.config(0).write_text("lr: 0.25\noptimizer: sgd\nseed: 7\n")
+    for step in steps:
+        value = attempt + step / 8
+        append(there, step, {"acc": value})
+        found[0, "acc", step] = value
+    return found
+
+
+def test_tensorboard_follows_the_lineage(folder: StudyFolder) -> None:
+    """By the worker's own end: what an attempt reported beyond its checkpoint is replaced."""
+    pytest.importorskip("tensorboard", reason="tensorboard (extra: tensorboard)")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    outbox = Outbox(make_study(track=("tensorboard",)), folder, os.environ)
+    expected = report(folder, 1, range(STEPS))
+    outbox.begin(0, 1, 0, "node1")
+    outbox.end(0, 1, "killed")
+    expected |= report(folder, 2, range(3, STEPS + 2))
+    outbox.begin(0, 2, 0, "node2")
+    outbox.end(0, 2, "complete")
+    assert outbox.close(120.0) == []
+    assert of_tensorboard(folder.tensorboard) == pytest.approx(expected)
+    reader = EventAccumulator(str(folder.tensorboard / "00000"))
+    reader.Reload()
+    shown = b"".join(event.tensor_proto.string_val[0] for event in reader.Tensors("sweep"))
+    assert b"| optimizer | sgd |" in shown and b"| host | node2 |" in shown
+
+
+@pytest.fixture(params=["files", pytest.param("server", marks=pytest.mark.long)])
+def mlflow_uri(request: pytest.FixtureRequest, folder: StudyFolder) -> str:
+    """Where MLflow keeps runs: in files of the study's, or behind a server."""
+    require("mlflow")
+    if request.param == "server":
+        return str(request.getfixturevalue("server"))
+    return (folder.root / "mlruns").as_uri()
+
+
+def test_mlflow_follows_the_lineage(
+    mlflow_uri: str, folder: StudyFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the worker's own end: metrics, parameters, status, system and files of a resumed trial."""
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    if mlflow_uri.startswith("http"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_uri)
+    outbox = Outbox(make_study(track=("mlflow",)), folder, os.environ)
+    expected = report(folder, 1, range(STEPS))
+    outbox.begin(0, 1, 0, "node1")
+    outbox.end(0, 1, "killed")
+    expected |= report(folder, 2, range(3, STEPS + 2))
+    outbox.begin(0, 2, 0, "node2")
+    outbox.end(0, 2, "complete")
+    late = outbox.close(240.0)
+    assert late == [], (folder.tracking / "mlflow.log").read_text()
+    found, [run] = of_mlflow(mlflow_uri, "digits")
+    assert found == pytest.approx(expected)
+    assert run.data.params == {"lr": "0.25", "optimizer": "sgd", "seed": "7"}
+    assert (run.info.status, run.data.tags["sweep.state"]) == ("FINISHED", "complete")
+    assert (run.data.tags["sweep.host"], run.data.tags["sweep.attempt"]) == ("node2", "2")
+
+
+def test_a_tracker_that_hangs_is_not_waited_for(folder: StudyFolder) -> None:
+    """A process that reads nothing costs the worker no time; what it lacks is told at the end."""
+    outbox = Outbox(make_study(track=("tensorboard",)), folder, os.environ)
+    outbox.begin(0, 1, 0, "node1")
+    [process] = outbox._processes.values()
+    process.send_signal(signal.SIGSTOP)
+    start = time.monotonic()
+    for _ in range(2000):  # more than a pipe takes
+        outbox.end(0, 1, "complete")
+    assert time.monotonic() - start < 30.0
+    assert outbox.close(0.2) == ["tensorboard"]
+    assert process.poll() is not None
+
+
+def test_a_tracker_whose_package_is_missing_says_so(folder: StudyFolder) -> None:
+    """The worker goes on; the tracker's log says what to install."""
+    hidden = folder.root / "hidden"
+    hidden.mkdir()
+    (hidden / "mlflow.py").write_text("raise ImportError('no mlflow here')\n")
+    environ = {**os.environ, "PYTHONPATH": f"{hidden}{os.pathsep}{ROOT}"}
+    outbox = Outbox(make_study(track=("mlflow",)), folder, environ)
+    report(folder, 1, range(2))
+    outbox.begin(0, 1, 0, "node1")
+    assert outbox.close(120.0) == []
+    outbox.end(0, 1, "complete")  # to a process that is gone, if it is started again
+    outbox.close(120.0)
+    assert "pip install 'sweep-hpo[mlflow]'" in (folder.tracking / "mlflow.log").read_text()
+
+
+class Refusing:
+    """A tracker that is down for its first calls."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.got: list[int] = []
+        self.state = ""
+
+    def begin(self, described: Described) -> None:
+        if self.refusals > 0:
+            self.refusals -= 1
+            raise OSError("connection refused")
+
+    def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
+        self.begin(described)
+        self.got += [report.step for report in reports]
+
+    def end(self, described: Described, state: str) -> None:
+        self.state = state
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_tracker_that_comes_back_gets_everything(folder: StudyFolder) -> None:
+    """What was refused is tried again, in order, and nothing twice."""
+    report(folder, 1, range(STEPS))
+    begin = {"event": "begin", "trial": 0, "attempt": 1, "first_step": 0, "host": "node1"}
+    end = {"event": "end", "trial": 0, "attempt": 1, "state": "complete"}
+    said: list[str] = []
+    messages = iter([[begin], [], [end], None])
+    tracker = Refusing(2)
+    feed(make_study(), folder, tracker, lambda _: next(messages, None), said.append)
+    assert tracker.got == list(range(STEPS))
+    assert tracker.state == "complete"
+    assert [text for text in said if "connection refused" in text] == said != []
+
+
+RESUMING = """
+import os, pathlib, signal, sys, time
+from sweep.report import Reporter
+r = Reporter()
+start = int(pathlib.Path(r.resume).read_text()) if r.resume else 0
+for step in range(start, 6):
+    r.log(step=step, acc=step / 7 + r.attempt, loss=1.0 / (step + 1))
+    if step == 2:
+        pathlib.Path(os.environ["SWEEP_CHECKPOINT_DIR"], "step").write_text("2")
+    if step == 3 and r.attempt == 1:
+        time.sleep(2.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def write_resuming(folder: Path, track: str) -> Path:
+    """Write a study of one trial that is killed at step 3 and goes on from step 2."""
+    text = RESUMING.replace("r.attempt", "int(os.environ['SWEEP_ATTEMPT'])")
+    (folder / "train.py").write_text(text)
+    path = folder / "study.yaml"
+    path.write_text(
+        f"name: resuming\ncommand: {sys.executable} train.py\n"
+        "objective: {metric: acc, direction: maximize}\n"
+        "space: {x: {type: float, low: 0, high: 1}}\n"
+        f"trials: 1\nsampler: random\ntrack: {track}\nexecutor: local\n"
+    )
+    return path
+
+
+@pytest.mark.long
+def test_tensorboard_shows_what_collect_shows(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
+    """Every reported value of every trial, and the parameters as text."""
+    pytest.importorskip("tensorboard", reason="tensorboard (extra: tensorboard)")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    study = write_toy(tmp_path, trials=TRIALS, fixed="{steps: 4}", track="tensorboard")
+    assert sweep("launch", study, "--wait", timeout_s=LAUNCH_S).code == 0
+    root = runs / "toy"
+    wait_for_no_feeder(root)
+    expected = collected(runs)
+    assert len({trial for trial, _, _ in expected}) == TRIALS
+    assert of_tensorboard(root / "tensorboard") == pytest.approx(expected)
+    reader = EventAccumulator(str(root / "tensorboard" / "00000"))
+    reader.Reload()
+    [shown] = reader.Tensors("sweep")
+    assert b"seed" in shown.tensor_proto.string_val[0]
+
+
+@pytest.mark.long
+def test_tensorboard_follows_a_resumed_trial(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
+    """What a killed attempt reported beyond its checkpoint is replaced by its successor."""
+    pytest.importorskip("tensorboard", reason="tensorboard (extra: tensorboard)")
+    study = write_resuming(tmp_path, "[tensorboard]")
+    assert sweep("launch", study, "--wait", timeout_s=LAUNCH_S).code == 0
+    root = runs / "resuming"
+    wait_for_no_feeder(root)
+    expected = collected(runs)
+    assert sorted(step for _, metric, step in expected if metric == "acc") == list(range(6))
+    assert of_tensorboard(root / "tensorboard") == pytest.approx(expected)
+
+
+def wait_for_no_feeder(root: Path, patience_s: float = 60.0) -> None:
+    """Wait until the processes that feed a study's trackers are gone."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        lines = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
+        if not any(
+            "sweep.tasks.tracking" in line and str(root) in line
+            for line in lines.stdout.splitlines()
+        ):
+            return
+        time.sleep(0.2)
+    pytest.fail("a tracker's process lives on")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """A real MLflow server with a database of its own."""
+    require("mlflow")
+    require("mlflow_server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    with (tmp_path / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                mlflow_server_python(),
+                "-m",
+                "mlflow",
+                "server",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+                "--workers",
+                "1",
+                "--backend-store-uri",
+                f"sqlite:///{tmp_path / 'mlflow.db'}",
+                "--artifacts-destination",
+                str(tmp_path / "artifacts"),
+            ],
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + 240
+        while True:
+            try:
+                urllib.request.urlopen(f"{address}/health", timeout=5).read()
+                break
+            except OSError:
+                assert time.monotonic() < deadline and process.poll() is None, (
+                    tmp_path / "server.log"
+                ).read_text()[-2000:]
+                time.sleep(0.5)
+        yield address
+    finally:
+        os.killpg(process.pid, 15)
+        process.wait(30)
+
+
+@pytest.mark.long
+def test_mlflow_server_shows_what_collect_shows(
+    server: str, sweep: Sweep, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a real server: metrics, parameters, status, system, files; a resumed trial too."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    study = write_resuming(tmp_path, "mlflow")
+    assert sweep("launch", study, "--wait", timeout_s=LAUNCH_S).code == 0
+    wait_for_no_feeder(runs / "resuming")
+    check_mlflow(server, runs)
+
+
+@pytest.mark.long
+def test_mlflow_files_show_what_collect_shows(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
+    """Without a server: the same, in files of the study's."""
+    require("mlflow")
+    study = write_resuming(tmp_path, "mlflow")
+    assert sweep("launch", study, "--wait", timeout_s=LAUNCH_S).code == 0
+    root = runs / "resuming"
+    wait_for_no_feeder(root)
+    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
+    check_mlflow((root / "mlruns").as_uri(), runs)
+
+
+@pytest.mark.long
+def test_both_trackers_show_what_the_command_prints(
+    sweep: Sweep, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One study, two trackers; MLflow's and TensorBoard's readers against ``sweep collect``, its
+    table of trials and its long form."""
+    require("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    root = runs / "toy"
+    uri = (root / "mlruns").as_uri()
+    training = TRAINING.replace(
+        "    if reporter.checkpoint_dir:",
+        """\
+    if step == 2 and os.environ["SWEEP_TRIAL"] == "1" and os.environ["SWEEP_ATTEMPT"] == "1":
+        os.kill(os.getpid(), 9)  # beyond its checkpoint of step 1
+    if reporter.checkpoint_dir:""",
+    )
+    gate = tmp_path / "gate"
+    study = write_toy(
+        tmp_path,
+        trials=TRIALS,
+        training=training,
+        fixed=f"{{steps: 4, gate: '{gate}'}}",
+        track="[mlflow, tensorboard]",
+    )
+    assert sweep("launch", study).code == 0
+    # MLflow's client takes seconds to load, and is waited for 20 s at the end.
+    wait_for(lambda: begun(uri) == 2, "both first trials' runs", LAUNCH_S)
+    gate.touch()
+    assert sweep("launch", study, "--wait", timeout_s=LAUNCH_S).code == 0
+    wait_for_no_feeder(root)
+    long_rows = csv.DictReader(io.StringIO(sweep("collect", "--long", "--format", "csv").out))
+    expected = points(
+        (int(row["trial"]), row["metric"], int(row["step"]), float(row["value"]))
+        for row in long_rows
+    )
+    assert len(expected) == TRIALS * 4 * 2
+    rows = json.loads(sweep("collect", "--format", "json", "--no-plots").out)
+    assert sorted(row["attempts"] for row in rows) == [1, 1, 2]
+    found, tracked = of_mlflow(uri, "toy")
+    assert found == expected
+    assert of_tensorboard(root / "tensorboard") == pytest.approx(expected)
+    assert len(tracked) == TRIALS
+    by_trial = {int(run.data.tags["sweep.trial"]): run for run in tracked}
+    for row in rows:
+        run = by_trial[row["trial"]]
+        assert run.data.metrics["score"] == row["value"]  # at: last
+        assert {name: run.data.params[name] for name in row["params"]} == {
+            name: str(value) for name, value in row["params"].items()
+        }
+        assert (run.info.status, run.data.tags["sweep.state"]) == ("FINISHED", "complete")
+
+
+def begun(uri: str) -> int:
+    """Return for how many trials MLflow has a run."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("sweep/toy")
+    if experiment is None:
+        return 0
+    try:
+        runs = client.search_runs([experiment.experiment_id])
+    except ValueError:
+        return 0  # MLflow's files are half written at times
+    return len({run.data.tags.get("sweep.trial") for run in runs} - {None})
+
+
+def check_mlflow(uri: str, runs: Path) -> None:
+    """Compare what MLflow's client reads with what collect reads."""
+    from mlflow.tracking import MlflowClient
+
+    expected = collected(runs)
+    found, [run] = of_mlflow(uri, "resuming")
+    assert found == pytest.approx(expected)
+    assert run.info.status == "FINISHED" and run.data.tags["sweep.state"] == "complete"
+    with frames.load(runs=runs) as loaded:
+        [row] = loaded.trials().to_dict("records")
+    assert float(run.data.params["x"]) == row["params.x"]
+    assert int(run.data.params["seed"]) == row["seed"]
+    assert run.data.tags["sweep.host"] and run.data.tags["sweep.cpu"]
+    files = {entry.path for entry in MlflowClient(uri).list_artifacts(run.info.run_id)}
+    assert files == {"config.yaml", "log.txt"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("track", ["mlflow", "tensorboard"])
+def test_a_tracker_that_is_down_hurts_nobody(
+    track: str, sweep: Sweep, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server, no package, no room: the study comes to the same end, at once."""
+    with socket.socket() as silent:  # takes connections, and never answers
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(8)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        study = write_toy(tmp_path, trials=TRIALS, fixed="{steps: 2}", track=track)
+        root = runs / "toy"
+        root.mkdir(mode=0o700, parents=True)
+        (root / "tensorboard").write_text("a file where events would go")
+        ran = sweep("launch", study, "--wait", timeout_s=LAUNCH_S)
+    assert ran.code == 0
+    wait_for_no_feeder(root)
+    with frames.load(runs=runs) as loaded:
+        assert list(loaded.trials().state) == ["complete"] * TRIALS
+    assert (root / "tracking" / f"{track}.log").read_text() != ""

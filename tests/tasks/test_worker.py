@@ -1,0 +1,242 @@
+"""How trials end that are not left to end by themselves, with real processes and PostgreSQL."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.core.trial import TrialRecord
+from tests.chaos.scene import TRAIN, Scene, expected_losses, kill, read_journal
+
+pytestmark = pytest.mark.real
+
+# Takes no notice of anything; with "silent" it reports once and then hangs.
+DEAF = """
+import json, os, sys, time
+
+for step in range(int(sys.argv[1])):
+    line = json.dumps({"step": step, "metrics": {"loss": float(step)}})
+    with open(os.environ["SWEEP_METRICS"], "a") as stream:
+        stream.write(line + "\\n")
+    time.sleep(float(sys.argv[2]))
+"""
+
+# Leaves a note when it was told to stop, and by which word.
+POLITE = """
+import sys
+from sweep.report import Reporter
+
+import time
+reporter = Reporter()
+for step in range(400):
+    reporter.log(step=step, loss=float(step))
+    time.sleep(0.05)
+    if reporter.should_stop():
+        print("left on request:", reporter.should_stop(), flush=True)
+        break
+"""
+
+
+@pytest.fixture
+def scene(tmp_path: Path, runs: Path, sweep: Any, fresh_url: str) -> Scene:
+    return Scene(tmp_path, runs, sweep, fresh_url, trials=1, parallel=1)
+
+
+def only(scene: Scene) -> TrialRecord:
+    (record,) = scene.records()
+    return record
+
+
+def test_pruned(scene: Scene) -> None:
+    """The pruner's verdict reaches training by the control file; its last value counts."""
+    scene.more = "pruner: {type: threshold, upper: 10.5}\n"
+    scene.write(f"python {scene.name}-train.py", POLITE).launch()
+    scene.wait()
+    record = only(scene)
+    log = scene.attempt(0, 1).log.read_text()
+    assert (record.state, record.reason, log) == ("pruned", "pruned", "left on request: pruned\n")
+    last = record.metrics["loss"][-1]
+    assert record.values == (last[1],)
+    assert 11 <= last[0] < 399
+    assert [(a.outcome, a.exit_code) for a in record.attempts] == [("finished", 0)]
+
+
+def test_a_stalled_training_is_ended_and_tried_again(scene: Scene) -> None:
+    """No report and no output for ``stall_time``: a fault; after ``max_attempts`` it has failed."""
+    scene.more = "stall_time: 1s\nretry: {max_attempts: 2}\n"
+    scene.write(f"python {scene.name}-train.py 2 600", DEAF).launch()
+    scene.wait()
+    record = only(scene)
+    assert [a.outcome for a in record.attempts] == ["stalled", "stalled"]
+    assert (record.state, record.reason) == (
+        "failed",
+        "2 attempts ended in a fault, the last: no report and no output for too long",
+    )
+    assert record.metrics["loss"] == [(0, 0.0)]
+
+
+def test_output_is_a_sign_of_life(scene: Scene) -> None:
+    """A training that prints has not stalled."""
+    scene.more = "stall_time: 2s\n"
+    script = "import time\nfor n in range(8):\n    time.sleep(0.5)\n    print(n, flush=True)\n"
+    script += DEAF
+    scene.write(f"python {scene.name}-train.py 1 0", script).launch()
+    scene.wait()
+    assert (only(scene).state, len(only(scene).attempts)) == ("complete", 1)
+
+
+def test_trial_time(scene: Scene) -> None:
+    """A trial that has used up its time is asked to end, and keeps what it has reached."""
+    scene.more = "trial_time: 1s\n"
+    scene.write(f"python {scene.name}-train.py", POLITE).launch()
+    scene.wait()
+    record = only(scene)
+    log = scene.attempt(0, 1).log.read_text()
+    assert (record.state, record.reason, log) == ("pruned", "too long", "left on request: pruned\n")
+    assert record.values == (record.metrics["loss"][-1][1],)
+
+
+def test_trial_time_ends_a_script_that_does_not_listen(scene: Scene) -> None:
+    """One whose metric is read from its output gets SIGTERM at once."""
+    scene.more = "trial_time: 1s\n"
+    script = "import time\nfor n in range(600):\n    print('loss:', n, flush=True)\n"
+    scene.write(f"python {scene.name}-train.py", script + "    time.sleep(0.1)\n")
+    plain = "objective: {metric: loss,"
+    pattern = f"{plain} from: {{stdout: 'loss: ([0-9.]+)'}},"
+    scene.file.write_text(scene.file.read_text().replace(plain, pattern))
+    scene.launch()
+    scene.wait()
+    record = only(scene)
+    assert (record.state, record.reason) == ("pruned", "too long")
+    steps = [step for step, _ in record.metrics["loss"]]
+    assert steps == list(range(len(steps)))
+    assert record.values == (float(steps[-1]),)
+
+
+def test_terminated_worker_leaves_and_the_trial_goes_on(scene: Scene) -> None:
+    """TERM: training saves and leaves; the next wave resumes it from its checkpoint."""
+    scene.steps, scene.pause_s = 30, 0.1
+    scene.write().launch()
+    scene.wait_for(lambda: len(read_journal(scene.attempt(0, 1).metrics)) >= 6)
+    (worker,) = scene.workers()
+    kill(worker, signal.SIGTERM)
+    scene.wait()
+    (record,) = scene.check()
+    first, second = record.attempts
+    assert (first.outcome, first.reason) == ("interrupted", "asked to leave")
+    assert (second.outcome, second.resumed_from) == ("finished", first.checkpoint)
+    assert 'told {"stop": "checkpoint"}' in scene.attempt(0, 1).log.read_text()
+
+
+def test_a_terminated_worker_ends_a_training_that_does_not_listen(scene: Scene) -> None:
+    """It is killed within the seconds that the worker has, and its reports are stored."""
+    scene.write(f"python {scene.name}-train.py 1000 0.05", DEAF).launch()
+    scene.wait_for(lambda: len(read_journal(scene.attempt(0, 1).metrics)) >= 6)
+    (worker,) = scene.workers()
+    began = time.monotonic()
+    kill(worker, signal.SIGTERM)
+    scene.wait_for(lambda: scene.open().ledger.all_attempts()[0].outcome)
+    assert time.monotonic() - began < 40.0
+    opened = scene.open()
+    (first, *_) = opened.ledger.all_attempts()
+    assert first.outcome == "interrupted"
+    stored = opened.ledger.db.execute("SELECT COUNT(*) FROM sweep_metric WHERE attempt = 1")
+    assert stored == [(len(read_journal(scene.attempt(0, 1).metrics)),)]
+    opened.ledger.db.close()
+    scene.sweep("stop", scene.name, env=scene.env)
+    scene.wait_for(lambda: not scene.processes())
+
+
+def test_a_time_limit_shorter_than_the_trial(scene: Scene) -> None:
+    """USR1 comes ``grace`` before the limit; wave after wave goes on until it is complete."""
+    scene.steps, scene.pause_s = 25, 0.2
+    scene.more = "resources: {time: 5s}\ngrace: 2s\n"
+    scene.write().launch()
+    scene.wait()
+    (record,) = scene.check()
+    assert len(record.attempts) >= 2
+    outcomes = [a.outcome for a in record.attempts]
+    assert outcomes == ["interrupted"] * (len(outcomes) - 1) + ["finished"]
+    assert [a.resumed_from for a in record.attempts] == [
+        None,
+        *(a.checkpoint for a in record.attempts[:-1]),
+    ]
+
+
+def test_a_trial_that_never_gets_anywhere_is_given_up(scene: Scene) -> None:
+    """Two time limits without a checkpoint: it would go on so for ever."""
+    scene.more = "resources: {time: 5s}\ngrace: 2s\n"
+    scene.write(f"python {scene.name}-train.py 1000 0.05", DEAF).launch()
+    scene.wait()
+    record = only(scene)
+    assert (record.state, record.reason) == (
+        "failed",
+        "interrupted twice without a new checkpoint; it needs a longer resources.time, "
+        "or checkpoints",
+    )
+    assert len(record.attempts) == 2
+
+
+def test_stop_and_go_on(scene: Scene) -> None:
+    """``stop`` lets trials save and leave, as often as one likes; launch takes them up again."""
+    scene.trials, scene.parallel, scene.steps, scene.pause_s = 3, 2, 25, 0.1
+    scene.write().launch()
+    for _ in range(2):
+        scene.wait_for(lambda: len(scene.trainings()) == 2)
+        done = scene.sweep("stop", scene.name, env=scene.env)
+        assert done.code == 0, done
+        scene.wait_for(lambda: not scene.processes())
+        status = scene.status()
+        assert (status["state"], status["counts"]["running"]) == ("stopped", 0)
+        assert status["counts"]["waiting"] + status["counts"]["complete"] == 3
+        scene.launch()
+    scene.wait()
+    records = scene.check()
+    ends = {a.outcome for record in records for a in record.attempts}
+    assert ends == {"halted", "finished"}
+
+
+def test_drain(scene: Scene) -> None:
+    """``stop --drain`` lets running trials end and starts no further one."""
+    scene.trials, scene.parallel, scene.steps = 4, 2, 60
+    scene.write().launch()
+    scene.wait_for(lambda: len(scene.trainings()) == 2)
+    assert scene.sweep("stop", scene.name, "--drain", env=scene.env).code == 0
+    scene.wait_for(lambda: not scene.processes())
+    counts = scene.status()["counts"]
+    assert (counts["complete"], counts["waiting"]) == (2, 2)
+    scene.launch()
+    scene.wait()
+    assert [len(record.attempts) for record in scene.check()] == [1] * 4
+
+
+def test_files_of_finished_trials(scene: Scene) -> None:
+    """Six files of ours at most, and checkpoints only where they are kept."""
+    scene.trials, scene.parallel, scene.steps, scene.pause_s = 6, 3, 3, 0.0
+    scene.more = "keep: 2\n"
+    scene.write().launch()
+    scene.wait()
+    records = scene.check()
+    best = sorted(records, key=lambda record: record.values[0])[:2]
+    kept = set()
+    for record in records:
+        folder = scene.root / "trials" / f"{record.number:05d}"
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        ours = [path for path in files if path.parent.name != "checkpoints"]
+        assert len(ours) <= 6, ours
+        if len(files) > len(ours):
+            kept.add(record.number)
+    assert kept == {record.number for record in best}
+
+
+def test_a_resumed_trial_reports_like_an_undisturbed_one(scene: Scene) -> None:
+    """The helper's own promise: what ``check`` expects is what a training alone would report."""
+    scene.steps, scene.pause_s = 3, 0.0
+    scene.write(script=TRAIN).launch()
+    scene.wait()
+    record = only(scene)
+    assert record.metrics["loss"] == expected_losses(record.params["lr"], 3)

@@ -1,0 +1,311 @@
+"""The tests' own rules, tried on tests that break them: skips, crash files, leaks, the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.real
+
+HEAD = "import os, pathlib, subprocess, sys, time\nimport pytest\nfrom tests.needs import *\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project of its own, in git, with the rules of this one."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["tests.conftest"]\n')
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n"
+        "    long: l\n    slurm: s\n    real: r\n    crashes: c\n"
+    )
+    (tmp_path / ".gitignore").write_text("test-*.json\n__pycache__\nbase\n*.mark\n")
+    return tmp_path
+
+
+def write(folder: Path, text: str) -> None:
+    (folder / "test_it.py").write_text(HEAD + text)
+
+
+def commit(folder: Path) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "x"]):
+        subprocess.run(["git", *command], cwd=folder, check=True, capture_output=True)
+
+
+def start(
+    folder: Path, *arguments: str, require: str = "", prepare: Callable[[], Any] | None = None
+) -> subprocess.Popen[str]:
+    outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    env = {**outer, "PYTHONPATH": str(ROOT), "SWEEP_TEST_REQUIRE": require}
+    argv = [sys.executable, "-m", "pytest", "--basetemp", str(folder / "base"), *arguments]
+    return subprocess.Popen(
+        argv,
+        cwd=folder,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=prepare,
+    )
+
+
+def run(folder: Path, *arguments: str, require: str = "") -> tuple[int, str]:
+    process = start(folder, *arguments, require=require)
+    text, _ = process.communicate(timeout=120)
+    return process.returncode, text
+
+
+def ignore_interrupts() -> None:
+    """What a shell does to a command that it starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def report(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "test-report.json").read_text())
+    return found
+
+
+def outcomes(folder: Path) -> dict[str, str]:
+    return {
+        name.partition("::")[2]: entry["outcome"] for name, entry in report(folder)["tests"].items()
+    }
+
+
+def test_skips_are_listed_and_can_be_forbidden(folder: Path) -> None:
+    """A skip is shown with its reason; where its need is required it is a failure."""
+    write(
+        folder,
+        "def test_a(): skip_or_fail('apptainer', 'not installed')\n"
+        "@pytest.mark.slurm\ndef test_b(): pytest.skip('no cluster')\n"
+        "@pytest.mark.long\ndef test_c(): pass\n"
+        "def test_d(): pass\n",
+    )
+    code, text = run(folder)
+    assert code == 0
+    assert "3 skipped" in text and "1 passed" in text
+    for line in (
+        "NOT RUN: 3 tests",
+        "NOT RUN: apptainer: not installed",
+        "NOT RUN: no cluster",
+        "NOT RUN: long: runs with `make test-all` (--long)",
+        "    test_it.py::test_c",
+    ):
+        assert line in text
+    assert not (folder / "test-report.json").exists()
+    code, text = run(folder, require="slurm,apptainer")
+    assert code == 1
+    assert "2 failed" in text and "1 passed" in text and "1 skipped" in text
+    assert "apptainer: not installed (required by SWEEP_TEST_REQUIRE)" in text
+    assert "skipped (no cluster), but slurm is required by SWEEP_TEST_REQUIRE" in text
+    code, text = run(folder, require="slrum")
+    assert code == 4
+    assert "SWEEP_TEST_REQUIRE: unknown: slrum" in text
+
+
+@pytest.mark.crashes
+def test_crash_file_fails_a_test(folder: Path) -> None:
+    """A test that leaves a crash file fails with its text, unless it provokes the crash."""
+    body = (
+        "    path = tmp_path / 'deep' / 'runs' / '.crashes'\n    path.mkdir(parents=True)\n"
+        "    (path / 'crash-1.txt').write_text('ValueError: boom')\n"
+    )
+    write(
+        folder,
+        f"def test_a(tmp_path):\n{body}\n@pytest.mark.crashes\ndef test_b(tmp_path):\n{body}",
+    )
+    code, text = run(folder)
+    assert code == 1
+    assert "2 passed, 1 error" in text
+    assert "crash files of sweep's:" in text and "ValueError: boom" in text
+
+
+def test_leaked_process_fails_the_session(folder: Path) -> None:
+    """A process that outlives its test is named, ended, and fails the session."""
+    write(
+        folder,
+        "def test_a(tmp_path):\n"
+        "    argv = [sys.executable, '-c', 'import time; time.sleep(300)', str(tmp_path)]\n"
+        "    child = subprocess.Popen(argv, start_new_session=True)\n"
+        "    pathlib.Path('pid.mark').write_text(str(child.pid))\n",
+    )
+    code, text = run(folder, "-q", "-p", "no:unraisableexception")
+    assert code == 1
+    assert "LEAKED PROCESSES" in text and "time.sleep(300)" in text
+    pid = (folder / "pid.mark").read_text()
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_durations_are_recorded_and_the_slowest_printed(
+    folder: Path, workers: tuple[str, ...]
+) -> None:
+    """Setup and teardown count, failures too; what an earlier run noted of other tests stays."""
+    write(
+        folder,
+        "@pytest.fixture\ndef slow():\n    time.sleep(0.2)\n    yield\n    time.sleep(0.2)\n"
+        "def test_a(slow): pass\n"
+        "def test_b(): assert not time.sleep(0.2)\n"
+        "def test_c(): pytest.skip('not here')\n"
+        "@pytest.mark.parametrize('n', range(30))\ndef test_many(n): pass\n",
+    )
+    _, text = run(folder, "-q", *workers)
+    _, _, table = text.partition("= slowest 20 of 32 tests =")
+    lines = [line.split(" s  ") for line in table.splitlines()[1:21]]
+    assert [name for _, name in lines[:2]] == ["test_it.py::test_a", "test_it.py::test_b"], text
+    assert float(lines[0][0]) >= 0.4 and all(name.startswith("test_it.py::") for _, name in lines)
+
+    noted = json.loads((folder / "test-durations.json").read_text())
+    assert len(noted) == 32 and noted["test_it.py::test_a"] >= 0.4
+    run(folder, "-k", "test_b", *workers)
+    later = json.loads((folder / "test-durations.json").read_text())
+    assert later.pop("test_it.py::test_b") >= 0.2
+    assert later == {name: took for name, took in noted.items() if "test_b" not in name}
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "workers"])
+def test_started_in_the_background_children_can_be_interrupted(
+    folder: Path, workers: tuple[str, ...]
+) -> None:
+    """Where a shell has the tests ignore SIGINT, what they start does not."""
+    write(
+        folder,
+        "def test_a():\n"
+        "    code = 'import signal; signal.raise_signal(signal.SIGINT)'\n"
+        "    child = subprocess.run([sys.executable, '-c', code], stderr=subprocess.PIPE)\n"
+        "    assert b'KeyboardInterrupt' in child.stderr\n",
+    )
+    text, _ = start(folder, *workers, prepare=ignore_interrupts).communicate(timeout=120)
+    assert "1 passed" in text, text
+
+
+def test_report_survives_a_kill_and_is_resumed(folder: Path) -> None:
+    """After SIGKILL the report holds what has ended; --resume runs the rest, and only that."""
+    write(
+        folder,
+        "def note(name):\n    open('ran.mark', 'a').write(name)\n"
+        "def test_a():\n    note('a'); time.sleep(1.1)\n"
+        "def test_b():\n    note('b'); time.sleep(1.1)\n    assert os.path.exists('mended.mark')\n"
+        "@pytest.mark.long\ndef test_c():\n    note('c')\n"
+        "    if not os.path.exists('mended.mark'): time.sleep(300)\n"
+        "def test_d(): skip_or_fail('git', 'for no reason')\n",
+    )
+    commit(folder)
+    process = start(folder, "--long")
+    deadline = time.monotonic() + 60
+    while "c" not in (ran(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert outcomes(folder) == {"test_a": "passed", "test_b": "failed"}
+    assert (report(folder)["ended"], report(folder)["complete"]) == (None, False)
+
+    (folder / "mended.mark").touch()  # ignored by git: the code is the same
+    code, text = run(folder, "--long", "--resume")
+    assert code == 0, text
+    assert "resume: 1 tests have passed already with this code" in text
+    assert ran(folder) == "abcbc"
+    found = report(folder)
+    assert outcomes(folder) == {
+        "test_a": "passed",
+        "test_b": "passed",
+        "test_c": "passed",
+        "test_d": "skipped",
+    }
+    assert found["totals"] == {"passed": 3, "skipped": 1}
+    assert found["complete"] is True and found["ended"] >= found["started"]
+    assert found["tests"]["test_it.py::test_a"]["earlier"] is True
+    assert found["tests"]["test_it.py::test_d"]["reason"] == "git: for no reason"
+    assert found["tests"]["test_it.py::test_b"]["duration_s"] >= 1.1
+
+    # Neither a run of a part nor a mere list of the tests is a run of all.
+    assert run(folder, "--long", "--collect-only")[0] == 0
+    assert report(folder) == found
+    (folder / "test-report.json").write_text(json.dumps({**found, "complete": False}))
+    assert run(folder, "--long", "--resume", "-k", "test_d")[0] == 0
+    assert (report(folder)["complete"], len(outcomes(folder))) == (True, 4)
+    assert run(folder, "--long", "--resume")[0] == 0
+    assert (report(folder)["complete"], ran(folder)) == (True, "abcbc")
+
+    code, text = run(folder, "--long", "--resume")  # whole: so a new run begins
+    assert (code, ran(folder)) == (0, "abcbcabc")
+
+
+def test_a_worker_that_dies_costs_one_test(folder: Path) -> None:
+    """Side by side too: a test that kills its worker fails alone, and the rest is resumed."""
+    write(
+        folder,
+        "def note(name):\n    open('ran.mark', 'a').write(name)\n"
+        "def test_a():\n    note('a'); time.sleep(1.1)\n"
+        "def test_b():\n    note('b')\n    if not os.path.exists('mended.mark'): os._exit(9)\n"
+        "def test_c():\n    note('c'); time.sleep(1.1)\n",
+    )
+    (folder / "test_other.py").write_text(
+        HEAD + "def test_d():\n    time.sleep(0.5)\n"
+        "def test_e():\n    if not os.path.exists('mended.mark'): time.sleep(300)\n"
+        "def test_f(): pass\n"
+    )
+    commit(folder)
+    beside = ("-n", "2", "--dist", "loadscope", "--long", "--resume")
+    process = start(folder, *beside)
+    deadline = time.monotonic() + 60
+    path = folder / "test-report.json"
+    while not (path.exists() and outcomes(folder).get("test_c") == "passed"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, text
+    assert outcomes(folder) == {
+        "test_a": "passed",
+        "test_b": "error",
+        "test_c": "passed",
+        "test_d": "passed",
+        "test_e": "running",
+    }
+    reason = report(folder)["tests"]["test_it.py::test_b"]["reason"]
+    assert "crashed while running 'test_it.py::test_b'" in reason
+
+    (folder / "mended.mark").touch()
+    code, text = run(folder, *beside)
+    assert code == 0, text
+    assert ran(folder) == "abcb"
+    assert report(folder)["totals"] == {"passed": 6} and report(folder)["complete"] is True
+
+
+def test_changed_code_is_not_resumed(folder: Path) -> None:
+    """A change, committed or not, of a known or a new file, makes all tests run again."""
+    text = "def test_a():\n    open('ran.mark', 'a').write('a')\ndef test_b(): assert False\n"
+    write(folder, text)
+    commit(folder)
+    assert run(folder, "--long")[0] == 1
+    (folder / "new.py").write_text("")
+    run(folder, "--long", "--resume")
+    assert ran(folder) == "aa"
+    write(folder, text + "# changed\n")
+    run(folder, "--long", "--resume")
+    assert ran(folder) == "aaa"
+    commit(folder)
+    run(folder, "--long", "--resume")
+    assert ran(folder) == "aaaa"
+    run(folder, "--long", "--resume")
+    assert ran(folder) == "aaaa"
+
+
+def ran(folder: Path) -> str:
+    path = folder / "ran.mark"
+    return path.read_text() if path.exists() else ""

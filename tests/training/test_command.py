@@ -1,0 +1,434 @@
+"""The command, the configuration file and the environment that a trial starts with."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweep.core.errors import InputError
+from sweep.core.hydra_text import Call, read_value, write_value
+from sweep.core.placeholders import escape, placeholders
+from sweep.core.space import Parameter, Space
+from sweep.core.study import Environment, Objective, Resources, Study
+from sweep.core.system.search_path import _TOOL_MARKS, search_path
+from sweep.training.command.assembly import build
+from sweep.training.command.environment import TrialValues, environment, install_reporter
+from sweep.training.command.filling import explain_missing, fill, write_config
+
+PARAMS = {"lr": 1e-05, "opt.name": "sgd", "nesterov": True, "sizes": [512, 256], "decay": None}
+VALUES = TrialValues(
+    number=7,
+    attempt=1,
+    seed=42,
+    params=PARAMS,
+    config=Path("/r/t/config.yaml"),
+    trial_dir=Path("/r/t/a 1"),
+    checkpoint_dir=Path("/r/t/a 1/checkpoints"),
+    resume=None,
+    metrics=Path("/r/t/a 1/metrics.jsonl"),
+    control=Path("/r/t/a 1/control.json"),
+    token="t0ken",
+)
+RESUMED = dataclasses.replace(VALUES, attempt=2, resume=Path("/r/t/a 1/checkpoints/3.pt"))
+HOSTILE = "a b'c\"d $(id) `id` ; rm -rf ~ \n é {x} %s \\"
+
+
+def make_study(command: list[str], **more: object) -> Study:
+    space = Space((Parameter("lr", "float", 1e-6, 1.0), Parameter("momentum", "float", 0.0, 1.0)))
+    return Study("s", tuple(command), (Objective("loss"),), space, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("element", "got"),
+    [
+        ("--config={config}", ["--config=/r/t/config.yaml"]),
+        ("{trial_dir}", ["/r/t/a 1"]),
+        ("{trial_dir}/out", ["/r/t/a 1/out"]),
+        ("{checkpoint_dir}:{seed}", ["/r/t/a 1/checkpoints:42"]),
+        ("{lr}", ["1e-05"]),
+        ("lr={lr},name={opt.name}", ["lr=1e-05,name=sgd"]),
+        ("--n={nesterov}", ["--n=True"]),
+        ("{sizes}", ["[512, 256]"]),
+        ("{decay}", ["None"]),
+        ("{{lr}}", ["{lr}"]),
+        ('{{"lr": {lr}}}', ['{"lr": 1e-05}']),
+        ("plain $HOME", ["plain $HOME"]),
+        ("", [""]),
+        ("{resume}", []),
+        ("--resume={resume}", []),
+        ("file:{resume}", []),
+        ("{momentum}", []),
+        ("--momentum={momentum}", []),
+        (
+            "{params}",
+            [
+                "--lr=1e-05",
+                "--opt.name=sgd",
+                "--nesterov=True",
+                "--sizes=[512, 256]",
+                "--decay=None",
+            ],
+        ),
+        (
+            "{overrides}",
+            ["lr=1e-05", "opt.name=sgd", "nesterov=true", "sizes=[512,256]", "decay=null"],
+        ),
+    ],
+)
+def test_an_element_is_filled(element: str, got: list[str]) -> None:
+    """Each element becomes the arguments that the table says."""
+    assert fill(["run", element], VALUES, ["momentum"]) == ["run", *got]
+
+
+@pytest.mark.parametrize(
+    ("command", "first", "later"),
+    [
+        (["t", "--resume", "{resume}"], ["t"], ["t", "--resume", "/r/t/a 1/checkpoints/3.pt"]),
+        (["t", "{resume}", "-v"], ["t", "-v"], ["t", "/r/t/a 1/checkpoints/3.pt", "-v"]),
+        (["t", "--", "{resume}"], ["t", "--"], ["t", "--", "/r/t/a 1/checkpoints/3.pt"]),
+        (["t", "a=b", "{resume}"], ["t", "a=b"], ["t", "a=b", "/r/t/a 1/checkpoints/3.pt"]),
+        (["t", "--a={seed}", "{resume}"], ["t", "--a=42"], None),
+        (["{resume}"], [], ["/r/t/a 1/checkpoints/3.pt"]),
+    ],
+)
+def test_an_absent_checkpoint_leaves_no_trace(
+    command: list[str], first: list[str], later: list[str] | None
+) -> None:
+    """An option whose value is absent goes with it; other arguments stay."""
+    assert fill(command, VALUES) == first
+    if later is not None:
+        assert fill(command, RESUMED) == later
+
+
+@pytest.mark.parametrize(
+    ("element", "message"),
+    [
+        ("{lrr}", "command: unknown placeholder {lrr} in '{lrr}'.\nDid you mean {lr}?"),
+        (
+            "${oc.env:HOME}",
+            "command: unknown placeholder {oc.env:HOME} in '${oc.env:HOME}'.\n"
+            "Write {{ and }} for braces.",
+        ),
+        ("{lr", "command: '{' without its '}' in '{lr'; write {{ for a brace."),
+        ("lr}", "command: '}' without its '{' in 'lr}'; write }} for a brace."),
+        ("{}", "command: empty placeholder in '{}'; write {{}} for braces."),
+        ("x{params}", "command: {params} must be an argument of its own."),
+    ],
+)
+def test_a_wrong_placeholder_is_named(element: str, message: str) -> None:
+    """What cannot be filled is said with the argument that holds it."""
+    with pytest.raises(InputError) as caught:
+        fill([element], VALUES)
+    assert str(caught.value) == message
+
+
+def test_placeholders_are_listed_and_braces_escaped() -> None:
+    """The names in a command are known before any value is; escaped text comes out as it was."""
+    assert placeholders(["{lr}x{seed}", "{{no}}", "{ lr }"]) == {"lr", "seed"}
+    assert fill([escape('{"a": {}}')], VALUES) == ['{"a": {}}']
+
+
+def test_hostile_values_arrive_byte_for_byte() -> None:
+    """A process started with the filled command sees the value itself, once."""
+    values = dataclasses.replace(VALUES, params={"text": HOSTILE})
+    show = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    argv = fill([sys.executable, "-c", show, "{text}", "--t={text}", "{params}"], values)
+    out = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert json.loads(out) == [HOSTILE, f"--t={HOSTILE}", f"--text={HOSTILE}"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.001, "0.001"),
+        (1e-05, "1e-05"),
+        (math.inf, "inf"),
+        (False, "false"),
+        (None, "null"),
+        ("adamw", "adamw"),
+        ("/data/a-b.c", "/data/a-b.c"),
+        ("a b", "'a b'"),
+        ("", "''"),
+        ("null", "'null'"),
+        ("True", "'True'"),
+        ("1e-3", "'1e-3'"),
+        ("it's", "'it\\'s'"),
+        ("a\\", "'a\\\\'"),
+        ("a\\b", "'a\\b'"),
+        ("${a}", "'\\${a}'"),
+        ("é", "'é'"),
+        ("a,b", "'a,b'"),
+        ([[512, 256], ["x y", None]], "[[512,256],['x y',null]]"),
+        ({"a": 1, "b": {"c": "d e"}}, "{a:1,b:{c:'d e'}}"),
+    ],
+)
+def test_values_in_hydra_grammar(value: object, text: str) -> None:
+    """Values are written as Hydra 1.3 parses them (compared once with Hydra itself)."""
+    assert write_value(value) == text
+
+
+def test_hydra_cannot_hold_every_key() -> None:
+    """A mapping's key that the grammar lacks is an error, not another key."""
+    with pytest.raises(InputError, match="cannot hold the key 'a b'"):
+        fill(["{overrides}"], dataclasses.replace(VALUES, params={"m": {"a b": 1}}))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.1", 0.1),
+        ("-3", -3),
+        ("1e-3", 1e-3),
+        ("true", True),
+        ("null", None),
+        ("a/b.c", "a/b.c"),
+        ("'it\\'s'", "it's"),
+        ("", ""),
+        ("1,2,x", Call("choice", (1, 2, "x"))),
+        ("[1,[2,'a b']]", [1, [2, "a b"]]),
+        ("{a:1,b:[2]}", {"a": 1, "b": [2]}),
+        ("range(-5.5, 5.5, step=0.5)", Call("range", (-5.5, 5.5), {"step": 0.5})),
+        ("int(interval(1, 10))", Call("int", (Call("interval", (1, 10)),))),
+        ("tag(log, interval(1e-5, 1e-1))", Call("tag", ("log", Call("interval", (1e-5, 0.1))))),
+        ("choice('a,b', x y)", Call("choice", ("a,b", "x y"))),
+    ],
+)
+def test_hydra_expressions_are_read(text: str, value: object) -> None:
+    """Sweep expressions of Hydra's grammar read as data."""
+    got = read_value(text)
+    assert got == value
+    assert type(got) is type(value)
+
+
+@pytest.mark.parametrize("text", ["interval(1, 2", "'a", "[1", "a)", "{a:1", "1,,2"])
+def test_broken_hydra_expressions_are_refused(text: str) -> None:
+    """What the grammar does not hold is an error."""
+    with pytest.raises(ValueError):
+        read_value(text)
+
+
+CONFIGS: list[dict[str, object]] = [
+    {},
+    {"lr": 1e-05, "big": 1e22, "third": 1 / 3, "zero": 0.0, "minus": -2.5e-300},
+    {"up": math.inf, "down": -math.inf},
+    {"n": 3, "y": True, "off": False, "null": None, "1": "1", "model.optimizer.lr": 0.1},
+    {"a b": HOSTILE, "é": "yes", "val/acc": "1e-3", "": "~", "# x": ": - ?", "x: y": "2020-01-01"},
+    {"sizes": [[512, 256], [1024]], "mixed": ["auto", 0.5, None, True], "m": {"a": 1e-3, "on": {}}},
+    {"control": "\x00\x07\x1b\x7f\x85\x9f\u2028\u2029\ufeff\uffff", "emoji": "\U0001f600\ud7ff"},
+    {"octal": "0o17", "bin": "0b1", "sexagesimal": "1:30", "under": "1_000", "dot": ".5"},
+]
+
+
+@pytest.mark.parametrize("params", CONFIGS)
+def test_both_yaml_versions_read_the_configuration_back(params: dict[str, object]) -> None:
+    """YAML 1.1 (PyYAML) and 1.2 (ruamel) read equal values of equal types."""
+    text = write_config(params)
+    ruamel = pytest.importorskip("ruamel.yaml").YAML(typ="safe", pure=True)
+    read = [ruamel.load(text)]
+    yaml = pytest.importorskip("yaml")
+    read.append(yaml.safe_load(text))
+    for got in read:
+        assert got == params
+        assert list(map(type, got.values())) == list(map(type, params.values()))
+    assert len(text.splitlines()) == max(1, len(params)) or "\u2028" in str(params)
+
+
+def test_nan_is_read_back() -> None:
+    """NaN has a form in YAML, and it is the one written."""
+    assert write_config({"x": math.nan}) == "x: .nan\n"
+
+
+BASE = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/home/u",
+    "CUDA_VISIBLE_DEVICES": "0,1",
+    "SLURM_JOB_ID": "5",
+    "SWEEP_STORAGE": "postgresql://u:pw@db/x",
+    "SWEEP_RESUME": "/old",
+    "SWEEP_RUNS": "/r",
+    "SWEEP_DATA": "/data",
+    "PGPASSWORD": "pw",
+    "PGHOST": "db",
+    "NOTE": "see postgresql://u:pw@db/x",
+    "PYTHONPATH": "/mine:",
+    "VIRTUAL_ENV": "/v",
+}
+
+
+def test_the_environment_of_training() -> None:
+    """Training keeps the user's variables, gets ours, and never sees the database's."""
+    given = Environment(env={"A": "1", "HOME": None, "ABSENT": None, "PGHOST": "own"})
+    study = make_study(["x"], environment=given)
+    assert environment(study, RESUMED, BASE, Path("/p")) == {
+        "PATH": "/usr/bin:/bin",
+        "HOME": "/home/u",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "SLURM_JOB_ID": "5",
+        "VIRTUAL_ENV": "/v",
+        "A": "1",
+        "PGHOST": "own",
+        "PYTHONPATH": f"/mine{os.pathsep}/p",
+        "PYTHONHASHSEED": "42",
+        "PYTHONUNBUFFERED": "1",
+        "SWEEP_DATA": "/data",
+        "SWEEP_CONFIG": "/r/t/config.yaml",
+        "SWEEP_TRIAL_DIR": "/r/t/a 1",
+        "SWEEP_SEED": "42",
+        "SWEEP_METRICS": "/r/t/a 1/metrics.jsonl",
+        "SWEEP_CONTROL": "/r/t/a 1/control.json",
+        "SWEEP_TRIAL": "7",
+        "SWEEP_ATTEMPT": "2",
+        "SWEEP_CHECKPOINT_DIR": "/r/t/a 1/checkpoints",
+        "SWEEP_RESUME": "/r/t/a 1/checkpoints/3.pt",
+        "SWEEP_TOKEN": "t0ken",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("PGPASSWORD", None, "environment.env.PGPASSWORD: what names the study's database"),
+        ("SWEEP_METRICS", "/x", "environment.env.SWEEP_METRICS: names with SWEEP_ in front"),
+    ],
+)
+def test_the_environment_cannot_be_turned_against_the_study(
+    name: str, value: str | None, message: str
+) -> None:
+    """The database's variables cannot be passed on, and ours cannot be set."""
+    with pytest.raises(InputError) as caught:
+        environment(
+            make_study(["x"], environment=Environment(env={name: value})), VALUES, BASE, Path("/p")
+        )
+    assert str(caught.value).startswith(message)
+
+
+def test_the_path_of_an_unactivated_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sweep's own interpreter comes first only where nothing is activated and sweep shares it."""
+    own = tmp_path / "venv/bin/python"
+    monkeypatch.setattr(sys, "executable", str(own))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    assert search_path({"PATH": "/a:/b"}) == f"{own.parent}:/a:/b"
+    assert search_path({"PATH": f"/a:{own.parent}"}) == f"{own.parent}:/a"
+    assert search_path({"PATH": "/a", "VIRTUAL_ENV": "/v"}) == "/a"
+    assert search_path({"PATH": "/a", "CONDA_PREFIX": "/c"}) == "/a"
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv" / _TOOL_MARKS[0]).touch()
+    assert search_path({"PATH": "/a"}) == "/a"
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    assert search_path({"PATH": "/a"}) == "/a"
+
+
+def test_the_reporter_alone_is_importable_and_hides_nothing(tmp_path: Path) -> None:
+    """With only the reporter on PYTHONPATH a bare interpreter imports it, and other modules of a
+    whole sweep further along the path stay importable."""
+    folder = install_reporter(install_reporter(tmp_path / "reporter"))
+    whole = tmp_path / "site" / "sweep"
+    whole.mkdir(parents=True)
+    (whole / "__init__.py").touch()
+    (whole / "cli.py").write_text("name = 'whole'\n")
+    show = (
+        "import sys; sys.path.append(sys.argv[1]); import sweep.report, sweep.cli;"
+        "print(sweep.report.__file__, sweep.cli.name)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-S", "-c", show, str(whole.parent)],
+        env={"PYTHONPATH": str(folder)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert out.split() == [str(folder / "sweep/report.py"), "whole"]
+    assert sorted(path.name for path in (folder / "sweep").glob("*.py")) == [
+        "__init__.py",
+        "installed.py",
+        "report.py",
+    ]
+
+
+def test_a_venv_comes_first(tmp_path: Path) -> None:
+    """Runtime venv puts the named folder's programs first and says so in VIRTUAL_ENV."""
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/python").touch()
+    study = make_study(
+        ["python", "{lr}", "{momentum}"],
+        environment=Environment(runtime="venv", image="env"),
+        workdir=str(tmp_path),
+    )
+    argv, env = build(study, VALUES, BASE | {"PYTHONHOME": "/x"}, Path("/p"))
+    assert argv == ["python", "1e-05"]
+    assert env["PATH"] == f"{tmp_path}/env/bin:/usr/bin:/bin"
+    assert env["VIRTUAL_ENV"] == f"{tmp_path}/env"
+    assert "PYTHONHOME" not in env
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            {"environment": Environment(runtime="apptainer")},
+            "environment.image: is missing for runtime apptainer.",
+        ),
+        (
+            {"environment": Environment(runtime="aptainer")},
+            "environment.runtime: unknown (got 'aptainer').\nDid you mean apptainer?",
+        ),
+        (
+            {"launcher": "srun", "executor": "local"},
+            "launcher: srun needs Slurm, and this study runs locally.\n"
+            "Use launcher: torchrun (or auto).",
+        ),
+        (
+            {"resources": Resources(nodes=2), "executor": "local"},
+            "resources.nodes: 2 nodes need a cluster, and this study runs locally.\n"
+            "Use executor: slurm, or nodes: 1.",
+        ),
+        (
+            {"environment": Environment(binds=("/data",))},
+            "environment.binds: has no meaning with runtime none.\n"
+            "Name the runtime that it is for, or leave it out.",
+        ),
+        (
+            {"environment": Environment(runtime="venv", image="/nowhere")},
+            "environment.image: no virtual environment at /nowhere (bin/python is missing).\n"
+            "Give the folder that `python -m venv` made.",
+        ),
+    ],
+)
+def test_what_cannot_be_started_is_refused(more: dict[str, object], message: str) -> None:
+    """No runtime or launcher is replaced by another one in silence."""
+    with pytest.raises(InputError) as caught:
+        build(make_study(["x"], **more), VALUES, BASE, Path("/p"))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["sh", "-c", "true"], None),
+        (["python", "-m", "nope"], None),
+        (["python", "-u", "there.py"], None),
+        (["./there.py"], "command: ./there.py cannot be executed (looked in {})."),
+        (["./gone"], "command: ./gone does not exist (looked in {})."),
+        (["no-such-program"], "command: no program named no-such-program on PATH."),
+        (["python", "there.py", "--data=EDIT_ME"], "command: EDIT_ME still stands in it."),
+        (["python", "gone.py", "--x"], "command: gone.py does not exist in {}."),
+    ],
+)
+def test_what_is_missing_is_known_beforehand(
+    argv: list[str], message: str | None, tmp_path: Path
+) -> None:
+    """A program or script that is not there is named without starting anything."""
+    (tmp_path / "there.py").touch(mode=0o644)
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    got = explain_missing(argv, {"PATH": path}, tmp_path)
+    assert got == (message.format(tmp_path) if message else None)
