@@ -49,7 +49,7 @@ CUT_SQL = """
 , cut AS (
   DELETE FROM trial_intermediate_values i USING attempt a, sweep_attempt b
   WHERE b.token = %(token)s AND b.first_step IS NULL AND a.number > 1
-    AND i.trial_id = a.trial_id AND i.step >= %(cut_from)s::int
+    AND i.trial_id = a.trial_id AND i.step >= %(cut_from)s::bigint
     AND i.step <> ALL (%(objective_steps)s::int[])
 )
 """

@@ -233,6 +233,17 @@ class TestLostAnswers:
         deaf.db.close()
 
 
+@pytest.mark.parametrize("step", [2**31, 2**63 - 1])
+def test_steps_that_optunas_table_cannot_hold(ledger: Ledger, step: int) -> None:
+    """Tokens seen, say. They are stored with us, also by an attempt that cuts an earlier one's."""
+    for token in ("a", "b"):
+        claim(ledger, token)
+        do(ledger, lambda token=token: ledger.record(token, [report(step, loss=0.5)]))
+        leave(ledger, token, "lost")
+    rows = ledger.db.execute("SELECT attempt, step, value FROM sweep_metric ORDER BY attempt")
+    assert rows == [(1, step, 0.5), (2, step, 0.5)]
+
+
 class TestFence:
     """A write under the token of an attempt that is over is refused, and nothing is stored."""
 
