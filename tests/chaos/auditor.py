@@ -350,8 +350,10 @@ class _Auditor:
                     )
 
     def _parallel(self) -> None:
-        moments = [(run.began, 1, run) for run in self.runs]
-        moments += [(run.last, -1, run) for run in self.runs]
+        # A process that was killed with its first line was alive for no time that can be told.
+        lived = [run for run in self.runs if run.last > run.began]
+        moments = [(run.began, 1, run) for run in lived]
+        moments += [(run.last, -1, run) for run in lived]
         # At the same moment one that ends leaves its place to one that begins.
         alive: set[tuple[int, int, int]] = set()
         over = False

@@ -392,6 +392,17 @@ def test_killed_while_it_reported_is_no_fault() -> None:
     assert audit(FACTS, change(found, metrics=without)).is_clean
 
 
+def test_killed_at_its_first_line_counts_for_no_time() -> None:
+    """It is not taken for one that lives on beside those that begin later."""
+    found = make()
+    begin = attempt_lines(2, 1, 19.0, range(0), last="", pid=7)
+    later = attempt_lines(2, 2, 20.0, range(6))
+    lines = [line for line in found.lines if line.trial != 2] + begin + later
+    beside = [dataclasses.replace(line, trial=9, pid=line.pid + 1) for line in later]
+    report = audit(FACTS, change(found, lines=[*lines, *beside]))
+    assert report.count("over_parallel") == 0, report.text()
+
+
 @pytest.mark.parametrize(("at", "expected"), [("last", 1.505), ("best", 1.5055)])
 def test_lineage(at: str, expected: float) -> None:
     """A later attempt's first step cuts off what was better before."""

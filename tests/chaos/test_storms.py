@@ -1,4 +1,4 @@
-"""Storms over random studies, each from a seed, audited: short ones always, long ones with --long.
+"""Storms over random studies, each from a seed, audited; they take minutes, so with --long only.
 
 One that failed is played again by itself: ``python -m tests.chaos --seed 1 --number 3 --form
 short``.
