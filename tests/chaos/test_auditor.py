@@ -249,7 +249,7 @@ def late_write(found: Evidence) -> Evidence:
 
 
 def growth_after_the_next_claim(found: Evidence) -> Evidence:
-    return change(found, watched=[{(1, 1): 4}, {(1, 1): 5}])
+    return change(found, watched=[{(1, 1): 5}, {(1, 1): 6}])
 
 
 def under_no_attempt(found: Evidence) -> Evidence:
@@ -390,6 +390,12 @@ def test_killed_while_it_reported_is_no_fault() -> None:
     found = make()
     without = [m for m in found.metrics if (m.trial, m.attempt, m.step) != (1, 1, 4)]
     assert audit(FACTS, change(found, metrics=without)).is_clean
+
+
+def test_what_a_successor_takes_over_is_no_fault() -> None:
+    """It stores what its predecessor had reported and nobody had read."""
+    found = change(make(), watched=[{(1, 1): 3}, {(1, 1): 5}])
+    assert audit(FACTS, found).is_clean
 
 
 def test_killed_at_its_first_line_counts_for_no_time() -> None:
