@@ -15,8 +15,8 @@ runs/
     logs/<job>_<index>.log      one a task
     local/<job>/                the local executor's arrays
     trials/00007/config.yaml
-    trials/00007/attempts/1/    metrics.jsonl control.json exit.json log.txt manifest.json
-                                checkpoints/
+    trials/00007/attempts/1/    metrics.jsonl control.json answer.jsonl exit.json log.txt
+                                manifest.json checkpoints/
     reruns/1/                   the same files as an attempt
     tracking/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
     scaling/strong-2/           a small study's folder for each case of a scaling study
@@ -167,6 +167,11 @@ class AttemptFolder:
     @property
     def control(self) -> Path:
         return self.root / "control.json"
+
+    @property
+    def answer(self) -> Path:
+        """What the reporter says training made of what it was told."""
+        return self.root / "answer.jsonl"
 
     @property
     def exit(self) -> Path:

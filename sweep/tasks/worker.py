@@ -78,7 +78,9 @@ class Worker:
         self.study = context.study
         self.ledger = context.ledger
         self.say = context.say
-        self.leave = Leave(context.term_wait_s, max(1.0, context.study.grace_s - 2.0))
+        self.leave = Leave(
+            context.term_wait_s, max(1.0, context.study.grace_s - 2.0), context.end_time_s
+        )
         self.longest_s = 0.0
         self.done = 0
         self._next_look = time.monotonic() + EVERY_S
@@ -339,10 +341,14 @@ class Worker:
 
     def _read_end(self, folder: AttemptFolder, ended: Ended, kills: int | None) -> End:
         """Say how a training ended, which is noted in its folder."""
-        end = read_end(self.study, folder, ended.exit_code, ended.signal, ended.told)
+        told = ended.told
+        asks_who = self.leave.terminated and self._asks_who()
+        if told == "checkpoint" and self.leave.is_for_limit and not asks_who:
+            told = outcomes.TIMEOUT
+        end = read_end(self.study, folder, ended.exit_code, ended.signal, told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
-            write_exit(folder, end.exit_code, end.signal, ended.told)
-        if end.outcome == outcomes.INTERRUPTED and self.leave.terminated and self._asks_who():
+            write_exit(folder, end.exit_code, end.signal, told)
+        if end.outcome == outcomes.INTERRUPTED and asks_who:
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         if end.outcome in (outcomes.KILLED, outcomes.ERROR) and (
             kills != memory.count_kills() or memory.is_in_log(last_lines(folder))
