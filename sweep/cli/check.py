@@ -1,4 +1,4 @@
-"""Commands about files and the database: init, check, schema, db."""
+"""Check a study file and what it names; make nothing."""
 
 from __future__ import annotations
 
@@ -9,52 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sweep.cli.checking import check_on_node
-from sweep.cli.common import get_runs, json_option, runs_option
-from sweep.control.check import quick
-from sweep.core.errors import SweepError
-from sweep.core.files import make_private
+from sweep.cli.common import get_runs, json_option, runs_option, scheduler_for
+from sweep.control.check import FAILED, NOT_ASKED, OK, WARNING, has_failed, quick, table
+from sweep.control.check.on_node import check as ask_node
+from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.results.terminal import shown
+from sweep.schedulers.choose import resolve
 from sweep.search.propose import fixed_design
 from sweep.search.samplers import choose
-from sweep.storage.embedded import control, server
-from sweep.storage.embedded.server import running
-from sweep.studyfile import json_schema, load
-from sweep.studyfile.starter.init import init as write_starter
+from sweep.studyfile import load
+from sweep.training import build
 
 if TYPE_CHECKING:
     from sweep.core.space import Parameter
-
-
-@click.command(
-    epilog="\b\nExamples:\n"
-    "  sweep init                       a small example that runs as it is\n"
-    "  sweep init train.py              a study file for your script, from its flags\n"
-    "  sweep init --from wandb.yaml     converts a W&B sweep or a Hydra-Optuna configuration"
-)
-@click.argument("script", required=False, type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--from",
-    "source",
-    type=click.Path(exists=True, path_type=Path),
-    help="Convert a W&B sweep file or a Hydra Optuna-sweeper configuration.",
-)
-@click.option(
-    "--dir",
-    "folder",
-    default=".",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where to write [default: here].",
-)
-@click.option("--force", is_flag=True, help="Replace a study file that is there.")
-def init(script: Path | None, source: Path | None, folder: Path, force: bool) -> None:
-    """Write a commented study file."""
-    written = write_starter(folder, script, source, force=force)
-    for path in written.files:
-        click.echo(f"wrote {path}")
-    for remark in written.remarks:
-        click.echo(f"  {remark}")
-    click.echo(f"next: read {written.files[0]}, then  sweep launch {written.files[0]} --wait")
 
 
 @click.command(
@@ -96,7 +63,7 @@ def check(
     overrides: tuple[str, ...],
     as_json: bool,
     runs: Path | None,
-) -> None:
+) -> int:
     """Check a study file and what it names; makes nothing.
 
     With --on-node a short job asks where trials would run: the interpreter, the environment with
@@ -105,10 +72,9 @@ def check(
     1 where one has failed.
     """
     if on_node:
-        check_on_node(study_file, executor, overrides, patience, as_json, runs)
-        return
+        return _check_on_node(study_file, executor, overrides, patience, as_json, runs)
     if as_json or executor:
-        raise click.UsageError("--json and --executor go with --on-node.")
+        raise InputError("--json and --executor go with --on-node.", "Add it, or leave them out.")
     study = load(study_file, overrides)
     quick.check_startable(study, os.environ)
     fixed_design(study)
@@ -133,6 +99,41 @@ def check(
     )
     name, why = choose(study)
     click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))
+    return EXIT_DONE
+
+
+def _check_on_node(
+    study_file: Path,
+    executor: str | None,
+    overrides: tuple[str, ...],
+    patience_s: int,
+    as_json: bool,
+    runs: Path | None,
+) -> int:
+    """Ask on a node, and print the table; 1 where a line has failed."""
+    if executor:
+        overrides = (*overrides, f"executor={executor}")
+
+    def say(text: str) -> None:
+        click.echo(f"… {text}", err=True)
+
+    place = get_runs(runs)
+    # As launch does it: what is asked is what trials would start.
+    study, _ = build.ensure(resolve(load(study_file, overrides)), place, os.environ, say)
+    lines = ask_node(study, place, scheduler_for(study), os.environ, say, float(patience_s))
+    failed = has_failed(lines)
+    if as_json:
+        data = {"study": study.name, "ok": not failed, "lines": [one.to_data() for one in lines]}
+        click.echo(json.dumps(data, indent=1, ensure_ascii=False))
+    else:
+        click.echo(table(lines))
+        counts = [
+            (sum(line.state == state for line in lines), state)
+            for state in (FAILED, WARNING, OK, NOT_ASKED)
+        ]
+        found = ", ".join(f"{count} {state}" for count, state in counts if count)
+        click.echo(f"{study.name}: {found}")
+    return EXIT_FAILED if failed else EXIT_DONE
 
 
 def _describe(parameter: Parameter) -> str:
@@ -149,70 +150,3 @@ def _describe(parameter: Parameter) -> str:
         for parent, values in parameter.when.items()
     )
     return f"{parameter.name}: {parameter.type}, {what}" + (f"; only when {when}" if when else "")
-
-
-@click.command(
-    epilog="\b\nExample:\n  sweep schema > ~/.config/sweep.schema.json\n"
-    "Then, as a study file's first line:\n  # yaml-language-server: $schema=/path/to/it"
-)
-def schema() -> None:
-    """Print the JSON Schema of study files, for editors."""
-    click.echo(json.dumps(json_schema(), indent=2))
-
-
-@click.group(
-    epilog="\b\nExamples:\n  sweep db status\n  sweep db stop\n"
-    "  optuna-dashboard $(sweep db url)\n  psql $(sweep db url --psql)"
-)
-def db() -> None:
-    """The embedded PostgreSQL server of a runs folder."""
-
-
-@db.command()
-@runs_option
-def start(runs: Path | None) -> None:
-    """Start the server (commands start it by themselves when they need it)."""
-    where = get_runs(runs)
-    make_private(where.root)
-    server = control.start(where.postgres)
-    click.echo(f"running at {server.url(masked=True)}")
-
-
-@db.command(name="stop")
-@runs_option
-def stop_server(runs: Path | None) -> None:
-    """Stop the server; the data stay."""
-    where = get_runs(runs)
-    click.echo("stopped" if control.stop(where.postgres) else "it was not running")
-
-
-@db.command(name="status")
-@json_option
-@runs_option
-def server_status(as_json: bool, runs: Path | None) -> None:
-    """Show whether the server runs, and where."""
-    found = server.status(get_runs(runs).postgres)
-    if as_json:
-        click.echo(json.dumps(found, indent=2, default=str))
-        return
-    for key, value in found.items():
-        click.echo(f"{key:<14} {value}")
-
-
-@db.command()
-@click.option("--password/--no-password", default=True, help="With the password in it.")
-@click.option("--psql", is_flag=True, help="As PostgreSQL's own programs take it.")
-@runs_option
-def url(password: bool, psql: bool, runs: Path | None) -> None:
-    """Print the server's URL, for Optuna and its dashboard; starts the server if need be."""
-    where = get_runs(runs)
-    server = running(where.postgres)
-    if server is None:
-        if not where.postgres.exists():
-            raise SweepError(
-                f"{where.root} has no embedded database yet.", "sweep launch, or sweep db start."
-            )
-        server = control.start(where.postgres)
-    text = server.url(masked=not password)
-    # Optuna needs the driver's name: without one, SQLAlchemy 2.1 looks for psycopg 3.
-    click.echo(text.replace("postgresql+psycopg2://", "postgresql://") if psql else text)

@@ -1,10 +1,8 @@
-"""Commands that look at a study: status, collect, logs."""
+"""Rank the trials; print, export and plot them."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,61 +10,26 @@ import click
 from rich.console import Console
 
 from sweep.cli.common import (
-    Queue,
     get_runs,
-    json_option,
-    leave,
-    look_after,
+    look_once,
     open_study,
     runs_option,
     scheduler_for,
     study_argument,
 )
 from sweep.core import outcomes
-from sweep.core.errors import EXIT_FAILED, InputError
+from sweep.core.errors import InputError
 from sweep.core.study import Objective
 from sweep.results.columns import long_columns
 from sweep.results.exports import export, format_of, write
-from sweep.results.live import watch as watch_view
 from sweep.results.plots import draw
 from sweep.results.ranking import nothing_complete, parse_wanted, rows
-from sweep.results.status import snapshot
-from sweep.results.terminal import status_panel, trials_table
+from sweep.results.terminal import trials_table
 from sweep.storage import records, series
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened
     from sweep.results.ranking import Wanted
-
-ASK_EVERY_S = 2.0  # local: reading a small file; a cluster's queue is asked less often
-
-
-@click.command(
-    short_help="Show where a study stands.",
-    epilog="\b\nExamples:\n  sweep status\n  sweep status digits --watch\n",
-)
-@study_argument
-@click.option("--watch", is_flag=True, help="Stay and renew the view until the study has ended.")
-@json_option
-@runs_option
-def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> None:
-    """Show where a study stands: counts, best, tasks, failures, expected end."""
-    opened = open_study(get_runs(runs), study)
-    schedule = scheduler_for(opened.study)(opened.folder)
-
-    queue = Queue(opened, schedule)
-
-    def look() -> object:
-        return snapshot(opened.ledger, opened.folder, **queue.ask())
-
-    if as_json:
-        click.echo(look().to_json())  # type: ignore[attr-defined]
-    elif watch:
-        last = watch_view(look, ASK_EVERY_S)  # type: ignore[arg-type]
-        if last is None or not last.is_over:
-            leave("sweep status", opened.study.name)
-    else:
-        Console().print(status_panel(look()))  # type: ignore[arg-type]
 
 
 @click.command(
@@ -132,7 +95,7 @@ def collect(
                 f"--state: there is no state {state!r}.", f"One of {', '.join(outcomes.STATES)}."
             )
     opened = open_study(get_runs(runs), study)
-    look_after(opened, scheduler_for(opened.study)(opened.folder), 120.0)
+    look_once(opened, scheduler_for(opened.study)(opened.folder))
     as_table = format_ == "table" and output is None and not long_
     wants_plots = plots if plots is not None else as_table
     wanted = [parse_wanted(text, opened.study) for text in metrics] or None
@@ -182,100 +145,8 @@ def _read_long(
     )
 
 
-def _print_table(chosen: list[dict[str, object]], opened: object, otherwise: str) -> None:
+def _print_table(chosen: list[dict[str, object]], opened: Opened, otherwise: str) -> None:
     if not chosen:
         click.echo(otherwise)
         return
-    Console().print(trials_table(chosen, opened.study))  # type: ignore[attr-defined]
-
-
-@click.command(
-    epilog="\b\nExamples:\n  sweep logs 7\n  sweep logs digits 7 --attempt 1\n  sweep logs 7 -f"
-)
-@click.argument("study_and_trial", metavar="[STUDY] TRIAL", nargs=-1, required=True)
-@click.option("--attempt", type=click.IntRange(1), help="Of this attempt only [default: all].")
-@click.option("-f", "--follow", is_flag=True, help="Go on as the log grows, into later attempts.")
-@runs_option
-def logs(
-    study_and_trial: tuple[str, ...], attempt: int | None, follow: bool, runs: Path | None
-) -> None:
-    """Print what a trial's training printed, attempt after attempt."""
-    if len(study_and_trial) > 2:
-        raise click.UsageError("Give a trial's number, with the study's name before it if need be.")
-    *names, number = study_and_trial
-    if not number.isdigit():
-        raise click.UsageError(f"TRIAL must be a trial's number (got {number!r}).")
-    where = get_runs(runs)
-    name = names[0] if names else None
-    opened = open_study(where, name)
-    ledger = opened.ledger
-    trial = int(number)
-    rows = ledger.db.retry(
-        lambda db: db.execute(
-            "SELECT trial_id, state::text FROM trials WHERE study_id = %s AND number = %s",
-            (ledger.study_id, trial),
-        ),
-        patience_s=60.0,
-    )
-    if not rows:
-        raise InputError(
-            f"{opened.study.name} has no trial {trial}.",
-            f"Its trials are 0 to {opened.study.trials - 1}.",
-        )
-    trial_id = int(rows[0][0])
-
-    def attempts() -> list[tuple[int, str | None, str]]:
-        found = ledger.db.retry(lambda _: ledger.attempts(trial_id), patience_s=60.0)
-        return [(a.number, a.outcome, a.reason) for a in found if attempt in (None, a.number)]
-
-    if not attempts():
-        click.echo(f"trial {trial} has not started", err=True)
-        if not follow:
-            raise click.exceptions.Exit(EXIT_FAILED)
-    for text in _log_text(opened, trial, attempts, follow):
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
-
-def _log_text(opened: object, trial: int, attempts: object, follow: bool) -> Iterator[str]:
-    shown = 0
-    while True:
-        for number, outcome, reason in attempts():  # type: ignore[operator]
-            if number <= shown:
-                continue
-            path = opened.folder.attempt(trial, number).log  # type: ignore[attr-defined]
-            yield f"--- trial {trial}, attempt {number}\n"
-            yield from _file_text(path, number, attempts, follow)
-            latest = {n: (o, r) for n, o, r in attempts()}  # type: ignore[operator]
-            outcome, reason = latest.get(number, (outcome, reason))
-            if outcome:
-                yield f"--- attempt {number}: {outcome}{': ' + reason if reason else ''}\n"
-            shown = number
-        if not follow or _is_final(opened, trial):
-            return
-        time.sleep(1.0)
-
-
-def _file_text(path: Path, number: int, attempts: object, follow: bool) -> Iterator[str]:
-    offset = 0
-    while True:
-        live = follow and {n: o for n, o, _ in attempts()}.get(number) is None  # type: ignore[operator]
-        if path.exists():
-            with path.open("r", encoding="utf-8", errors="replace", newline="") as stream:
-                stream.seek(offset)
-                while text := stream.read(65536):
-                    yield text
-                offset = stream.tell()
-        if not live:
-            return
-        time.sleep(0.5)
-
-
-def _is_final(opened: object, trial: int) -> bool:
-    ledger = opened.ledger  # type: ignore[attr-defined]
-    rows = ledger.db.execute(
-        "SELECT state IN ('COMPLETE', 'PRUNED', 'FAIL') FROM trials "
-        "WHERE study_id = %s AND number = %s",
-        (ledger.study_id, trial),
-    )
-    return bool(rows and rows[0][0])
+    Console().print(trials_table(chosen, opened.study))
