@@ -13,7 +13,14 @@ from dataclasses import replace
 
 from sweep.control import sick_nodes
 from sweep.core import scheduler
-from sweep.core.errors import BusyError, OverLimit, SubmitUnclear, SweepError
+from sweep.core.errors import (
+    BusyError,
+    CouldNotAsk,
+    OverLimit,
+    SchedulerError,
+    SubmitUnclear,
+    SweepError,
+)
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler, TaskState, Wave
@@ -269,6 +276,7 @@ def stop_waves(
     for job in jobs:
         _record_cancel(ledger, job, studies.ALL if running else studies.WAITING_ONES)
         schedule.cancel(job, pending_only=not (running and now))
-        if running and not now and hasattr(schedule, "hurry"):
-            schedule.hurry(job)
+        if running and not now:
+            with contextlib.suppress(SchedulerError, CouldNotAsk):  # they look by themselves, later
+                schedule.hurry(job)
     return jobs

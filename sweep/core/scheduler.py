@@ -168,6 +168,13 @@ class Scheduler(Protocol):
         """Cancel an array, some of its elements, or what of it has not started."""
         ...
 
+    def hurry(self, job: str) -> None:
+        """Have the tasks that run look now what their study wants of them.
+
+        They do so by themselves every few seconds.
+        """
+        ...
+
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once."""
         ...

@@ -145,7 +145,7 @@ def test_asked_by_a_signal(tmp_path: Path, number: int, more: str, told: str) ->
     """The same by the signal before a time limit; SIGTERM may have reached training itself."""
     leave = Leave(60.0, 58.0)
     leave.on_signal(number, None)
-    assert watch(tmp_path, REPORTER.replace("told()\n", "") + more, leave).told == told
+    assert watch(tmp_path, REPORTER + more, leave).told == told
 
 
 def test_one_that_reports_all_the_time_hears_of_a_stop(tmp_path: Path) -> None:
