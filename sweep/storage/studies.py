@@ -7,6 +7,7 @@ All of it lies in Optuna's ``studies`` and ``study_system_attributes``; keys of 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ CANCEL = "sweep:cancel:"
 LOOK_LOCK = 0x5EEB0002  # first half of an advisory lock; the second is the study's id
 RECONCILED = "sweep:reconciled"
 FOLDER = "sweep:folder"
+IDENTITY = "sweep:identity"  # the study's own, whatever its name; its folder says the same
 
 # What a recorded cancel of ours was meant for.
 WAITING_ONES = "waiting"
@@ -78,6 +80,7 @@ def insert_study(db: Database, study: Study) -> int:
     write_attribute(db, study_id, "study:metric_names", [o.metric for o in study.objectives])
     write_specification(db, study_id, study)
     write_state(db, study_id, StudyState())
+    write_attribute(db, study_id, IDENTITY, os.urandom(16).hex())
     return study_id
 
 

@@ -27,7 +27,7 @@ from sweep.core.errors import (
     StaleAttempt,
     SweepError,
 )
-from sweep.core.files import make_private, write_atomic
+from sweep.core.files import write_atomic
 from sweep.core.outcomes import GIVEN_BACK, PAUSED, USER_FAILURES
 from sweep.core.system import memory, processes
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
@@ -42,7 +42,7 @@ from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.context import Context, config_of
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training import build
-from sweep.training.attempt_files import tell, write_exit
+from sweep.training.attempt_files import folder_of, make_folder, tell, write_exit
 from sweep.training.checkpoints import newest_checkpoint
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
@@ -276,7 +276,8 @@ class Worker:
         self._has_reported = False
         if claim.attempt > 1:
             self._end_earlier(claim)
-        make_private(folder.checkpoints)
+        for moved in make_folder(folder, claim.token):
+            self.say(f"trial {claim.number}: a folder of a forgotten attempt is now {moved}")
         values = self._values(claim)
         if self._has_a_result(claim):
             self.say(f"trial {claim.number} has the configuration and the result of an earlier one")
@@ -393,7 +394,9 @@ class Worker:
         self._resumed_hash = ""
         if claim.attempt == 1:
             return None
-        earlier = [self.folder.attempt(claim.number, n) for n in range(claim.attempt - 1, 0, -1)]
+        attempts = self._ask(lambda _: self.ledger.attempts(claim.trial_id))
+        before = [attempt for attempt in reversed(attempts) if attempt.number < claim.attempt]
+        earlier = [folder_of(self.folder, attempt) for attempt in before]
         known = self._ask(lambda _: self.ledger.checkpoint_hashes(claim.trial_id))
         found = newest_checkpoint(earlier, known)
         if found is None:
