@@ -202,7 +202,8 @@ def read(opened: Opened, k: int) -> Outcome:
     row = ask(opened.ledger, reruns.read, k)
     assert row is not None
     folder = opened.folder.rerun(k)
-    own = {folder.metrics, folder.control, folder.exit, folder.log, folder.root / "config.yaml"}
+    own = {folder.mark, folder.metrics, folder.control, folder.exit, folder.log}
+    own.add(folder.root / "config.yaml")
     files = sorted(str(p) for p in folder.root.rglob("*") if p.is_file() and p not in own)
     state = None
     if row.outcome is not None:
