@@ -82,8 +82,7 @@ MOST_INNER_IMPORTS = 60
 
 LINES = 500  # as the formatter lays them out
 LONGER = {
-    "sweep/tasks/worker.py": "one array task from its first pull to its last",
-    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other",
+    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other"
 }
 
 # Folders and files that are handed out: no word of where they were written.
