@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sweep.core.cells import is_ambiguous, kind_of
 from sweep.core.errors import InputError
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
@@ -20,7 +21,6 @@ from sweep.core.space import Parameter, Space
 from sweep.core.study import Objective
 from sweep.core.trial import Attempt, TrialRecord
 from sweep.results import exports, ranking
-from sweep.results.columns import is_ambiguous, kind_of
 from tests.study_rows import NOON, make_study
 
 SPACE = Space((Parameter("lr", "float", low=0.0, high=1.0),))
@@ -262,6 +262,13 @@ def test_kind_of_column(values, text_only, expected):
         "TRUE",
         "1j",
         "<NA>",
+        "=1+2",
+        "@x",
+        "-x",
+        "'=1",
+        "[1]",
+        '"a"',
+        "a\rb",
     ],
 )
 def test_ambiguous_text(text):
