@@ -24,18 +24,18 @@ from sweep.cli.common import (
 )
 from sweep.core import outcomes
 from sweep.core.errors import EXIT_FAILED, InputError
-from sweep.core.study import Objective
 from sweep.results.columns import long_columns
 from sweep.results.exports import export, format_of, write
 from sweep.results.live import watch as watch_view
 from sweep.results.plots import draw
-from sweep.results.ranking import nothing_complete, parse_wanted, rows
+from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
 from sweep.results.status import snapshot
 from sweep.results.terminal import status_panel, trials_table
 from sweep.storage import records, series
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened
+    from sweep.core.study import Objective
     from sweep.results.ranking import Wanted
 
 ASK_EVERY_S = 2.0  # local: reading a small file; a cluster's queue is asked less often
@@ -100,7 +100,11 @@ def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> 
     is_flag=True,
     help="One row for each reported value: trial, attempt, step, metric, value, logged.",
 )
-@click.option("--by", metavar="METRIC", help="Rank by another metric than the objective.")
+@click.option(
+    "--by",
+    metavar="METRIC[:minimize|maximize]",
+    help="Rank by the best value of another metric than the objective; it is shown.",
+)
 @click.option("--minimize/--maximize", "minimize", default=None, help="Direction for --by.")
 @click.option(
     "--plots/--no-plots",
@@ -136,6 +140,10 @@ def collect(
     as_table = format_ == "table" and output is None and not long_
     wants_plots = plots if plots is not None else as_table
     wanted = [parse_wanted(text, opened.study) for text in metrics] or None
+    direction = None if minimize is None else "minimize" if minimize else "maximize"
+    if direction and not by:
+        raise InputError(f"--{direction} says how to rank --by a metric.", "Give --by METRIC.")
+    ranking = parse_by(by, direction, opened.study) if by else None
     ledger = opened.ledger
     found = ledger.db.retry(
         lambda db: records.read_trials(
@@ -143,9 +151,6 @@ def collect(
         ),
         patience_s=60.0,
     )
-    ranking = None
-    if by:
-        ranking = Objective(by, "minimize" if minimize else "maximize")
     chosen = rows(
         found,
         opened.study,
@@ -159,7 +164,7 @@ def collect(
         steps = _read_long(opened, [row["trial"] for row in chosen], wanted)
         write(export(steps, format_, opened.study, shape=long_columns), output, sys.stdout)
     elif as_table and wanted is None:
-        _print_table(chosen, opened, nothing_complete(records.count(found)))
+        _print_table(chosen, opened, nothing_complete(records.count(found)), ranking)
     else:
         write(export(chosen, format_, opened.study), output, sys.stdout)
     if wants_plots:
@@ -182,11 +187,14 @@ def _read_long(
     )
 
 
-def _print_table(chosen: list[dict[str, object]], opened: object, otherwise: str) -> None:
+def _print_table(
+    chosen: list[dict[str, object]], opened: Opened, otherwise: str, by: Objective | None
+) -> None:
     if not chosen:
         click.echo(otherwise)
         return
-    Console().print(trials_table(chosen, opened.study))  # type: ignore[attr-defined]
+    also = shown_for(by, opened.study)
+    Console().print(trials_table(chosen, opened.study, by=also.label if also else None))
 
 
 @click.command(
