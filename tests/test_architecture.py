@@ -80,10 +80,12 @@ HEAVY_MODULES = {
 OPTIONAL = ("pynvml", "ctypes", "fcntl")
 MOST_INNER_IMPORTS = 60
 
+# How a command could leave, or swallow what it is to say, beside the one place that catches.
+WAYS_ROUND = ("sys.exit", "os._exit", "SystemExit", "exceptions.Exit", "UsageError", "suppress(")
+
 LINES = 500  # as the formatter lays them out
 LONGER = {
-    "sweep/tasks/worker.py": "one array task from its first pull to its last",
-    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other",
+    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other"
 }
 
 # Folders and files that are handed out: no word of where they were written.
@@ -196,6 +198,29 @@ def test_no_circle() -> None:
         for name in free:
             del left[name]
     assert sorted(left) == []
+
+
+def test_one_place_catches() -> None:
+    """What ended a command is caught, said and given its exit code once: in ``sweep.cli``.
+
+    Ctrl-C, beside what goes on without the user, becomes an error that says so (``leaving``); a
+    command that failed without an error returns its code.
+    """
+    may = {("sweep/cli/__init__.py", "run_command"), ("sweep/cli/common.py", "leaving")}
+    catching, leaving = set(), []
+    for path in modules("sweep/cli"):
+        name = str(path.relative_to(ROOT))
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function in functions(tree):
+            handlers = [node for node in ast.walk(function) if isinstance(node, ast.ExceptHandler)]
+            catching |= {(name, function.name)} if handlers else set()
+        text = path.read_text(encoding="utf-8")
+        leaving += [(name, way) for way in WAYS_ROUND if way in text]
+    assert catching == may
+    assert leaving == [
+        ("sweep/cli/__init__.py", "sys.exit"),
+        ("sweep/cli/__init__.py", "SystemExit"),
+    ]
 
 
 def test_every_package_is_installed() -> None:

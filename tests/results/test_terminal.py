@@ -371,15 +371,16 @@ def test_watch_prints_lines_where_there_is_no_terminal(monkeypatch):
     ]
 
 
-def test_watch_ends_quietly_on_ctrl_c():
-    """Ctrl-C leaves the last status and no traceback."""
+def test_ctrl_c_ends_the_watch():
+    """Its last status stays on the screen; the command line says what goes on."""
     running = make_status()
 
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
-    assert live.watch(lambda: running, 1.0, console, sleep=interrupt) is running
+    with pytest.raises(KeyboardInterrupt):
+        live.watch(lambda: running, 1.0, console, sleep=interrupt)
     assert "3 complete" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
