@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -37,7 +37,7 @@ REPORTER = BEGIN + "from sweep.report import Reporter; r = Reporter(); r.log(los
 SAVES_AND_LEAVES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
 
 
-class Quiet:
+class Quiet(Channel):
     """The outside: it takes every report, and wants training to leave once that has begun."""
 
     def __init__(self, stops: bool, leave: Leave, began: Path) -> None:
@@ -51,15 +51,6 @@ class Quiet:
     def touch(self) -> bool:
         self.leave.hurry = not self.began.exists()
         return self.stops and self.began.exists()
-
-    def judge(self) -> str:
-        return ""
-
-    def warm(self) -> None:
-        pass
-
-    def rest(self, unused_s: float) -> None:
-        pass
 
 
 def watch(tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, **more: Any) -> Ended:
@@ -80,8 +71,7 @@ def watch(tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, **m
     leave.hurry = True
     journal = Journal(folder, study.objectives)
     began = folder.answer if "Reporter" in script else folder.log
-    channel = cast(Channel, Quiet(stops, leave, began))
-    return Supervisor(child, TOKEN, folder, study, journal, channel, leave).run()
+    return Supervisor(child, TOKEN, folder, study, journal, Quiet(stops, leave, began), leave).run()
 
 
 STOPPED = [
