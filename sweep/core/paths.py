@@ -187,6 +187,11 @@ class AttemptFolder:
         return self.root / "control.json"
 
     @property
+    def answer(self) -> Path:
+        """What the reporter says training made of what it was told."""
+        return self.root / "answer.jsonl"
+
+    @property
     def exit(self) -> Path:
         return self.root / "exit.json"
 

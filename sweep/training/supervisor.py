@@ -307,7 +307,7 @@ class Supervisor:
         elif self._knows_nothing:
             self._kill_at = time.monotonic()
         else:
-            grace_s = self.study.grace_s
+            grace_s = float(self.study.grace_s)
             if told != HALTED:
                 grace_s = max(PRUNE_GRACE_S, grace_s)
             self._kill_at = time.monotonic() + grace_s
