@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+import sweep.schedulers  # noqa: F401  (registers them: see ``core.executors``)
 from sweep.core.errors import (
     EXIT_DONE,
     EXIT_FAULT,

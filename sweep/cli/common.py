@@ -15,6 +15,7 @@ from sweep.control import finaliser
 from sweep.control import look_after as lookout
 from sweep.control.open_study import open_study as open_by_name
 from sweep.core.errors import EXIT_INTERRUPTED, CouldNotAsk
+from sweep.core.executors import kind_of
 from sweep.core.paths import Runs, StudyFolder, runs_folder
 from sweep.core.scheduler import ENDED, Scheduler
 from sweep.core.study import Study
@@ -60,7 +61,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     if name and name.endswith((".yaml", ".yml")) and Path(name).is_file():
         name = load(Path(name)).name
     opened = open_by_name(runs, name)
-    if opened.study.executor == "slurm":
+    if not kind_of(opened.study).shares_this_machine:
         leave_no_server(opened)
     return opened
 
@@ -105,7 +106,7 @@ class Queue:
         self.unseen_s = unseen_s
         self.patience_s = patience_s
         self.now_s = now_s
-        self.every_s = 0.0 if schedule.name == "local" else QUEUE_EVERY_S
+        self.every_s = 0.0 if schedule.is_cheap_to_ask else QUEUE_EVERY_S
         self._answer: dict[str, Any] = {}
         self._asked = float("-inf")
 

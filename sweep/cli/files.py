@@ -12,6 +12,7 @@ import click
 from sweep.cli.checking import check_on_node
 from sweep.cli.common import get_runs, json_option, runs_option
 from sweep.control.check import quick
+from sweep.core import executors
 from sweep.core.errors import SweepError
 from sweep.core.files import make_private
 from sweep.results.terminal import shown
@@ -72,7 +73,7 @@ def init(script: Path | None, source: Path | None, folder: Path, force: bool) ->
 )
 @click.option(
     "--executor",
-    type=click.Choice(["auto", "local", "slurm"]),
+    type=click.Choice(executors.words()),
     help="With --on-node: where the tasks would run.",
 )
 @click.option(

@@ -19,6 +19,7 @@ from sweep.cli.common import (
     study_argument,
     wait_side_runs,
 )
+from sweep.core import executors
 from sweep.core.errors import EXIT_FAILED, InputError
 from sweep.schedulers.choose import resolve, scheduler_of
 from sweep.studyfile import load
@@ -147,9 +148,7 @@ def _show(found: Outcome) -> None:
 )
 @click.option("--trial", type=int, help="Take the values of this trial.")
 @click.option("--per-node", type=click.IntRange(1), help="Most processes on one node.")
-@click.option(
-    "--executor", type=click.Choice(["auto", "local", "slurm"]), help="Where the trainings run."
-)
+@click.option("--executor", type=click.Choice(executors.words()), help="Where the trainings run.")
 @json_option
 @runs_option
 def scaling(

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sweep.control.place import ask_end_time, end_time_from, place_from, training_environ
+from sweep.control.place import ask_end_time, place_from, training_environ
+from sweep.core.executors import kind_of
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -45,8 +46,9 @@ def config_of(study: Study, values: TrialValues) -> dict[str, object]:
 
 def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | None) -> Context:
     """Return the context of a worker that a scheduler started."""
-    place = place_from(os.environ)
-    end_time_s = end_time_from(os.environ)
+    kind = kind_of(ledger.study)
+    place = place_from(os.environ, kind)
+    end_time_s = kind.end_time_of(os.environ)
     if end_time_s is None:
         end_time_s = ask_end_time(schedule, place)
     which = "" if place.slot is None else f"slot {place.slot}: "

@@ -11,6 +11,7 @@ second.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -28,11 +29,10 @@ from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.system.crash import write_crash
 from sweep.results.page.build import at_the_end
-from sweep.schedulers.choose import SLURM, scheduler_of
-from sweep.schedulers.slurm.revive import reviver_of
-from sweep.schedulers.slurm.scheduler import SlurmScheduler
+from sweep.schedulers.choose import scheduler_of
+from sweep.schedulers.revive import reviver_of
 from sweep.storage import access, studies
-from sweep.storage.embedded.service import Service, host, requeue_self
+from sweep.storage.embedded.service import Service, host
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
 from sweep.tasks.side_runs import command, scaling
@@ -67,12 +67,13 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return EXIT_DONE
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
     if options[:1] == ["--serve"]:
-        return _serve(folder)
+        # Not always the study's present one: it is the one that runs this job.
+        executor = options[1] if options[1:] else study.executor
+        return _serve(folder, dataclasses.replace(study, executor=executor))
     if options[:1] == ["--host"]:
         return _host(folder, study)
-    on_slurm = study.executor == SLURM
-    db = access.connect(folder, timeout_s=8.0, may_start=not on_slurm)
     schedule = scheduler_of(folder, study)
+    db = access.connect(folder, timeout_s=8.0, may_start=schedule.shares_this_machine)
     if isinstance(db, access.EmbeddedDatabase):
         db.on_absent = reviver_of(folder, study, schedule)
     study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=AWAY_PATIENCE_S)
@@ -106,20 +107,19 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     return EXIT_DONE
 
 
-def _serve(folder: StudyFolder) -> int:
+def _serve(folder: StudyFolder, study: Study) -> int:
     """Serve the embedded database until no study needs it."""
     note = read_json(folder.storage) or {}
     why = Service(Path(note["embedded"])).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
-        requeue_self()
+        scheduler_of(folder, study).requeue(os.environ)
     return EXIT_DONE
 
 
 def _host(folder: StudyFolder, study: Study) -> int:
     """Serve the embedded database while the job that does so waits."""
     schedule = scheduler_of(folder, study)
-    assert isinstance(schedule, SlurmScheduler), "no job serves the database elsewhere"
 
     def job_runs() -> bool:
         try:

@@ -129,9 +129,9 @@ class Worker:
         limit = self.study.trials_per_task
         if limit is not None and self.done >= limit:
             return False
-        if self._is_on_slurm() and os.getppid() != self._parent:
-            # slurmstepd is dead: Slurm takes this task for lost, and may run it again.
-            self.say("Slurm's process above this task is gone; it pulls no further trial")
+        if self._may_run_twice() and os.getppid() != self._parent:
+            # slurmstepd is dead, say: Slurm takes this task for lost, and may run it again.
+            self.say("the scheduler's process above this task is gone; it pulls no further trial")
             return False
         if self.done == 0 or self.context.end_time_s is None:
             return True
@@ -191,12 +191,13 @@ class Worker:
     def _is_superseded(self) -> bool:
         """Tell whether this task was put back into the queue and runs again, while we live."""
         place = self.context.place
-        if not self._token or place.job is None or not self._is_on_slurm():
+        if not self._token or place.job is None or not self._may_run_twice():
             return False
         return self._ask(lambda _: self.ledger.latest_token(place)) not in (None, self._token)
 
-    def _is_on_slurm(self) -> bool:
-        return self.context.schedule is not None and self.context.schedule.name != "local"
+    def _may_run_twice(self) -> bool:
+        """Tell whether this task may be run again while we live."""
+        return self.context.schedule is not None and self.context.schedule.may_requeue
 
     def _look_after_others(self, every_s: float = EVERY_S) -> bool:
         if self.context.schedule is None:
@@ -252,7 +253,7 @@ class Worker:
             state = self._train(claim)
         except StaleAttempt as error:
             self.say(f"trial {claim.number}, attempt {claim.attempt}: {error.message}")
-            self._over = self._is_on_slurm()
+            self._over = self._may_run_twice()
             return
         except OSError as error:
             if not is_full(error):
@@ -513,7 +514,7 @@ class Worker:
         On a cluster it is the same signal for a preemption, a time limit and an scancel; on this
         machine only sweep itself sends it.
         """
-        return self._is_on_slurm()
+        return self.context.schedule is not None and self.context.schedule.others_end_tasks
 
     def _write_end(
         self,

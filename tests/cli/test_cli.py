@@ -11,6 +11,7 @@ import pytest
 
 from sweep import cli
 from sweep.cli.common import Queue
+from sweep.core import executors
 from sweep.core.errors import (
     BusyError,
     CouldNotAsk,
@@ -161,7 +162,7 @@ class Counted(Queue):
     """Notes when everything that goes to the scheduler is asked."""
 
     def __init__(self, name: str, now_s: list[float]) -> None:
-        schedule: Any = SimpleNamespace(name=name)
+        schedule: Any = executors.get(name)
         super().__init__(SimpleNamespace(), schedule, now_s=lambda: now_s[0])  # type: ignore[arg-type]
         self.times: list[float] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sweep.core.durations import format_time
 from sweep.core.errors import CouldNotAsk, InputError, SchedulerError
 from sweep.core.hostlist import expand_nodes
 from sweep.core.scheduler import Limits
@@ -62,12 +63,7 @@ from sweep.schedulers.slurm.text.submit import (
     parse_sbatch,
     sbatch_argv,
 )
-from sweep.schedulers.slurm.text.times import (
-    compress_indices,
-    expand_indices,
-    format_time,
-    parse_time,
-)
+from sweep.schedulers.slurm.text.times import compress_indices, expand_indices, parse_time
 
 # ---------------------------------------------------------------- times and indices
 

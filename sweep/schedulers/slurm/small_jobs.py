@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, Scheduler
 from sweep.core.study import Study
 from sweep.schedulers.slurm.ask import Asker, Run, print_aside, run_command
 from sweep.schedulers.slurm.text.control import check_update, release_argv
@@ -26,7 +26,7 @@ MOST_ENDS = 10  # name tokens of finalisers of one wave that are looked for
 FINALISER_TIME_S = 1800
 
 
-class SmallJobs(Asker):
+class SmallJobs(Asker, Scheduler):
     """The small jobs of a study; what is asked of Slurm as in ``Asker``.
 
     Args:
@@ -73,7 +73,7 @@ class SmallJobs(Asker):
                 qos=options.qos,
                 cpus=1,
                 chdir=str(cwd),
-                arguments=("--serve",),
+                arguments=("--serve", self.name),
                 extra=service.extra,
             )
         )

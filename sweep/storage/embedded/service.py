@@ -15,7 +15,6 @@ import contextlib
 import os
 import secrets
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -237,10 +236,3 @@ def host(data_dir: Path, job_runs: Callable[[], bool]) -> str:
 
     with locked(data_dir / HOST, wait=False) as got:
         return Service(data_dir, until=until).run() if got else "another task serves"
-
-
-def requeue_self() -> None:
-    """Put this job back into the queue: its time is over, and studies still need it."""
-    job = os.environ.get("SLURM_JOB_ID")
-    if job:
-        subprocess.run(["scontrol", "requeue", job], stdin=subprocess.DEVNULL, timeout=60)
