@@ -38,6 +38,16 @@ class Context:
     term_wait_s: float = 4.0
     say: Callable[[str], None] = lambda text: print(text, flush=True)
 
+    @property
+    def may_run_twice(self) -> bool:
+        """Whether its task may be run again while this run of it lives."""
+        return self.schedule is not None and self.schedule.may_requeue
+
+    @property
+    def others_end_it(self) -> bool:
+        """Whether SIGTERM may have been another's wish than sweep's, which is asked later."""
+        return self.schedule is not None and self.schedule.others_end_tasks
+
 
 def config_of(study: Study, values: TrialValues) -> dict[str, object]:
     """Return what the trial's config file holds: parameters, fixed values and the seed."""
