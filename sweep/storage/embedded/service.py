@@ -20,9 +20,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sweep.core.attributes import STATE, WAVE
 from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.core.files import locked, make_private, write_atomic
-from sweep.storage import studies
 from sweep.storage.connection import Database
 from sweep.storage.embedded import control
 from sweep.storage.embedded.server import Server, clients, running
@@ -37,15 +37,15 @@ ASK_EVERY_S = 30.0  # whether that job runs
 
 # Studies that may still need the database: trials that are not final while the study runs and has
 # a wave that is not over, or a re-run that has not ended (for a day: its task may be lost).
-_NEEDED_SQL = """
+_NEEDED_SQL = f"""
 SELECT EXISTS (
   SELECT 1 FROM studies s
-  JOIN study_system_attributes w ON w.study_id = s.study_id AND w.key LIKE 'sweep:wave:%%'
+  JOIN study_system_attributes w ON w.study_id = s.study_id AND starts_with(w.key, '{WAVE}')
   WHERE NOT (w.value_json::json ->> 'over')::boolean
     AND EXISTS (SELECT 1 FROM trials t WHERE t.study_id = s.study_id
                 AND t.state IN ('WAITING', 'RUNNING'))
     AND COALESCE((SELECT a.value_json::json ->> 'word' FROM study_system_attributes a
-         WHERE a.study_id = s.study_id AND a.key = %s), 'running') IN ('running', 'draining')
+         WHERE a.study_id = s.study_id AND a.key = '{STATE}'), 'running') IN ('running', 'draining')
 ) OR EXISTS (
   SELECT 1 FROM sweep_rerun WHERE outcome IS NULL AND requested > now() - interval '1 day'
 ) OR EXISTS (
@@ -194,7 +194,7 @@ class Service:
                 self.lease.renew()
                 next_renewal = now + self.lease.period_s
                 try:
-                    needed = bool(database.execute(_NEEDED_SQL, (studies.STATE,))[0][0])
+                    needed = bool(database.execute(_NEEDED_SQL)[0][0])
                 except DatabaseUnavailable as error:
                     self.say(error.message)
                     server = control.start(self.data_dir, listen="*", idle_stop_s=None)
