@@ -12,6 +12,7 @@ from __future__ import annotations
 SPEC = "sweep:study"  # the study file, as launch has read it
 STATE = "sweep:state"  # whether trials are to be pulled, and why not
 FOLDER = "sweep:folder"  # where its files lie
+IDENTITY = "sweep:identity"  # the study's own, whatever its name; its folder says the same
 WAVE = "sweep:wave:"  # by its name token: what was submitted
 CANCEL = "sweep:cancel:"  # by the job: what sweep itself has cancelled of it
 RECONCILED = "sweep:reconciled"  # when somebody last looked after it

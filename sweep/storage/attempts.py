@@ -138,6 +138,10 @@ class Attempts:
         """Return a trial's attempts, oldest first."""
         return self._attempts("t.trial_id = %s", (trial_id,))
 
+    def attempts_at(self, number: int) -> list[Attempt]:
+        """Return the attempts of the trial with this number, oldest first."""
+        return self._attempts("t.number = %s", (number,))
+
     def count_attempts(self) -> int:
         """Return how many attempts the study has had."""
         rows = self.db.execute(

@@ -7,10 +7,11 @@ All of it lies in Optuna's ``studies`` and ``study_system_attributes``; keys of 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.core.attributes import METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
+from sweep.core.attributes import IDENTITY, METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
 from sweep.core.scheduler import Wave
 from sweep.core.study import Study
 from sweep.storage import locks
@@ -71,6 +72,7 @@ def insert_study(db: Database, study: Study) -> int:
     write_attribute(db, study_id, METRIC_NAMES, [o.metric for o in study.objectives])
     write_specification(db, study_id, study)
     write_state(db, study_id, StudyState())
+    write_attribute(db, study_id, IDENTITY, os.urandom(16).hex())
     return study_id
 
 
