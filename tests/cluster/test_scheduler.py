@@ -110,7 +110,6 @@ class OnSlurm(SchedulerContract):
         node = scheduler.run(asked, scheduler.environ, 30).stdout.strip()
         assert scheduler.job_fate(job, node) is JobFate.LIVES
         scheduler.cancel(job)
-        self.wait_states(scheduler, job, {0: "ended"})
         wait_for(lambda: scheduler.job_fate(job, node) is JobFate.ENDED, 60, "the job to be over")
         update = ["scontrol", "update", f"NodeName={node}"]
         scheduler.run([*update, "State=DRAIN", "Reason=test"], scheduler.environ, 30)
