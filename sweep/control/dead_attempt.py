@@ -19,7 +19,7 @@ from sweep.core.trial import Attempt, End
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
-from sweep.training.attempt_files import last_sign, read_exit
+from sweep.training.attempt_files import folder_of, last_sign, read_exit
 from sweep.training.exit_reason import classify, last_lines
 
 
@@ -43,10 +43,7 @@ class Look:
         self.patience_s = patience_s
         self.unexplained = 0
         self._cancels: dict[str, str | None] = {}
-        self._now: float = ledger.db.retry(
-            lambda db: float(db.execute("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0][0]),
-            patience_s=patience_s,
-        )
+        self._now = ledger.db.retry(studies.read_clock, patience_s=patience_s)
 
     def judge(self, attempt: Attempt) -> End | None:
         """Say how an attempt ended; None where it lives, or nobody can tell yet."""
@@ -59,7 +56,7 @@ class Look:
         ours = self._our_cancel(attempt.job)
         case = Case(
             task,
-            read_exit(self.folder.attempt(attempt.trial, attempt.number)),
+            read_exit(folder_of(self.folder, attempt)),
             os.getuid(),
             ours,
             silent_s,
@@ -136,7 +133,7 @@ def end_attempt(
     ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End, patience_s: float
 ) -> str:
     """Store what a dead attempt left in its folder, end it, and return its trial's state."""
-    attempt_folder = folder.attempt(attempt.trial, attempt.number)
+    attempt_folder = folder_of(folder, attempt)
     if end.outcome == outcomes.ERROR and end.exit_code:
         end = classify(end.exit_code, end.signal, "", last_lines(attempt_folder))
     checkpoint = newest_of(attempt_folder)

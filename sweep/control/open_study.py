@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from sweep.control import identity
 from sweep.core.errors import InputError, SweepError
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
@@ -29,7 +30,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     """Return a study that was launched from this runs folder; by default the last one.
 
     Raises:
-        InputError: There is no such study here.
+        InputError: There is no such study here, or the database holds another one of its name.
     """
     name = name or _last(runs)
     folder = runs.study(name)
@@ -51,6 +52,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
             f"The database ({access.describe(folder)}) no longer holds the study {name!r}.",
             "Launch it again: sweep launch STUDY.yaml.",
         )
+    identity.refuse_other(db, study_id, folder, name)
     return Opened(folder, study, Ledger(db, study_id, study))
 
 

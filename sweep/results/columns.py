@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.cells import kind_of, write_cell
 from sweep.core.space import Parameter
 from sweep.core.study import Study
 
@@ -103,46 +102,9 @@ def _kind(name: str, rows: Sequence[Row], study: Study, text_only: bool) -> str:
     return kind_of(values, text_only)
 
 
-def kind_of(values: Sequence[Any], text_only: bool = False) -> str:
-    """Return the kind of a column that may hold these values."""
-    types = {type(value) for value in values}
-    if types == {bool}:
-        return "bool"
-    if types == {int} and all(-(2**63) <= value < 2**63 for value in values):
-        return "int"
-    if types == {float}:
-        return "float"
-    if types == {str} and not (text_only and any(is_ambiguous(value) for value in values)):
-        return "text"
-    return "json"
-
-
-# What readers of CSV (pandas among them) take for a gap or a truth value.
-_NOT_TEXT = re.compile(
-    r"|[+-]?(inf|infinity|nan|1\.#ind|1\.#qnan)|#?n/?a|#n/a n/a|<na>|null|none|true|false", re.I
-)
-
-
-def is_ambiguous(text: str) -> bool:
-    """Tell whether a reader of CSV may take a string for something else."""
-    if text != text.strip() or _NOT_TEXT.fullmatch(text):
-        return True
-    try:
-        complex(text.replace(",", ""))
-    except ValueError:
-        return False
-    return True
-
-
 def cell(column: Column, row: Row, digits: int | None = None) -> str:
     """Return a row's value as text: all digits of a number, unless told how many."""
     value = column.read(row)
     if value is MISSING or (value is None and column.kind != "json"):
         return ""
-    if column.kind == "json":
-        return json.dumps(value, ensure_ascii=False)
-    if column.kind == "bool":
-        return "true" if value else "false"
-    if column.kind == "float":
-        return repr(float(value)) if digits is None else f"{value:.{digits}g}"
-    return str(value)
+    return write_cell(column.kind, value, digits)

@@ -2,9 +2,11 @@
 
 Numbers keep all their digits (``repr``), so that reading a file back gives equal values. A column
 whose values one cannot tell from the text alone (choices that are lists, null, of mixed kinds, or
-strings such as "1" and "null") holds JSON text in every cell; an empty cell means that the trial
-does not have the value. pandas takes JSON's null for a gap too unless it is told otherwise:
-``read_csv(file, keep_default_na=False, na_values=[""])``; before version 3 it also needs
+strings such as "1" and "null", or that a spreadsheet would compute) holds JSON text in every cell
+(``core.cells``); an empty cell means that the trial does not have the value. Free text that starts
+like a formula (a reason) has an apostrophe before it. pandas takes JSON's null for a gap too unless
+it is told otherwise: ``read_csv(file, keep_default_na=False, na_values=[""])``; before version 3 it
+also needs
 ``float_precision="round_trip"``. JSON has no word for infinity and not-a-number: there they are
 null.
 """
@@ -22,6 +24,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from sweep.core.cells import guarded
 from sweep.core.errors import InputError, closest
 from sweep.core.files import write_atomic
 from sweep.core.study import Study
@@ -146,8 +149,13 @@ def _csv(rows: Sequence[Row], wide: Sequence[Column]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in wide])
-    writer.writerows([cell(column, row) for column in wide] for row in rows)
+    writer.writerows([_csv_cell(column, row) for column in wide] for row in rows)
     return out.getvalue()
+
+
+def _csv_cell(column: Column, row: Row) -> str:
+    text = cell(column, row)
+    return guarded(text) if column.kind == "text" else text
 
 
 def _parquet(rows: Sequence[Row], wide: Sequence[Column]) -> bytes:

@@ -100,6 +100,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
+def count_trials(count: int, one: str = "", more: str = "") -> str:
+    """Return "1 trial" or "3 trials", with the words that go with one or with several."""
+    return f"{count} trial {one}".rstrip() if count == 1 else f"{count} trials {more}".rstrip()
+
+
 def counted(counts: Mapping[str, int]) -> str:
     """Return the counts that are not zero, in words."""
     order = (*outcomes.FINAL_STATES, outcomes.RUNNING, outcomes.WAITING)
@@ -262,7 +267,9 @@ def _task_line(status: Status) -> str:
     return f"{running}, {status.tasks['pending']} pending; {limit}"
 
 
-def trials_table(rows: Sequence[Row], study: Study, width: int | None = None) -> Any:
+def trials_table(
+    rows: Sequence[Row], study: Study, width: int | None = None, by: str | None = None
+) -> Any:
     """Return rows as a rich table that fits the width.
 
     Each parameter has a column where that fits; else they share one, wrapped. Reasons that do not
@@ -270,9 +277,10 @@ def trials_table(rows: Sequence[Row], study: Study, width: int | None = None) ->
 
     Args:
         width: Columns of the terminal; rich's idea of it when None.
+        by: The metric that the rows are ranked by, where it is no objective.
     """
     width = width or Console().width
-    found = _columns(rows, study, wide=True)
+    found = _columns(rows, study, by, wide=True)
     below: list[str] = []
     if _needed(found) > width and found[-1][0] == "reason":
         reasons = zip(rows, found.pop()[2], strict=True)
@@ -280,7 +288,7 @@ def trials_table(rows: Sequence[Row], study: Study, width: int | None = None) ->
     if _needed(found) > width:
         found = [(fold(heading, cells), numeric, cells) for heading, numeric, cells in found]
     if _needed(found) > width:
-        found = _columns(rows, study, wide=False)
+        found = _columns(rows, study, by, wide=False)
         if below:
             found.pop()
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -318,20 +326,22 @@ def fold(heading: str, cells: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _columns(rows: Sequence[Row], study: Study, wide: bool) -> list[Shown]:
+def _columns(rows: Sequence[Row], study: Study, by: str | None, wide: bool) -> list[Shown]:
     """Return the columns that say something; what has no rank shows its state there."""
     found = [
         ("rank", True, [str(row["rank"] or row["state"]) for row in rows]),
         ("trial", True, [str(row["trial"]) for row in rows]),
     ]
+    if by is not None:
+        ranked_by = [row["metrics"].get(by) for row in rows]
+        found.append((printable(by), True, [_value(v) for v in ranked_by]))
     for objective in study.objectives:
         name = objective.metric
         if study.is_multi_objective:
             values = [row["values"].get(name) for row in rows]
         else:
             values = [row["value"] for row in rows]
-        cells = ["" if v is None else f"{v:.{VALUE_DIGITS}g}" for v in values]
-        found.append((printable(name), True, cells))
+        found.append((printable(name), True, [_value(v) for v in values]))
     names = dict.fromkeys([*study.space.names(), *(name for row in rows for name in row["params"])])
     if wide:
         for name in names:
@@ -349,6 +359,10 @@ def _columns(rows: Sequence[Row], study: Study, wide: bool) -> list[Shown]:
     if any(row["reason"] and row["state"] != outcomes.PRUNED for row in rows):
         found.append(("reason", False, [printable(row["reason"]) for row in rows]))
     return found
+
+
+def _value(value: float | None) -> str:
+    return "" if value is None else f"{value:.{VALUE_DIGITS}g}"
 
 
 def progress_lines(status: Status) -> Any:

@@ -175,6 +175,13 @@ def stop_server(data_dir: Path) -> bool:
 def describe(folder: StudyFolder) -> str:
     """Return where the study's rows lie, without a password."""
     note = read_json(folder.storage) or {}
-    if "embedded" in note:
-        return f"embedded PostgreSQL in {note['embedded']}"
-    return mask(note.get("url", ""))
+    return _describe(note.get("url"), note.get("embedded", ""))
+
+
+def describe_choice(url: str | None, runs: Runs) -> str:
+    """Return the same of where a launch would put them."""
+    return _describe(url, str(runs.postgres))
+
+
+def _describe(url: str | None, data_dir: str) -> str:
+    return mask(url) if url else f"embedded PostgreSQL in {data_dir}"

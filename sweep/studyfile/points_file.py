@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweep.core.cells import parameter_columns, read_cell
 from sweep.core.space import Parameter, Space
 from sweep.studyfile.rules import INVALID, Place
-
-_PREFIXES = ("params.", "params_", "")  # ours, Optuna's, plain
 
 
 def read_points_file(values: dict[str, Any], root: Place, folder: Path) -> None:
@@ -40,29 +38,30 @@ def _read_points(at: Place, space: Space, folder: Path) -> tuple[Mapping[str, An
     path = folder / Path(text).expanduser()
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            rows = list(csv.DictReader(stream))
+            reader = csv.DictReader(stream)
+            rows, header = list(reader), list(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or str(error)
         at.report(f"cannot be read: {why}", "Give a CSV file.", text)
         return ()
-    header = rows[0] if rows else {}
-    columns = {
-        name: next((prefix + name for prefix in _PREFIXES if prefix + name in header), None)
-        for name in space.names()
-    }
-    if not any(columns.values()):
+    columns = parameter_columns(header, space.names())
+    if not columns:
         named = f"Columns are named {', '.join(space.names())}, or params.{space.names()[0]}."
         at.report("has no column that is a parameter of the space", named, text)
+        return ()
+    twice = [column for column in columns.values() if header.count(column) > 1]
+    if twice:
+        at.report(f"has the column {twice[0]} twice", "Remove one of the two.", text)
         return ()
     found: list[dict[str, Any]] = []
     for line, row in enumerate(rows, 2):
         point: dict[str, Any] = {}
         for parameter in space:
-            column = columns[parameter.name]
+            column = columns.get(parameter.name)
             cell = (row.get(column) or "").strip() if column else ""
             if not cell or (not parameter.is_active(point) and _parents_given(parameter, point)):
                 continue
-            value = _read_cell(cell, parameter)
+            value = read_cell(cell, parameter)
             if parameter.contains(value):
                 point[parameter.name] = value
             else:
@@ -76,20 +75,3 @@ def _read_points(at: Place, space: Space, folder: Path) -> tuple[Mapping[str, An
 
 def _parents_given(parameter: Parameter, point: Mapping[str, Any]) -> bool:
     return all(parent in point for parent in parameter.when)
-
-
-def _read_cell(cell: str, parameter: Parameter) -> Any:
-    """Return a cell as the parameter's kind of value, or the text where it is none."""
-    if parameter.type == "categorical":
-        # A choice that is text looks the same as one that is not: the choices decide.
-        if cell in parameter.choices:
-            return cell
-        try:
-            return json.loads(cell.lower() if cell in ("True", "False") else cell)
-        except ValueError:
-            return None if cell == "None" else cell
-    try:
-        value = float(cell)
-    except ValueError:
-        return cell
-    return int(value) if parameter.type == "int" and value.is_integer() else value
