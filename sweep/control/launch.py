@@ -190,7 +190,8 @@ def _launch_locked(
     if url is None and server.running(runs.postgres) is None:
         say("starting the embedded PostgreSQL server")
     keep_here = study.executor == SLURM and study.storage.embedded == "here"
-    db = access.open_url(runs, url, for_nodes=keep_here)
+    ask_fate = access.fate_asker(schedule)
+    db = access.open_url(runs, url, for_nodes=keep_here, ask_fate=ask_fate)
     db.connect()  # now its address is known
     schema.create(db.url)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
