@@ -19,7 +19,6 @@ from typing import Any
 
 import click
 
-import sweep.schedulers  # noqa: F401  (registers them: see ``core.executors``)
 from sweep.core.errors import (
     EXIT_DONE,
     EXIT_FAULT,
@@ -63,6 +62,7 @@ class Commands(click.Group):
         if name not in command_names():
             return None
         module = module_of(name)
+        import_module("sweep.schedulers")  # a command finds them registered: ``core.executors``
         return getattr(import_module(f"sweep.cli.{module}"), module)  # type: ignore[no-any-return]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

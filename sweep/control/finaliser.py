@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from sweep.control.waves import (
-    NO_SUBMIT,
     PATIENCE_S,
     live_wave,
     mark_over,
@@ -21,6 +20,7 @@ from sweep.control.waves import (
     submit_wave,
 )
 from sweep.core import scheduler
+from sweep.core.attributes import NO_SUBMIT, RELEASED, RESTORED
 from sweep.core.errors import BusyError, CouldNotAsk, OverLimit, SchedulerError, SubmitUnclear
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Beside, Scheduler, Wave
@@ -30,8 +30,6 @@ from sweep.storage.closing import close_paused
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
-RESTORED = "sweep:finaliser:"  # attribute of a study, by the wave's token: how often, and when
-RELEASED = "sweep:released:"  # the same: how often what was held of it was released
 MOST_RELEASES = 10
 MOST = 3  # finalisers that are submitted again for one wave
 

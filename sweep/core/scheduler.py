@@ -5,6 +5,7 @@ A task is one element of an array; it is named by the array's job id and its ind
 
 from __future__ import annotations
 
+import enum
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,14 @@ INDEX_VARIABLE = "SWEEP_ARRAY_INDEX"
 END_VARIABLE = "SWEEP_END_TIME"  # epoch seconds of the element's end by its time limit
 # The word for a running task whose array is dead: nothing starts the others, nor the finaliser.
 ORPHANED = "ORPHANED"
+
+
+class JobFate(enum.Enum):
+    """What became of a job whose processes cannot be seen from here."""
+
+    LIVES = "lives"  # it is in the queue
+    ENDED = "ended"  # it has left the queue, and its node is well: no process of it is left
+    UNPROVED = "unproved"  # it has left the queue, and its node cannot vouch for its end
 
 
 @dataclass(frozen=True)
@@ -241,6 +250,11 @@ class Scheduler(ABC):
         return ()
 
     @classmethod
+    def job_of(cls, environ: Mapping[str, str]) -> tuple[str, str]:
+        """Return id and node of the job that this process runs in, as ``job_fate`` takes them."""
+        return "", ""
+
+    @classmethod
     def end_time_of(cls, environ: Mapping[str, str]) -> float | None:
         """Return when this process's task reaches its limit, in epoch seconds, where known."""
         given = environ.get(END_VARIABLE)
@@ -338,6 +352,10 @@ class Scheduler(ABC):
     def service_jobs(self, *, running: bool = False) -> list[str]:
         """Return the ids of the jobs that serve the embedded database, or will."""
         return []
+
+    def job_fate(self, job: str, node: str) -> JobFate:
+        """Return what became of a job of ours, an array's element or not, that ran on a node."""
+        return JobFate.UNPROVED  # another's: ours are seen by their processes
 
     def energy(self, jobs: Sequence[str]) -> list[TaskEnergy]:
         """Return what the ended tasks of these jobs used, where that is measured."""

@@ -32,6 +32,7 @@ from sweep.results.page.build import at_the_end
 from sweep.schedulers.choose import scheduler_of
 from sweep.schedulers.revive import reviver_of
 from sweep.storage import access, studies
+from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.service import Service, host
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
@@ -67,11 +68,9 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return EXIT_DONE
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
     if options[:1] == ["--serve"]:
-        # Not always the study's present one: it is the one that runs this job.
-        executor = options[1] if options[1:] else study.executor
-        return _serve(folder, dataclasses.replace(study, executor=executor))
+        return _serve(folder, _under(study, options[1:]))
     if options[:1] == ["--host"]:
-        return _host(folder, study)
+        return _host(folder, _under(study, options[1:]))
     schedule = scheduler_of(folder, study)
     db = access.connect(folder, timeout_s=8.0, may_start=schedule.shares_this_machine)
     if isinstance(db, access.EmbeddedDatabase):
@@ -107,13 +106,20 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     return EXIT_DONE
 
 
+def _under(study: Study, executor: list[str]) -> Study:
+    """Return the study with the executor that runs this job: not always the study's present one."""
+    return dataclasses.replace(study, executor=executor[0]) if executor else study
+
+
 def _serve(folder: StudyFolder, study: Study) -> int:
     """Serve the embedded database until no study needs it."""
     note = read_json(folder.storage) or {}
-    why = Service(Path(note["embedded"])).run()
+    schedule = scheduler_of(folder, study)
+    starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
+    why = Service(Path(note["embedded"]), starter, ask_fate).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
-        scheduler_of(folder, study).requeue(os.environ)
+        schedule.requeue(os.environ)
     return EXIT_DONE
 
 
@@ -128,7 +134,9 @@ def _host(folder: StudyFolder, study: Study) -> int:
             return False
 
     note = read_json(folder.storage) or {}
-    print(f"serving the database ended: {host(Path(note['embedded']), job_runs)}", flush=True)
+    starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
+    why = host(Path(note["embedded"]), starter, ask_fate, job_runs)
+    print(f"serving the database ended: {why}", flush=True)
     return EXIT_DONE
 
 

@@ -54,3 +54,10 @@ def test_a_task_knows_itself(
     assert SlurmScheduler.end_time_of(environ) == end
     node = SlurmScheduler.node_of({**environ, "SLURMD_NODENAME": "n3"})
     assert (node, SlurmScheduler.node_of(environ)) == ("n3", os.uname().nodename)
+
+
+def test_own_job() -> None:
+    """Id and node of the job; empty outside of one."""
+    environ = {"SLURM_JOB_ID": "70", "SLURMD_NODENAME": "n3"}
+    assert SlurmScheduler.job_of(environ) == ("70", "n3")
+    assert SlurmScheduler.job_of({}) == ("", "")

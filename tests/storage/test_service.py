@@ -1,4 +1,4 @@
-"""The lease on a data folder, and how the database's job puts itself back into the queue."""
+"""The lease on a data folder, and who serves while the database's job waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from sweep.core.paths import StudyFolder
 from sweep.schedulers.revive import Reviver
-from sweep.storage.embedded.service import PERIODS, Lease, LeaseLost
+from sweep.storage.embedded.lease import PERIODS, Lease, LeaseLost
 
 PERIOD_S = 10.0
 

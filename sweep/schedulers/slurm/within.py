@@ -53,6 +53,11 @@ class WithinTask(SmallJobs):
         return expand_nodes(nodes) if nodes and environ.get("SLURM_JOB_ID") else ()
 
     @classmethod
+    def job_of(cls, environ: Mapping[str, str]) -> tuple[str, str]:
+        """Return id and node of this process's job; an array's element has an id of its own."""
+        return environ.get("SLURM_JOB_ID", ""), environ.get("SLURMD_NODENAME", "")
+
+    @classmethod
     def end_time_of(cls, environ: Mapping[str, str]) -> float | None:
         """Return when this task reaches its limit; a slot is told by the task above it."""
         given = environ.get("SLURM_JOB_END_TIME")  # since 23.02
