@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate
 from sweep.core.study import Study
 from sweep.schedulers.slurm.ask import Asker, Run, print_aside, run_command
+from sweep.schedulers.slurm.own_job import own_job
 from sweep.schedulers.slurm.text.control import check_update, release_argv
+from sweep.schedulers.slurm.text.nodes import are_well, node_states_argv
 from sweep.schedulers.slurm.text.queue import QueuedTask, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason, is_launch_failure
 from sweep.schedulers.slurm.text.submit import ArrayRequest
@@ -95,6 +97,26 @@ class SmallJobs(Asker):
         token = self.service_token()
         live = self._live([token]) if token else []
         return sorted({task.job for task in live if not running or task.phase == RUNNING})
+
+    def job_fate(self, job: str, node: str) -> JobFate:
+        """Return what became of a job of ours on a node.
+
+        Slurm requeues a job whose node it has lost, and its processes may live there. So what has
+        left the queue is over only where its node is well: it answers, and is not drained, as it
+        is where a process could not be killed. Our own earlier run is never proved to be over.
+        """
+        own, _ = own_job(self.environ)
+        if job == own:
+            return JobFate.UNPROVED
+        if any(
+            task.phase != ENDED or task.state == "COMPLETING"
+            for task in self.queue(squeue_argv(jobs=[job]))
+        ):
+            return JobFate.LIVES
+        if not node:
+            return JobFate.UNPROVED
+        answer = self.ask(node_states_argv(node))
+        return JobFate.ENDED if are_well(answer.stdout) else JobFate.UNPROVED
 
     def beside(self, tokens: Sequence[str]) -> Beside:
         """Return what stands beside the waves of these name tokens, the last one's finaliser too.
