@@ -68,6 +68,12 @@ RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
 )
+@click.option(
+    "--set-aside",
+    is_flag=True,
+    help="Where this study's folder is one that the database does not know (it was removed, or the "
+    "storage was changed), move it to .aside/ in the runs folder and begin anew.",
+)
 @click.option("--hash-data", is_flag=True, help="Hash all of `data` byte by byte, however large.")
 @json_option
 @runs_option
@@ -79,6 +85,7 @@ def launch(
     executor: str | None,
     overrides: tuple[str, ...],
     hash_data: bool,
+    set_aside: bool,
     as_json: bool,
     runs: Path | None,
 ) -> int:
@@ -104,6 +111,7 @@ def launch(
         lambda text: click.echo(f"… {text}", err=True),
         check_first=not no_check,
         hash_data=hash_data,
+        set_aside=set_aside,
     )
     if not (as_json and wait):
         _show_launched(launched, as_json, where.study(study.name).root, wait)
