@@ -89,12 +89,7 @@ def check(
     for objective in study.objectives:
         click.echo(f"  objective {objective.direction} {objective.metric} ({objective.at})")
     for bound in study.constraints:
-        limits = [
-            f"{sign} {limit:g}"
-            for sign, limit in (("<=", bound.max), (">=", bound.min))
-            if limit is not None
-        ]
-        click.echo(f"  constraint {bound.metric} {' and '.join(limits)}")
+        click.echo(f"  constraint {bound.metric} {bound.limits}")
     click.echo(
         f"  trials    {study.trials}, at most {study.parallel} at once, pruner {study.pruner.type}"
     )

@@ -54,15 +54,19 @@ class SmallJobs(Asker, Scheduler):
         Returns:
             Its id; None where the database is not a job's affair.
         """
+        return self._ensure_service(cwd)[0]
+
+    def _ensure_service(self, cwd: Path) -> tuple[str | None, bool]:
+        """Return that job's id, and whether it was submitted just now."""
         token = self.service_token()
         if token is None:
-            return None
+            return None, False
         live = self._live([token])
         if live:
             self.release(_held(live))
-            return min(task.job for task in live)
+            return min(task.job for task in live), False
         options, service = self.study.slurm, self.study.slurm.service
-        return self.sbatch(
+        job = self.sbatch(
             ArrayRequest(
                 token=token,
                 script=str(self.folder.script),
@@ -78,6 +82,7 @@ class SmallJobs(Asker, Scheduler):
                 extra=service.extra,
             )
         )
+        return job, True
 
     def service_token(self) -> str | None:
         """Return the name token of the database's job, one for each data folder, or None."""
