@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from sweep.control import identity
 from sweep.core.errors import InputError, SweepError
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
-from sweep.schedulers.choose import SLURM
-from sweep.schedulers.slurm import scheduler
+from sweep.schedulers.choose import scheduler_of
 from sweep.storage import access, studies
 from sweep.storage.ledger import Ledger
 
@@ -41,7 +39,11 @@ def open_study(runs: Runs, name: str | None) -> Opened:
             "Launch it: sweep launch STUDY.yaml, or name its runs folder with --runs.",
         )
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
-    db = access.connect(folder, may_start=not _is_served_elsewhere(folder, study))
+    db = access.connect(
+        folder,
+        may_start=not _is_served_elsewhere(folder, study),
+        ask_fate=access.fate_asker(scheduler_of(folder, study)),
+    )
     study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=PATIENCE_S)
     if study_id is None:
         raise InputError(
@@ -54,13 +56,10 @@ def open_study(runs: Runs, name: str | None) -> Opened:
 
 def _is_served_elsewhere(folder: StudyFolder, study: Study) -> bool:
     """Tell whether a job serves (or soon will) the study's embedded database."""
-    if study.executor != SLURM:
-        return False
     try:
-        asked = scheduler.SlurmScheduler(folder, study, os.environ)
-        return bool(asked.service_jobs(running=True))
+        return bool(scheduler_of(folder, study).service_jobs(running=True))
     except SweepError:
-        return False  # Slurm is not here or does not answer: look at the data from here
+        return False  # the scheduler is not here or does not answer: look at the data from here
 
 
 def _last(runs: Runs) -> str:

@@ -208,7 +208,7 @@ class AttemptRun:
     def _read_end(self, ended: Ended, kills: int | None) -> End:
         """Say how a training ended, which is noted in its folder."""
         told = ended.told
-        asks_who = self.leave.terminated and self.context.is_on_cluster
+        asks_who = self.leave.terminated and self.context.others_end_it
         if told == "checkpoint" and self.leave.is_for_limit and not asks_who:
             told = outcomes.TIMEOUT
         end = read_end(self.study, self.folder, ended.exit_code, ended.signal, told)

@@ -54,14 +54,6 @@ def hurry_argv(job: str, scancel: str = "scancel") -> list[str]:
     return [scancel, "--state=RUNNING", "--batch", "--signal=USR2", job]
 
 
-def requeue_argv(job: str, index: int | None = None, scontrol: str = "scontrol") -> list[str]:
-    """Return the command line that ends a task and puts it back into the queue.
-
-    A task that has ended already runs once more: look first.
-    """
-    return [scontrol, "requeue", _element(job, index)]
-
-
 def release_argv(job: str, index: int | None = None, scontrol: str = "scontrol") -> list[str]:
     """Return the command line that lets a held task go."""
     return [scontrol, "release", _element(job, index)]
