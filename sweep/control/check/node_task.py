@@ -251,7 +251,7 @@ class Inside:
                 time.sleep(0.05)
             return {"error": f"nothing came within {SIGNAL_S:.0f} s"}
         finally:
-            processes.end_group(child.pid, self.values.token, grace_s=0.5)
+            processes.end_child(child, self.values.token, grace_s=0.5)
             child.wait()
 
     def ask_reduce(self) -> dict[str, Any]:
@@ -325,7 +325,7 @@ class Inside:
         except subprocess.TimeoutExpired:
             pass
         finally:
-            processes.end_group(child.pid, self.values.token, grace_s=2.0)
+            processes.end_child(child, self.values.token, grace_s=2.0)
             child.wait()
         said = _read(log)
         return Ended(code, said, _facts(said))
