@@ -20,6 +20,7 @@ from sweep.control.finaliser import tend
 from sweep.control.reconcile import Seen, reconcile, see
 from sweep.core import outcomes
 from sweep.core.errors import BusyError, StudyChangedError
+from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ORPHANED, Scheduler, Wave
@@ -28,9 +29,6 @@ from sweep.core.study import Study
 from sweep.provenance import snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
-from sweep.schedulers.choose import SLURM
-from sweep.schedulers.local.scheduler import LocalScheduler
-from sweep.schedulers.slurm import scheduler
 from sweep.storage import access, budgets, schema
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
@@ -112,7 +110,7 @@ class Prepared:
     @property
     def has_database_job(self) -> bool:
         """Whether a job serves the embedded database, if that is where the study goes."""
-        return self.study.executor == SLURM and self.study.storage.embedded == "job"
+        return self.schedule.keeps_database_in_job(self.study)
 
 
 def launch(
@@ -169,13 +167,13 @@ def prepare(
 ) -> Prepared:
     """Make sure that the command could start, and build its image where it names one to build."""
     quick.check_startable(study, environ)
-    if study.executor == SLURM:
-        scheduler.check_options(study, runs.root)
+    folder = runs.study(study.name)
+    schedule = schedule_for(folder)
+    schedule.check_options()
     built, _ = build.ensure(study, runs, environ, say)
     if built is not study:
         quick.check_startable(built, environ)
-    folder = runs.study(study.name)
-    return Prepared(built, runs, folder, schedule_for(folder), environ, say)
+    return Prepared(built, runs, folder, schedule, environ, say)
 
 
 def check(prepared: Prepared, *, look: bool) -> None:
@@ -184,13 +182,11 @@ def check(prepared: Prepared, *, look: bool) -> None:
     Args:
         look: Look at files, disks and database too, and not only at what the site allows.
     """
-    study, schedule = prepared.study, prepared.schedule
-    url = access.choose_url(study)
+    url = access.choose_url(prepared.study)
     if look:
-        for line in quick.refuse(quick.look(study, prepared.runs, url)):
+        for line in quick.refuse(quick.look(prepared.study, prepared.runs, url)):
             prepared.say(f"{line.name}: {line.text}. {line.advice}")
-    if isinstance(schedule, scheduler.SlurmScheduler):
-        schedule.check_site(embedded=url is None and prepared.has_database_job)
+    prepared.schedule.check_site(embedded=url is None and prepared.has_database_job)
 
 
 def freeze(prepared: Prepared) -> snapshot.Plan | None:
@@ -209,12 +205,10 @@ def alone_here(prepared: Prepared) -> Iterator[None]:
         if not got:
             raise _busy(prepared.study.name)
         try:
-            if isinstance(schedule, LocalScheduler):
-                schedule.prepare()
+            schedule.prepare()
             yield
         finally:
-            if isinstance(schedule, LocalScheduler):
-                schedule.close()
+            schedule.close()
             if prepared.has_database_job:
                 access.stop_server(runs.postgres)
 
@@ -230,9 +224,9 @@ def open_database(
     settled.expect_data()
     if url is None and server.running(runs.postgres) is None:
         prepared.say("starting the embedded PostgreSQL server")
-    keep_here = study.executor == SLURM and study.storage.embedded == "here"
+    here_alone = prepared.schedule.shares_this_machine or prepared.has_database_job
     ask_fate = access.fate_asker(prepared.schedule)
-    db = access.open_url(runs, url, for_nodes=keep_here, ask_fate=ask_fate)
+    db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
     db.connect()  # now its address is known
     schema.create(db.url)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
@@ -287,8 +281,8 @@ def write_folder(
 ) -> list[str]:
     """Write what the tasks need: specification, address of the database, reporter, code, record.
 
-    What training needs of the launching shell's secrets travels in a 0600 file: Slurm records the
-    environment that sbatch is given, so that has none.
+    What training needs of the launching shell's secrets travels in a 0600 file where the scheduler
+    records the environment that it is given (as Slurm does), so that has none.
 
     Returns:
         What has changed since the launch before, in sentences.
@@ -296,7 +290,7 @@ def write_folder(
     study, folder, environ = prepared.study, prepared.folder, prepared.environ
     make_private(folder.root)
     settled.mark(rows.ledger.db, rows.ledger.study_id)
-    if study.executor == SLURM:
+    if kind_of(study).records_environment:
         secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
         kept = environment.without_database(secrets, environ)
         write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)

@@ -144,7 +144,7 @@ def _settle_dead(
         return Found()
     if seen.states is None:
         return Found(waiting=len(live), asked=False)
-    look = Look(ledger, folder, seen.states, schedule.name != "local", last_chance, patience_s)
+    look = Look(ledger, folder, seen.states, schedule.explains_late, last_chance, patience_s)
     settled = []
     for attempt in live:
         end = look.judge(attempt)

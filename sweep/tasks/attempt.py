@@ -213,7 +213,7 @@ class AttemptRun:
         if (
             end.outcome == outcomes.INTERRUPTED
             and self.leave.terminated
-            and self.context.is_on_cluster
+            and self.context.others_end_it
         ):
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         if end.outcome in (outcomes.KILLED, outcomes.ERROR) and (

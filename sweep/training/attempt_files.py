@@ -12,7 +12,6 @@ from pathlib import Path
 from sweep.core.files import make_private, move_aside, read_json, write_atomic
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.trial import Attempt
-from sweep.report import encode
 
 
 def make_folder(folder: AttemptFolder, token: str, *, later_too: bool = True) -> list[Path]:
@@ -72,12 +71,6 @@ def tell(folder: AttemptFolder, stop: str | None) -> None:
         write_atomic(folder.control, json.dumps({"stop": stop}) + "\n")
 
 
-def told(folder: AttemptFolder) -> str | None:
-    """Return what training was told, or None."""
-    found = read_json(folder.control)
-    return found.get("stop") if found else None
-
-
 def write_exit(folder: AttemptFolder, exit_code: int | None, signal: int | None, told: str) -> None:
     """Note how the training's process ended, before the database hears of it.
 
@@ -106,9 +99,3 @@ def last_change(paths: Iterable[Path]) -> float:
         with contextlib.suppress(OSError):  # there may be none, or a link to none
             found = max(found, path.stat().st_mtime)
     return found
-
-
-def append(folder: AttemptFolder, step: int, metrics: dict[str, float]) -> None:
-    """Append a report as the training would."""
-    with folder.metrics.open("a", encoding="utf-8") as stream:
-        stream.write(encode(step, metrics, time.time()))
