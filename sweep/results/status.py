@@ -16,6 +16,7 @@ from typing import Any
 
 from sweep.control import sick_nodes
 from sweep.core import outcomes, scheduler
+from sweep.core.executors import slots_of
 from sweep.core.files import read_tail
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
@@ -180,7 +181,7 @@ def snapshot(
             seen.counts,
             seen.times,
             study.parallel,
-            polled["running"] * study.slots if polled else 0,
+            polled["running"] * slots_of(study) if polled else 0,
             draining=state == studies.DRAINING,
         )
     done = (
@@ -206,7 +207,7 @@ def snapshot(
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
         notes=(*notes, *sick),
-        slots=study.slots,
+        slots=slots_of(study),
     )
 
 
