@@ -32,7 +32,7 @@ from sweep.schedulers.choose import SLURM
 from sweep.schedulers.local.scheduler import LocalScheduler
 from sweep.schedulers.slurm import scheduler
 from sweep.search import propose, warm_start
-from sweep.storage import access, budgets, bulk, schema, studies
+from sweep.storage import access, budgets, bulk, schema, status_rows, studies
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
@@ -58,7 +58,8 @@ class Launched:
         submitted: Whether this launch submitted it.
         changed: What differs from the launch before, in sentences.
         settled: Attempts found dead, in sentences.
-        notes: What training uses of the live tree although its code is frozen.
+        notes: What training uses of the live tree although its code is frozen; the first of what
+            could not be read or stored of its trials.
         ended: Why the study has ended before its last trial and stays so; "" where it has not.
         reopened: Trials that its end had cancelled and which are taken up again.
     """
@@ -155,7 +156,7 @@ def launch(
         finally:
             if study.executor == SLURM and study.storage.embedded == "job":
                 access.stop_server(runs.postgres)
-    return dataclasses.replace(launched, notes=snapshot.notes(code) if code else ())
+    return dataclasses.replace(launched, notes=(*launched.notes, *(snapshot.notes(code) if code else ())))
 
 
 @contextlib.contextmanager
@@ -191,7 +192,7 @@ def _launch_locked(
     keep_here = study.executor == SLURM and study.storage.embedded == "here"
     db = access.open_url(runs, url, for_nodes=keep_here)
     db.connect()  # now its address is known
-    schema.create(db.url)
+    schema.create(db.url, own=url is None)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):
         found = db.retry(lambda _: _find(db, study, folder), patience_s=PATIENCE_S)
@@ -247,6 +248,7 @@ def _go_on(
         + ("taken up again" if state == outcomes.RUNNING else state)
         for trial, attempt, end, state in (found.settled if found else ())
     ]
+    noted = db.retry(lambda _: status_rows.noted(ledger), patience_s=PATIENCE_S)
     ended, reopened = db.retry(lambda _: budgets.take_up(ledger), patience_s=PATIENCE_S)
     given_back = 0
     if not ended:
@@ -271,6 +273,7 @@ def _go_on(
         submitted=submitted,
         changed=changed,
         settled=settled,
+        notes=noted,
         ended=ended,
         reopened=reopened,
     )

@@ -200,7 +200,7 @@ def snapshot(
         expected_end=None if left_s is None else seen.times.now + timedelta(seconds=left_s),
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
-        notes=(*notes, *sick),
+        notes=(*notes, *sick, *seen.noted),
         slots=study.slots,
     )
 
@@ -215,6 +215,7 @@ class _Seen:
     best: Mapping[str, Any] | None
     front: Sequence[Mapping[str, Any]]
     front_size: int
+    noted: Sequence[str]
 
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
@@ -250,6 +251,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         best=best,
         front=front,
         front_size=size,
+        noted=status_rows.noted(ledger),
     )
 
 
