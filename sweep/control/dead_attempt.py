@@ -13,6 +13,7 @@ from dataclasses import replace
 from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
 from sweep.control.settle import drain, give_up, newest_of, remove_checkpoints, settle, take_over
 from sweep.core import outcomes, scheduler
+from sweep.core.attributes import CANCEL
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.scheduler import TaskState
 from sweep.core.trial import Attempt, End, Reading, Report
@@ -88,8 +89,7 @@ class Look:
 def read_cancel(ledger: Ledger, job: str, patience_s: float) -> str | None:
     """Return what sweep itself has cancelled of a job: "all", "waiting", or None."""
     note = ledger.db.retry(
-        lambda db: studies.read_attribute(db, ledger.study_id, studies.CANCEL + job),
-        patience_s=patience_s,
+        lambda db: studies.read_attribute(db, ledger.study_id, CANCEL + job), patience_s=patience_s
     )
     return note.get("what") if isinstance(note, dict) else None
 

@@ -11,6 +11,7 @@ import json
 import os
 import time
 
+from sweep.core.attributes import FOLDER, IDENTITY
 from sweep.core.errors import InputError, StudyChangedError
 from sweep.core.files import move_aside, read_json, write_atomic
 from sweep.core.paths import Runs, StudyFolder
@@ -67,7 +68,7 @@ class Settled:
             mark = mark or os.urandom(16).hex()
             _write_mark(self.folder, mark)
             db.retry(
-                lambda _: studies.write_attribute(db, study_id, studies.IDENTITY, mark),
+                lambda _: studies.write_attribute(db, study_id, IDENTITY, mark),
                 patience_s=PATIENCE_S,
             )
             return []
@@ -116,7 +117,7 @@ def refuse_other(db: Database, study_id: int, folder: StudyFolder, name: str) ->
     known = _read(db, study_id) if mark is not None else None
     if known is not None and known != mark:
         home = db.retry(
-            lambda _: studies.read_attribute(db, study_id, studies.FOLDER), patience_s=PATIENCE_S
+            lambda _: studies.read_attribute(db, study_id, FOLDER), patience_s=PATIENCE_S
         )
         raise InputError(
             f"The database ({access.describe(folder)}) holds a study {name!r}, but not the one of "
@@ -141,7 +142,7 @@ def _write_mark(folder: StudyFolder, mark: str) -> None:
 
 def _read(db: Database, study_id: int) -> str | None:
     found = db.retry(
-        lambda _: studies.read_attribute(db, study_id, studies.IDENTITY), patience_s=PATIENCE_S
+        lambda _: studies.read_attribute(db, study_id, IDENTITY), patience_s=PATIENCE_S
     )
     return None if found is None else str(found)
 

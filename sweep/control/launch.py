@@ -19,6 +19,7 @@ from sweep.control.check import quick
 from sweep.control.finaliser import tend
 from sweep.control.reconcile import reconcile
 from sweep.core import outcomes
+from sweep.core.attributes import FOLDER
 from sweep.core.errors import BusyError, StudyChangedError
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
@@ -156,7 +157,9 @@ def launch(
         finally:
             if study.executor == SLURM and study.storage.embedded == "job":
                 access.stop_server(runs.postgres)
-    return dataclasses.replace(launched, notes=(*launched.notes, *(snapshot.notes(code) if code else ())))
+    return dataclasses.replace(
+        launched, notes=(*launched.notes, *(snapshot.notes(code) if code else ()))
+    )
 
 
 @contextlib.contextmanager
@@ -190,7 +193,8 @@ def _launch_locked(
     if url is None and server.running(runs.postgres) is None:
         say("starting the embedded PostgreSQL server")
     keep_here = study.executor == SLURM and study.storage.embedded == "here"
-    db = access.open_url(runs, url, for_nodes=keep_here)
+    ask_fate = access.fate_asker(schedule)
+    db = access.open_url(runs, url, for_nodes=keep_here, ask_fate=ask_fate)
     db.connect()  # now its address is known
     schema.create(db.url, own=url is None)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
@@ -289,7 +293,7 @@ def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] 
             f"The database holds a study {study.name!r} that was not made by sweep.",
             "Give this one another `name`.",
         )
-    home = studies.read_attribute(db, study_id, studies.FOLDER)
+    home = studies.read_attribute(db, study_id, FOLDER)
     if home not in (None, str(folder.root)):
         raise StudyChangedError(
             f"The database holds a study {study.name!r} that was launched into {home}.",
@@ -309,7 +313,7 @@ def _create(
     if existing is not None:
         return existing  # the answer to our own COMMIT was lost
     study_id = studies.insert_study(db, study)
-    studies.write_attribute(db, study_id, studies.FOLDER, str(folder.root))
+    studies.write_attribute(db, study_id, FOLDER, str(folder.root))
     bulk.insert_waiting_trials(db, study_id, rows)
     if warm is not None:
         warm_start.write(db, study_id, warm)

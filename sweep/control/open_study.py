@@ -9,7 +9,7 @@ from sweep.control import identity
 from sweep.core.errors import InputError, SweepError
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
-from sweep.schedulers.choose import SLURM
+from sweep.schedulers.choose import SLURM, scheduler_of
 from sweep.schedulers.slurm import scheduler
 from sweep.storage import access, studies
 from sweep.storage.ledger import Ledger
@@ -41,7 +41,11 @@ def open_study(runs: Runs, name: str | None) -> Opened:
             "Launch it: sweep launch STUDY.yaml, or name its runs folder with --runs.",
         )
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
-    db = access.connect(folder, may_start=not _is_served_elsewhere(folder, study))
+    db = access.connect(
+        folder,
+        may_start=not _is_served_elsewhere(folder, study),
+        ask_fate=access.fate_asker(scheduler_of(folder, study)),
+    )
     study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=PATIENCE_S)
     if study_id is None:
         raise InputError(

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweep.core import outcomes, pareto
+from sweep.core.attributes import END
 from sweep.core.errors import closest
 from sweep.core.outcomes import HALTED, PAUSED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
@@ -23,7 +24,6 @@ from sweep.storage import adoption, studies, trial_rows
 from sweep.storage.budgets import CUT, cut_by
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
-from sweep.storage.records import END
 from sweep.training.attempt_files import folder_of
 from sweep.training.checkpoints import checkpoints, digest
 from sweep.training.journal import MOST_REPORTS, Journal

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.attributes import SICK_NODE
 from sweep.core.errors import CouldNotAsk, SchedulerError
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
@@ -24,7 +25,6 @@ from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.training.supervisor import Leave
 
-SICK = "sweep:sick:"
 QUICK_S = 10.0  # a training that fails later has come to work
 FAILURES = 3  # so many quick ones on a node make it sick
 HOLD_S = 600.0
@@ -77,14 +77,14 @@ def look(ledger: Ledger, job: str, node: str) -> Record:
 def note(ledger: Ledger, node: str, reason: str, *, avoided: bool) -> None:
     """Note that a node is sick; inside ``db.retry``."""
     value = {"time": time.time(), "reason": reason, "avoided": avoided}
-    studies.write_attribute(ledger.db, ledger.study_id, SICK + node, value)
+    studies.write_attribute(ledger.db, ledger.study_id, SICK_NODE + node, value)
 
 
 def read(ledger: Ledger) -> dict[str, Mapping[str, Any]]:
     """Return the notes on nodes that are sick at present, by node; inside ``db.retry``."""
     return {
         node: value
-        for node, value in studies.read_attributes(ledger.db, ledger.study_id, SICK).items()
+        for node, value in studies.read_attributes(ledger.db, ledger.study_id, SICK_NODE).items()
         if isinstance(value, dict) and time.time() - float(value.get("time", 0)) < VALID_S
     }
 

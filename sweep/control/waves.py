@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sweep.control import sick_nodes
 from sweep.core import scheduler
+from sweep.core.attributes import CANCEL, NO_SUBMIT, WAVE
 from sweep.core.errors import BusyError, OverLimit, SubmitUnclear, SweepError
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
@@ -26,8 +27,6 @@ PATIENCE_S = 60.0
 # Pauses before a refused submission is tried with fewer elements, and then with just one.
 SHRINK_PAUSE_S = 1.0
 PAUSES_S = (5.0, 10.0, 20.0, 30.0)
-# Attribute of a study: why a finaliser could not submit the next wave.
-NO_SUBMIT = "sweep:nodes-may-not-submit"
 
 
 def live_wave(ledger: Ledger, schedule: Scheduler) -> Wave | None:
@@ -199,14 +198,14 @@ def _write(ledger: Ledger, wave: Wave) -> None:
 
 
 def _forget(ledger: Ledger, wave: Wave) -> None:
-    key = studies.WAVE + wave.token
+    key = WAVE + wave.token
     ledger.db.retry(
         lambda db: studies.remove_attribute(db, ledger.study_id, key), patience_s=PATIENCE_S
     )
 
 
 def _record_cancel(ledger: Ledger, job: str, what: str) -> None:
-    key, note = studies.CANCEL + job, {"time": time.time(), "what": what}
+    key, note = CANCEL + job, {"time": time.time(), "what": what}
     ledger.db.retry(
         lambda db: studies.write_attribute(db, ledger.study_id, key, note), patience_s=PATIENCE_S
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.core import outcomes
+from sweep.core.attributes import CONSTRAINTS
 from sweep.core.errors import StaleAttempt
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.study import Study
@@ -15,9 +16,9 @@ from sweep.storage import schema
 from sweep.storage.connection import Database
 
 # By how much a trial ``t`` breaks its study's constraints; 0 where nothing is noted.
-VIOLATION_SQL = """COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
+VIOLATION_SQL = f"""COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
   json_array_elements_text(s.value_json::json) c
-  WHERE s.trial_id = t.trial_id AND s.key = 'constraints'), 0)"""
+  WHERE s.trial_id = t.trial_id AND s.key = '{CONSTRAINTS}'), 0)"""
 # For how many seconds the ended attempts of the trial of an attempt ``a`` ran.
 USED_SQL = """(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
   FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)"""

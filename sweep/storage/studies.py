@@ -11,18 +11,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.attributes import IDENTITY, METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
 from sweep.core.scheduler import Wave
 from sweep.core.study import Study
 from sweep.storage import locks
 from sweep.storage.connection import Database
-
-SPEC = "sweep:study"
-STATE = "sweep:state"
-WAVE = "sweep:wave:"
-CANCEL = "sweep:cancel:"
-RECONCILED = "sweep:reconciled"
-FOLDER = "sweep:folder"
-IDENTITY = "sweep:identity"  # the study's own, whatever its name; its folder says the same
 
 # What a recorded cancel of ours was meant for.
 WAITING_ONES = "waiting"
@@ -76,8 +69,7 @@ def insert_study(db: Database, study: Study) -> int:
             "INSERT INTO study_directions (direction, study_id, objective) VALUES (%s, %s, %s)",
             (direction.upper(), study_id, index),
         )
-    # Optuna's own key: its dashboard shows the names on its axes.
-    write_attribute(db, study_id, "study:metric_names", [o.metric for o in study.objectives])
+    write_attribute(db, study_id, METRIC_NAMES, [o.metric for o in study.objectives])
     write_specification(db, study_id, study)
     write_state(db, study_id, StudyState())
     write_attribute(db, study_id, IDENTITY, os.urandom(16).hex())

@@ -14,6 +14,7 @@ from sweep.control import sick_nodes
 from sweep.control.look_after import look_after
 from sweep.control.reconcile import EVERY_S, succeed
 from sweep.core import outcomes
+from sweep.core.attributes import CANCEL
 from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
 from sweep.core.trial import Claim
 from sweep.storage import promotion, studies
@@ -189,7 +190,7 @@ class Worker:
         job, schedule = self.context.place.job, self.context.schedule
         if job is None or schedule is None:
             return
-        key = studies.CANCEL + job
+        key = CANCEL + job
         if self.context.place.slot is not None:
             before = self.ask(lambda db: studies.read_attribute(db, self.ledger.study_id, key))
             if before and time.time() - before.get("time", 0.0) < CLEARED_S:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweep.control import identity
+from sweep.core.attributes import IDENTITY
 from sweep.core.errors import StudyChangedError
 from sweep.core.paths import Runs, StudyFolder
 from sweep.storage import access, studies
@@ -97,7 +98,7 @@ class Scene:
         return study_id
 
     def row(self, study_id: int) -> str | None:
-        found = studies.read_attribute(self.db, study_id, studies.IDENTITY)
+        found = studies.read_attribute(self.db, study_id, IDENTITY)
         return None if found is None else str(found)
 
 
@@ -124,8 +125,7 @@ def test_a_name_that_was_used_again(scene: Scene) -> None:
     """Its row was deleted and another of its name made: not the folder's study."""
     study_id = scene.launch()
     scene.db.execute(
-        "UPDATE study_system_attributes SET value_json = %s WHERE key = %s",
-        ('"another"', studies.IDENTITY),
+        "UPDATE study_system_attributes SET value_json = %s WHERE key = %s", ('"another"', IDENTITY)
     )
     with pytest.raises(StudyChangedError, match="does not hold it"):
         scene.look(study_id)
@@ -139,9 +139,7 @@ def test_a_study_of_an_earlier_version(scene: Scene) -> None:
     """Neither has an identity: both get one, where the storage is the same as before."""
     study_id = scene.launch()
     scene.folder.identity.unlink()
-    scene.db.execute(
-        "DELETE FROM study_system_attributes WHERE key = %s RETURNING 1", (studies.IDENTITY,)
-    )
+    scene.db.execute("DELETE FROM study_system_attributes WHERE key = %s RETURNING 1", (IDENTITY,))
     with pytest.raises(StudyChangedError, match=r"elsewhere:5432/x, which does not hold it"):
         scene.look(study_id, url="postgresql+psycopg2://me:geheim@elsewhere:5432/x")
     assert scene.look(study_id) == []

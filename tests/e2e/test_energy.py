@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweep.control.slurm_energy import note_tasks
+from sweep.core.attributes import ENERGY
 from sweep.core.outcomes import STATES
 from sweep.core.paths import Runs
 from sweep.results import ranking
@@ -117,7 +118,7 @@ def test_what_slurm_accounts_for(database_url: str, tmp_path: Path) -> None:  # 
     ledger.db.execute(
         "INSERT INTO trial_user_attributes (trial_id, key, value_json) SELECT trial_id, %s, %s "
         "FROM trials WHERE number = 1",
-        (energy.KEY, measured),
+        (ENERGY, measured),
     )
     assert note_tasks(ledger, schedule) == 2
     assert note_tasks(ledger, schedule) == 0  # and Slurm was not asked again

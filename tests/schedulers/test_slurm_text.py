@@ -1184,9 +1184,11 @@ def test_parse_partitions() -> None:
 def test_parse_accounting_limits() -> None:
     """A user's limits and those of a QOS are read; an empty cell is no limit."""
     assert parse_associations(
-        "proj1|sweeper|||||||few,normal,small|\nproj2|sweeper||2|20|||1-00:00:00|normal|normal\n"
+        "proj1|sweeper|||||||few,normal,small||proj1\n"
+        "proj2|sweeper||2|20|||1-00:00:00|normal|normal|proj1\n"
+        "||||||||||proj3\n"
     ) == [
-        Association("proj1", "sweeper", qos=("few", "normal", "small")),
+        Association("proj1", "sweeper", qos=("few", "normal", "small"), is_default=True),
         Association("proj2", "sweeper", "", 2, 20, None, None, 86400, ("normal",), "normal"),
     ]
     qos = parse_qos("normal|||||||\nsmall||50|||||\nfew|3|||40|||02:00:00\n")
@@ -1240,7 +1242,8 @@ def test_argv_of_questions_about_limits() -> None:
     assert config_argv() == ["scontrol", "show", "config"]
     assert partitions_argv() == ["scontrol", "show", "partition", "-o"]
     assert partitions_argv("gpu") == ["scontrol", "show", "partition", "gpu", "-o"]
-    assert associations_argv("ann")[:6] == ["sacctmgr", "-nP", "show", "assoc", "where", "user=ann"]
+    asked = associations_argv("ann")
+    assert asked[:7] == ["sacctmgr", "-nP", "show", "user", "where", "name=ann", "withassoc"]
     assert qos_argv(["a", "b"])[4:6] == ["where", "name=a,b"]
     assert sinfo_argv() == ["sinfo", "-h", "-o", "%P|%a|%l|%D|%t|%N|%G|%c|%m"]
 

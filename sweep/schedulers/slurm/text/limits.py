@@ -10,7 +10,8 @@ from sweep.core.scheduler import Limits
 from sweep.schedulers.slurm.text.times import parse_time
 
 _ASSOCIATION_FIELDS = (
-    "account,user,partition,maxjobs,maxsubmit,grpjobs,grpsubmit,maxwall,qos,defaultqos"
+    "account,user,partition,maxjobs,maxsubmit,grpjobs,grpsubmit,maxwall,qos,defaultqos,"
+    "defaultaccount"
 )
 _QOS_FIELDS = "name,maxjobspu,maxsubmitpu,maxjobspa,maxsubmitpa,grpjobs,grpsubmit,maxwall"
 _SINFO_FORMAT = "%P|%a|%l|%D|%t|%N|%G|%c|%m"
@@ -51,7 +52,11 @@ class Partition:
 
 @dataclass(frozen=True)
 class Association:
-    """A user's limits under one account; None where there is none."""
+    """A user's limits under one account; None where there is none.
+
+    Attributes:
+        is_default: Whether jobs that name no account are charged to this one.
+    """
 
     account: str
     user: str
@@ -63,6 +68,7 @@ class Association:
     max_time_s: int | None = None
     qos: tuple[str, ...] = ()
     default_qos: str = ""
+    is_default: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,21 +120,12 @@ def partitions_argv(name: str | None = None, scontrol: str = "scontrol") -> list
 
 
 def associations_argv(user: str, sacctmgr: str = "sacctmgr") -> list[str]:
-    """Return the command line that prints a user's limits, an account a line."""
-    return [
-        sacctmgr,
-        "-nP",
-        "show",
-        "assoc",
-        "where",
-        f"user={user}",
-        f"format={_ASSOCIATION_FIELDS}",
-    ]
+    """Return the command line that prints a user's limits, an account a line.
 
-
-def default_account_argv(user: str, sacctmgr: str = "sacctmgr") -> list[str]:
-    """Return the command line that prints the account which a user's jobs are charged to."""
-    return [sacctmgr, "-nP", "show", "user", user, "format=defaultaccount"]
+    That of the user rather than of the associations: it knows the default account as well.
+    """
+    where = ["where", f"name={user}", "withassoc"]
+    return [sacctmgr, "-nP", "show", "user", *where, f"format={_ASSOCIATION_FIELDS}"]
 
 
 def qos_argv(names: Iterable[str] = (), sacctmgr: str = "sacctmgr") -> list[str]:
@@ -187,6 +184,8 @@ def parse_associations(stdout: str) -> list[Association]:
     """Read what ``associations_argv`` printed."""
     found = []
     for row in _rows(stdout, _ASSOCIATION_FIELDS.count(",") + 1):
+        if not row[0]:
+            continue  # a user without an account
         jobs, submit, group_jobs, group_submit = map(_number, row[3:7])
         found.append(
             Association(
@@ -195,6 +194,7 @@ def parse_associations(stdout: str) -> list[Association]:
                 parse_time(row[7]),
                 _list(row[8]),
                 row[9],
+                row[0] == row[10],
             )
         )
     return found
