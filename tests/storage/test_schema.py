@@ -7,6 +7,7 @@ import pytest
 from sweep.core.trial import Place, Reading, Report
 from sweep.storage import schema
 from sweep.storage.connection import Database
+from sweep.storage.reports import UNSHOWN
 from tests.postgres_fixture import Server
 from tests.storage import ledgers
 from tests.study_rows import make_study
@@ -46,12 +47,12 @@ def test_older_tables_serve(older: str) -> None:
 
 def test_they_are_brought_up_to_date(older: str) -> None:
     """Also Optuna's own table, where the database is ours; else that stays as Optuna made it."""
-    for own, stored in ((False, [(1,)]), (True, [(1,), (BIG,)])):
+    for own, stored, said in ((False, [(1,)], (UNSHOWN,)), (True, [(1,), (BIG,)], ())):
         for _ in range(2):
             schema.create(older, own=own)
         db = Database(older)
         assert schema.read_tables(db).keep_readings
-        assert record(older) == (stored, ("odd", "and more"))
+        assert record(older) == (stored, ("odd", "and more", *said))
         with db.transaction():
             db.execute("TRUNCATE studies, trials CASCADE")
         db.close()
