@@ -183,7 +183,7 @@ def test_a_trial_that_never_gets_anywhere_is_given_up(scene: Scene) -> None:
 
 def test_stop_and_go_on(scene: Scene) -> None:
     """``stop`` lets trials save and leave, as often as one likes; launch takes them up again."""
-    scene.trials, scene.parallel, scene.steps, scene.pause_s = 3, 2, 25, 0.1
+    scene.trials, scene.parallel, scene.steps, scene.pause_s = 3, 2, 80, 0.1
     scene.write().launch()
     for _ in range(2):
         scene.wait_for(lambda: len(scene.trainings()) == 2)
