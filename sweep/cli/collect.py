@@ -21,6 +21,7 @@ from sweep.core import outcomes
 from sweep.core.errors import InputError
 from sweep.results.columns import long_columns
 from sweep.results.exports import export, format_of, write
+from sweep.results.feasibility import none_feasible_of
 from sweep.results.plots import draw
 from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
 from sweep.results.terminal import trials_table
@@ -123,11 +124,16 @@ def collect(
         folder=opened.folder,
         wanted=wanted,
     )
+    infeasible = none_feasible_of(opened.study, found)
+    if infeasible and not (as_table and wanted is None):
+        click.echo(infeasible, err=True)
     if long_:
         steps = _read_long(opened, [row["trial"] for row in chosen], wanted)
         write(export(steps, format_, opened.study, shape=long_columns), output, sys.stdout)
     elif as_table and wanted is None:
         _print_table(chosen, opened, nothing_complete(records.count(found)), ranking)
+        if infeasible:
+            click.echo(infeasible)
     else:
         write(export(chosen, format_, opened.study), output, sys.stdout)
     if wants_plots:

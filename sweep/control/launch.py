@@ -21,6 +21,7 @@ from sweep.control.reconcile import reconcile
 from sweep.core import outcomes
 from sweep.core.attributes import FOLDER
 from sweep.core.errors import BusyError, StudyChangedError
+from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import Scheduler, Wave
@@ -29,9 +30,6 @@ from sweep.core.study import Study
 from sweep.provenance import snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
-from sweep.schedulers.choose import SLURM
-from sweep.schedulers.local.scheduler import LocalScheduler
-from sweep.schedulers.slurm import scheduler
 from sweep.search import propose, warm_start
 from sweep.storage import access, budgets, bulk, schema, status_rows, studies
 from sweep.storage.connection import Database
@@ -122,8 +120,9 @@ def launch(
         SchedulerError: The scheduler refused; a study that this launch made is gone again.
     """
     quick.check_startable(study, environ)
-    if study.executor == SLURM:
-        scheduler.check_options(study, runs.root)
+    folder = runs.study(study.name)
+    schedule = schedule_for(folder)
+    schedule.check_options()
     built, _ = build.ensure(study, runs, environ, say)
     if built is not study:
         study = built
@@ -131,11 +130,8 @@ def launch(
     if check_first:
         for line in quick.refuse(quick.look(study, runs, access.choose_url(study))):
             say(f"{line.name}: {line.text}. {line.advice}")
-    folder = runs.study(study.name)
-    schedule = schedule_for(folder)
-    if isinstance(schedule, scheduler.SlurmScheduler):
-        embedded = access.choose_url(study) is None and study.storage.embedded == "job"
-        schedule.check_site(embedded=embedded)
+    in_job = schedule.keeps_database_in_job(study)
+    schedule.check_site(embedded=in_job and access.choose_url(study) is None)
     code = snapshot.plan(study, runs.root, environ)
     make_private(runs.root)
     with locked(runs.root / f".{study.name}.lock", wait=False) as got:
@@ -155,7 +151,7 @@ def launch(
                     set_aside=set_aside,
                 )
         finally:
-            if study.executor == SLURM and study.storage.embedded == "job":
+            if in_job:
                 access.stop_server(runs.postgres)
     return dataclasses.replace(
         launched, notes=(*launched.notes, *(snapshot.notes(code) if code else ()))
@@ -164,10 +160,7 @@ def launch(
 
 @contextlib.contextmanager
 def prepared(schedule: Scheduler) -> Iterator[None]:
-    """Have a scheduler that can do so start now what the tasks will need, beside our own work."""
-    if not isinstance(schedule, LocalScheduler):
-        yield
-        return
+    """Have the scheduler start now what the tasks will need, beside our own work."""
     schedule.prepare()
     try:
         yield
@@ -192,9 +185,9 @@ def _launch_locked(
     settled.expect_data()
     if url is None and server.running(runs.postgres) is None:
         say("starting the embedded PostgreSQL server")
-    keep_here = study.executor == SLURM and study.storage.embedded == "here"
+    here_alone = schedule.shares_this_machine or schedule.keeps_database_in_job(study)
     ask_fate = access.fate_asker(schedule)
-    db = access.open_url(runs, url, for_nodes=keep_here, ask_fate=ask_fate)
+    db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
     db.connect()  # now its address is known
     schema.create(db.url, own=url is None)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
@@ -355,11 +348,11 @@ def write_folder(
 ) -> None:
     """Write what the tasks need: specification, address of the database, reporter.
 
-    What training needs of the launching shell's secrets travels in a 0600 file: Slurm records the
-    environment that sbatch is given, so that has none.
+    What training needs of the launching shell's secrets travels in a 0600 file where the scheduler
+    records the environment that it is given (as Slurm does), so that has none.
     """
     make_private(folder.root)
-    if study.executor == SLURM:
+    if kind_of(study).records_environment:
         secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
         kept = environment.without_database(secrets, environ)
         write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)

@@ -104,7 +104,7 @@ def _settle_dead(
         states = schedule.poll(jobs)
     except CouldNotAsk:
         return Found(waiting=len(live), asked=False)
-    look = Look(ledger, folder, states, schedule.name != "local", last_chance, patience_s)
+    look = Look(ledger, folder, states, schedule.explains_late, last_chance, patience_s)
     settled = []
     for attempt in live:
         end = look.judge(attempt)

@@ -14,7 +14,15 @@ from dataclasses import replace
 from sweep.control import sick_nodes
 from sweep.core import scheduler
 from sweep.core.attributes import CANCEL, NO_SUBMIT, WAVE
-from sweep.core.errors import BusyError, OverLimit, SubmitUnclear, SweepError
+from sweep.core.errors import (
+    BusyError,
+    CouldNotAsk,
+    OverLimit,
+    SchedulerError,
+    SubmitUnclear,
+    SweepError,
+)
+from sweep.core.executors import slots_of
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler, TaskState, Wave
@@ -66,7 +74,7 @@ def _settle(schedule: Scheduler, token: str) -> str | None:
 
     It may be on its way yet, if launch was killed a moment ago: it is looked for longer than that.
     """
-    give_up_at = time.monotonic() + float(getattr(schedule, "settle_s", 0.0))
+    give_up_at = time.monotonic() + schedule.settle_s
     while not (jobs := schedule.find(token)) and time.monotonic() < give_up_at:
         time.sleep(1.0)
     return jobs[0] if jobs else None
@@ -114,8 +122,8 @@ def submit_wave(
         wave = Wave(
             token=name_token(study.name),
             size=size,
-            throttle=throttle_of(study, size, study.slots),
-            slots=study.slots,
+            throttle=throttle_of(study, size, slots_of(study)),
+            slots=slots_of(study),
             executor=schedule.name,
             submitted=time.time(),
             attempts=attempts,
@@ -173,13 +181,10 @@ def _submit(
 
 def nodes_may_submit(ledger: Ledger, schedule: Scheduler) -> bool:
     """Tell whether the finaliser can submit the next wave, as far as is known."""
-    ask = getattr(schedule, "nodes_may_submit", None)
-    if ask is None:
-        return True
     refused = ledger.db.retry(
         lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
     )
-    return not refused and bool(ask())
+    return not refused and schedule.nodes_may_submit()
 
 
 def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
@@ -243,11 +248,15 @@ def mark_over(ledger: Ledger, token: str) -> None:
             _write(ledger, replace(wave, over=True))
 
 
-def stop_waves(ledger: Ledger, schedule: Scheduler, *, running: bool) -> Sequence[str]:
+def stop_waves(
+    ledger: Ledger, schedule: Scheduler, *, running: bool, now: bool = False
+) -> Sequence[str]:
     """Cancel the tasks of the study's live waves, recorded first; return the jobs.
 
     Args:
-        running: Also those that run; else only what has not started.
+        running: Also those that run; else only what has not started. They see by the study's state
+            that they are to leave, and have their grace for it.
+        now: Without that: they get SIGTERM, and the scheduler ends them some seconds later.
 
     Raises:
         SchedulerError: The scheduler refused.
@@ -260,5 +269,8 @@ def stop_waves(ledger: Ledger, schedule: Scheduler, *, running: bool) -> Sequenc
     jobs = [wave.job for wave in waves if wave.job]
     for job in jobs:
         _record_cancel(ledger, job, studies.ALL if running else studies.WAITING_ONES)
-        schedule.cancel(job, pending_only=not running)
+        schedule.cancel(job, pending_only=not (running and now))
+        if running and not now:
+            with contextlib.suppress(SchedulerError, CouldNotAsk):  # they look by themselves, later
+                schedule.hurry(job)
     return jobs

@@ -18,26 +18,8 @@ from sweep.core.pareto import constrained_fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Objective, Resources, Study
 from sweep.core.trial import TrialRecord, summarise
-from sweep.results.exports import export, format_of, write
 from sweep.storage.series import Summary, summarised
 from sweep.training.checkpoints import checkpoints
-
-__all__ = [
-    "Wanted",
-    "all_wanted",
-    "check_metrics",
-    "export",
-    "format_of",
-    "gpu_hours",
-    "nothing_complete",
-    "parse_by",
-    "parse_wanted",
-    "rank",
-    "ranks",
-    "rows",
-    "shown_for",
-    "write",
-]
 
 # Where trials without a rank come, after the complete ones.
 ORDER = (outcomes.PRUNED, outcomes.FAILED, outcomes.CANCELLED, outcomes.RUNNING, outcomes.WAITING)

@@ -117,6 +117,8 @@ def line(status: Status) -> str:
     parts.append(counted(status.counts))
     if status.best:
         parts.append(f"best {_best(status)}")
+    elif status.infeasible:
+        parts.append(printable(status.infeasible).rstrip("."))
     if status.left_s is not None:
         parts.append(f"about {span(status.left_s, rough=True)} left")
     if status.reason:
@@ -185,7 +187,7 @@ def status_panel(status: Status) -> Any:
     if status.reason:
         lines.add_row("why", Text(printable(status.reason), style=colour))
     for label, text in (
-        ("best" if status.best else "front", _best_lines(status)),
+        ("front" if status.front else "best", _best_lines(status) or status.infeasible),
         ("time", _time_line(status)),
         ("tasks", _task_line(status)),
     ):
@@ -301,7 +303,8 @@ def trials_table(
             vertical="bottom" if "\n" in heading else "top",
         )
     for index, row in enumerate(rows):
-        style = "bold" if row["rank"] == 1 else "" if row["rank"] else "dim"
+        is_ranked = row["rank"] and row.get("feasible") is not False
+        style = "dim" if not is_ranked else "bold" if row["rank"] == 1 else ""
         table.add_row(*(Text(cells[index]) for _, _, cells in found), style=style)
     if not below:
         return table
@@ -342,6 +345,9 @@ def _columns(rows: Sequence[Row], study: Study, by: str | None, wide: bool) -> l
         else:
             values = [row["value"] for row in rows]
         found.append((printable(name), True, [_value(v) for v in values]))
+    if study.constraints:
+        words = {True: "yes", False: "no", None: ""}
+        found.append(("feasible", False, [words[row.get("feasible")] for row in rows]))
     names = dict.fromkeys([*study.space.names(), *(name for row in rows for name in row["params"])])
     if wide:
         for name in names:

@@ -15,17 +15,8 @@ from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.search import warm_start
-from sweep.search.design import FIXED, fixed_design, random_point, spread_design, stored_point
-from sweep.search.samplers import (
-    SHARE,
-    STARTUP,
-    build_pruner,
-    build_sampler,
-    choose,
-    kept,
-    one_thread,
-    quiet,
-)
+from sweep.search.design import FIXED, fixed_design, random_point, spread_design
+from sweep.search.samplers import SHARE, STARTUP, build_sampler, choose, kept, one_thread, quiet
 from sweep.storage import locks, same_params
 
 if TYPE_CHECKING:
@@ -33,17 +24,6 @@ if TYPE_CHECKING:
     from sweep.storage.optuna_storage import PostgresStorage
 
 TRIES = 8  # draws beyond the first for a configuration that nobody has
-
-__all__ = [
-    "build_pruner",
-    "build_sampler",
-    "first_rows",
-    "fixed_design",
-    "internal",
-    "propose",
-    "random_point",
-    "stored_point",
-]
 
 # Made once for the space last seen: distributions as text, for 10,000 rows.
 _texts: list[tuple[Space, dict[str, str]]] = []
@@ -87,7 +67,8 @@ def propose(
 
     from sweep.search.view import SamplerView
 
-    view = SamplerView(storage, warm_start.frozen(storage.database, study_id, study))
+    earlier = warm_start.frozen(storage.database, study_id, study)
+    view = SamplerView(storage, earlier)
     name = view.get_study_name_from_id(study_id)
     is_fixed = study.sampler.type in FIXED
     for again in range(TRIES + 1):
@@ -95,7 +76,7 @@ def propose(
         # What a sampler insists on it may propose again: chance has the last word.
         by_chance = again > TRIES // 2 and not is_fixed
         drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
-        sampler = build_sampler(drawn, seed)
+        sampler = build_sampler(drawn, seed, earlier)
         with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
             trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
             if is_fixed:

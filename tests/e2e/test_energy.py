@@ -15,7 +15,7 @@ from sweep.core.attributes import ENERGY
 from sweep.core.outcomes import STATES
 from sweep.core.paths import Runs
 from sweep.results import ranking
-from sweep.results.page import accounts, contents, source
+from sweep.results.page import accounts, contents, source, tiles
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from sweep.storage import energy, records
 from tests.conftest import Sweep, run_sweep
@@ -75,7 +75,7 @@ def test_what_gpus_used_is_in_collect_and_report(sweep: Sweep, tmp_path: Path, r
     page = (tmp_path / "page.html").read_text()
     assert (
         "GPUs alone, by NVML" in page
-        and contents.energy_text(sum(row["energy_j"] for row in rows)) in page
+        and tiles.energy_text(sum(row["energy_j"] for row in rows)) in page
     )
     assert "energy_j" in sweep("collect", "--format", "markdown").out.replace("\\", "")
 

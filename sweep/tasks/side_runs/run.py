@@ -21,7 +21,8 @@ from sweep.core.system import processes
 from sweep.core.trial import End, Place, Reading, Report
 from sweep.provenance import snapshot as frozen
 from sweep.storage import reruns
-from sweep.storage.ledger import Ledger, read_params
+from sweep.storage.claims import read_params
+from sweep.storage.ledger import Ledger
 from sweep.storage.reruns import Rerun
 from sweep.tasks.context import Context, config_of
 from sweep.training import build

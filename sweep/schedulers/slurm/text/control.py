@@ -49,12 +49,9 @@ def cancel_argv(
     return [*argv, job if indices is None else f"{job}_[{compress_indices(indices)}]"]
 
 
-def requeue_argv(job: str, index: int | None = None, scontrol: str = "scontrol") -> list[str]:
-    """Return the command line that ends a task and puts it back into the queue.
-
-    A task that has ended already runs once more: look first.
-    """
-    return [scontrol, "requeue", _element(job, index)]
+def hurry_argv(job: str, scancel: str = "scancel") -> list[str]:
+    """Return the command line that has an array's running tasks look at their study's state."""
+    return [scancel, "--state=RUNNING", "--batch", "--signal=USR2", job]
 
 
 def release_argv(job: str, index: int | None = None, scontrol: str = "scontrol") -> list[str]:

@@ -1,4 +1,4 @@
-"""What a site allows: scontrol show config and partition, sacctmgr's limits, sinfo."""
+"""What a site allows: scontrol show config and partition, sacctmgr's limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _ASSOCIATION_FIELDS = (
     "defaultaccount"
 )
 _QOS_FIELDS = "name,maxjobspu,maxsubmitpu,maxjobspa,maxsubmitpa,grpjobs,grpsubmit,maxwall"
-_SINFO_FORMAT = "%P|%a|%l|%D|%t|%N|%G|%c|%m"
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,6 @@ class Config:
     version: str = ""
     max_array_size: int | None = None
     max_job_count: int | None = None
-    min_job_age_s: int | None = None
     kill_wait_s: int | None = None
     accounting: bool = False
 
@@ -35,19 +33,11 @@ class Partition:
     """A partition; times in seconds, None for no limit."""
 
     name: str
-    state: str = ""
     nodes: str = ""
-    total_nodes: int | None = None
-    max_nodes: int | None = None
     max_time_s: int | None = None
-    default_time_s: int | None = None
     is_default: bool = False
-    allow_accounts: tuple[str, ...] = ()
-    allow_qos: tuple[str, ...] = ()
     alloc_nodes: str = "ALL"
     qos: str = ""
-    preempt_mode: str = ""
-    grace_s: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,22 +83,6 @@ class Qos:
         return _least(self.max_submit_per_user, self.max_submit_per_account, self.group_submit)
 
 
-@dataclass(frozen=True)
-class NodeGroup:
-    """Nodes of a partition that are alike, from sinfo."""
-
-    partition: str
-    is_default: bool
-    availability: str
-    time_limit_s: int | None
-    count: int
-    state: str
-    nodes: str
-    gres: str
-    cpus: int
-    memory_mb: int
-
-
 def config_argv(scontrol: str = "scontrol") -> list[str]:
     """Return the command line that prints slurm.conf as the controller sees it."""
     return [scontrol, "show", "config"]
@@ -135,11 +109,6 @@ def qos_argv(names: Iterable[str] = (), sacctmgr: str = "sacctmgr") -> list[str]
     return [sacctmgr, "-nP", "show", "qos", *where, f"format={_QOS_FIELDS}"]
 
 
-def sinfo_argv(sinfo: str = "sinfo") -> list[str]:
-    """Return the command line that prints the nodes of every partition by state."""
-    return [sinfo, "-h", "-o", _SINFO_FORMAT]
-
-
 def parse_config(stdout: str) -> Config:
     """Read ``scontrol show config``; what is not printed is None."""
     values = dict(re.findall(r"^(\S+?)\s*= ?(.*?)\s*$", stdout, re.MULTILINE))
@@ -148,7 +117,6 @@ def parse_config(stdout: str) -> Config:
         values.get("SLURM_VERSION", ""),
         _number(values.get("MaxArraySize", "")),
         _number(values.get("MaxJobCount", "")),
-        _number(values.get("MinJobAge", "")),
         _number(values.get("KillWait", "")),
         values.get("AccountingStorageType", "").endswith("slurmdbd"),
     )
@@ -162,19 +130,11 @@ def parse_partitions(stdout: str) -> list[Partition]:
         partitions.append(
             Partition(
                 values["PartitionName"],
-                values.get("State", ""),
                 values.get("Nodes", "").replace("(null)", ""),
-                _number(values.get("TotalNodes", "")),
-                _number(values.get("MaxNodes", "")),
                 parse_time(values.get("MaxTime", "")),
-                parse_time(values.get("DefaultTime", "")),
                 values.get("Default") == "YES",
-                _list(values.get("AllowAccounts", "")),
-                _list(values.get("AllowQos", "")),
                 values.get("AllocNodes", "ALL"),
                 values.get("QoS", "").replace("N/A", ""),
-                values.get("PreemptMode", ""),
-                _number(values.get("GraceTime", "")),
             )
         )
     return partitions
@@ -208,25 +168,6 @@ def parse_qos(stdout: str) -> list[Qos]:
         limits = (user_jobs, user_submit, jobs, submit, group_jobs, group_submit)
         found.append(Qos(row[0], *limits, parse_time(row[7])))
     return found
-
-
-def parse_sinfo(stdout: str) -> list[NodeGroup]:
-    """Read what ``sinfo_argv`` printed."""
-    return [
-        NodeGroup(
-            row[0].rstrip("*"),
-            row[0].endswith("*"),
-            row[1],
-            parse_time(row[2]),
-            _number(row[3]) or 0,
-            row[4].rstrip("*$~#!%@^-"),
-            row[5],
-            "" if row[6] == "(null)" else row[6],
-            _number(row[7]) or 0,
-            _number(row[8]) or 0,
-        )
-        for row in _rows(stdout, _SINFO_FORMAT.count("|") + 1)
-    ]
 
 
 def find_limits(
