@@ -25,7 +25,8 @@ from sweep.training.supervisor import Channel, Ended, Leave, Supervisor
 from tests.study_rows import make_study
 
 ROOT = Path(__file__).parents[2]
-TOKEN = "a-token-of-these-tests"
+# Processes are ended by it: another run of these tests on this machine has another one.
+TOKEN = f"a-token-of-these-tests-{os.getpid()}"
 PATTERN = Objective("loss", "minimize", pattern="value=([0-9.]+)")
 
 BEGIN = """
