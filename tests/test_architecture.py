@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -117,10 +118,22 @@ def room_of(path: Path) -> str:
     return path.relative_to(ROOT / "sweep").with_suffix("").parts[0]
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return a module's syntax tree, read once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> list[tuple[str, int]]:
+    """Return (dotted name, line) of each import, also those inside functions, made absolute."""
+    return list(find_imports(path))
+
+
+def find_imports(path: Path) -> Iterator[tuple[str, int]]:
     """Yield (dotted name, line) of each import, also those inside functions, made absolute."""
     package = list(path.relative_to(ROOT).with_suffix("").parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -211,7 +224,7 @@ def test_one_place_catches() -> None:
     catching, leaving = set(), []
     for path in modules("sweep/cli"):
         name = str(path.relative_to(ROOT))
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         for function in functions(tree):
             handlers = [node for node in ast.walk(function) if isinstance(node, ast.ExceptHandler)]
             catching |= {(name, function.name)} if handlers else set()
@@ -267,7 +280,7 @@ def test_trainer_runs_under_both_its_names() -> None:
     """It is ``trainer`` in a checkout and ``sweep.trainer`` in a wheel: it writes out neither."""
     wrong = []
     for path in modules("trainer"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         explained = {ast.get_docstring(node, clean=False) for node in [tree, *functions(tree)]}
         for node in ast.walk(tree):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -280,6 +293,7 @@ def test_trainer_runs_under_both_its_names() -> None:
     assert wrong == []
 
 
+@cache
 def functions(tree: ast.Module) -> list[ast.FunctionDef]:
     """Return a module's functions and methods."""
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -348,7 +362,7 @@ def test_imports_stand_at_the_top() -> None:
     count, wrong = 0, []
     for path in modules("sweep"):
         name = str(path.relative_to(ROOT))
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for function in ast.walk(parsed(path)):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             for node in ast.walk(function):
