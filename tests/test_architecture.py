@@ -86,8 +86,7 @@ WAYS_ROUND = ("sys.exit", "os._exit", "SystemExit", "exceptions.Exit", "UsageErr
 
 LINES = 500  # as the formatter lays them out
 LONGER = {
-    "sweep/tasks/worker.py": "one array task from its first pull to its last",
-    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other",
+    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other"
 }
 
 # Folders and files that are handed out: no word of where they were written.
