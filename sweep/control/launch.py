@@ -32,7 +32,7 @@ from sweep.schedulers.choose import SLURM
 from sweep.schedulers.local.scheduler import LocalScheduler
 from sweep.schedulers.slurm import scheduler
 from sweep.search import propose, warm_start
-from sweep.storage import access, budgets, bulk, schema, studies
+from sweep.storage import access, budgets, bulk, studies, tables
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
@@ -76,15 +76,6 @@ class Launched:
     notes: Sequence[str] = ()
     ended: str = ""
     reopened: int = 0
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A study that exists: its folder, specification and ledger."""
-
-    folder: StudyFolder
-    study: Study
-    ledger: Ledger
 
 
 def launch(
@@ -167,7 +158,7 @@ def _launch_locked(
     schedule: Scheduler,
     environ: Mapping[str, str],
     say: Callable[[str], None],
-    code: snapshot.Plan | None,
+    code: snapshot.SnapshotPlan | None,
     *,
     hash_data: bool,
 ) -> Launched:
@@ -177,7 +168,7 @@ def _launch_locked(
     keep_here = study.executor == SLURM and study.storage.embedded == "here"
     db = access.open_url(runs, url, for_nodes=keep_here)
     db.execute("SELECT 1")  # now its address is known
-    schema.create(db.url)
+    tables.create(db.url)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):
         found = db.retry(lambda _: _find(db, study, folder), patience_s=PATIENCE_S)
@@ -283,7 +274,7 @@ def _create(
     study: Study,
     folder: StudyFolder,
     rows: Sequence[Mapping[str, Any]],
-    warm: warm_start.Found | None,
+    warm: warm_start.EarlierTrials | None,
 ) -> int:
     existing = studies.find_study(db, study.name)
     if existing is not None:

@@ -35,7 +35,7 @@ Settled = tuple[int, int, End, str]
 
 
 @dataclass(frozen=True)
-class Found:
+class Reconciled:
     """What one look found.
 
     Attributes:
@@ -61,7 +61,7 @@ def reconcile(
     patience_s: float = PATIENCE_S,
     host: str | None = None,
     last_chance: bool = False,
-) -> Found | None:
+) -> Reconciled | None:
     """End the attempts that are dead, so that their trials go on.
 
     Args:
@@ -93,17 +93,17 @@ def _settle_dead(
     patience_s: float,
     host: str | None,
     last_chance: bool,
-) -> Found:
+) -> Reconciled:
     db = ledger.db
     live = db.retry(lambda _: ledger.live_attempts(unseen_s), patience_s=patience_s)
     terminated = db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
     if not live and not terminated:
-        return Found()
+        return Reconciled()
     jobs = sorted({attempt.job for attempt in (*live, *terminated) if attempt.job})
     try:
         states = schedule.poll(jobs)
     except CouldNotAsk:
-        return Found(waiting=len(live), asked=False)
+        return Reconciled(waiting=len(live), asked=False)
     look = Look(ledger, folder, states, schedule.name != "local", last_chance, patience_s)
     settled = []
     for attempt in live:
@@ -125,7 +125,7 @@ def _settle_dead(
         if end is not None:
             state = attribute(ledger, folder, attempt, end, patience_s)
             settled.append((attempt.trial, attempt.number, end, state))
-    return Found(settled, waiting, unexplained=look.unexplained)
+    return Reconciled(settled, waiting, unexplained=look.unexplained)
 
 
 def settle_wave(

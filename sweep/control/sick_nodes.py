@@ -37,7 +37,7 @@ _MARK = re.compile(r"the node (?P<node>\S+) is .*")
 
 
 @dataclass(frozen=True)
-class Record:
+class NodeRecord:
     """What an array's trainings have met on one node, and on the others.
 
     Attributes:
@@ -70,7 +70,7 @@ def hold_s(environ: Mapping[str, str]) -> float:
         return HOLD_S
 
 
-def look(ledger: Ledger, job: str, node: str) -> Record:
+def look(ledger: Ledger, job: str, node: str) -> NodeRecord:
     """Return what is known of a node; inside ``db.retry``."""
     rows = ledger.db.execute(
         "SELECT COUNT(*) FILTER (WHERE a.host = %s AND a.outcome = ANY(%s) AND a.job = %s "
@@ -82,7 +82,7 @@ def look(ledger: Ledger, job: str, node: str) -> Record:
         (node, [*USER_FAILURES, GIVEN_BACK], job, QUICK_S, node, node, node, ledger.study_id),
     )
     quick, here, elsewhere, live = rows[0]
-    return Record(int(quick), bool(here), bool(elsewhere), bool(live))
+    return NodeRecord(int(quick), bool(here), bool(elsewhere), bool(live))
 
 
 def give_back(ledger: Ledger, job: str, node: str) -> None:
@@ -177,8 +177,8 @@ class Watch:
         """Tell whether a failure after so many seconds may have been the node's."""
         return self._judges and took_s < QUICK_S
 
-    def look(self) -> Record:
-        found: Record = self.ask(lambda _: look(self.ledger, self.job, self.host))
+    def look(self) -> NodeRecord:
+        found: NodeRecord = self.ask(lambda _: look(self.ledger, self.job, self.host))
         return found
 
     def judge(self, reason: str) -> None:

@@ -26,7 +26,7 @@ MOST = 1000  # newest trials of the earlier study; more make proposals slow and 
 
 
 @dataclass(frozen=True)
-class Found:
+class EarlierTrials:
     """The earlier study's trials that fit, and how many do not, in ``left_out``."""
 
     trials: Sequence[Mapping[str, Any]]
@@ -38,7 +38,7 @@ class Found:
         return f"the sampler starts with {len(self.trials)} trials of {study.warm_start}{rest}"
 
 
-def reconcile(study: Study, before: Study, earlier: Sequence[TrialRecord]) -> Found:
+def reconcile(study: Study, before: Study, earlier: Sequence[TrialRecord]) -> EarlierTrials:
     """Return an earlier study's complete trials in terms of this one's space.
 
     A parameter that this space lacks is dropped; one that the earlier study held fixed has that
@@ -66,10 +66,10 @@ def reconcile(study: Study, before: Study, earlier: Sequence[TrialRecord]) -> Fo
             found.append({"params": params, "values": list(record.values)})
         else:
             left_out += 1
-    return Found(found[-MOST:], left_out)
+    return EarlierTrials(found[-MOST:], left_out)
 
 
-def read(db: Database, study: Study) -> Found | None:
+def read(db: Database, study: Study) -> EarlierTrials | None:
     """Return what a study that is about to be made starts with; None where it names no other.
 
     Raises:
@@ -99,7 +99,7 @@ def read(db: Database, study: Study) -> Found | None:
     return reconcile(study, before, records.read_trials(db, study_id, before))
 
 
-def write(db: Database, study_id: int, found: Found) -> None:
+def write(db: Database, study_id: int, found: EarlierTrials) -> None:
     """Keep them with the study; inside the transaction that makes it."""
     studies.write_attribute(db, study_id, KEY, list(found.trials))
 

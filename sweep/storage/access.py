@@ -16,7 +16,7 @@ from sweep.core.files import is_private, read_json, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
 from sweep.storage.connection import Database
-from sweep.storage.embedded import control
+from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.server import Server, clients, running
 from sweep.storage.url import dsn, mask, normalise
 
@@ -64,7 +64,7 @@ class EmbeddedDatabase(Database):
 
     def _start(self) -> Server:
         try:
-            server = control.start(self.data_dir)
+            server = start_stop.start(self.data_dir)
         except SweepError as error:
             # Where it has run, this passes: it recovers from a crash, or others start it.
             if self.was_there or isinstance(error, BusyError):
@@ -123,9 +123,9 @@ def open_url(
     if url:
         return Database(url, timeout_s=timeout_s)
     if for_nodes:
-        control.start(runs.postgres, listen="*", idle_stop_s=None)
+        start_stop.start(runs.postgres, listen="*", idle_stop_s=None)
     else:
-        control.start(runs.postgres)  # also finishes what a killed launch has begun
+        start_stop.start(runs.postgres)  # also finishes what a killed launch has begun
     return EmbeddedDatabase(runs.postgres, timeout_s=timeout_s)
 
 
@@ -143,7 +143,7 @@ def stop_server(data_dir: Path) -> bool:
     server = running(data_dir)
     if server is None or server.listen == "*" or clients(server):
         return False
-    return control.stop(data_dir)
+    return start_stop.stop(data_dir)
 
 
 def describe(folder: StudyFolder) -> str:

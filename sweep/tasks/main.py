@@ -27,15 +27,15 @@ from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.system.crash import write_crash
-from sweep.results.page.build import at_the_end
+from sweep.results.page.write import at_the_end
 from sweep.schedulers.choose import SLURM, scheduler_of
 from sweep.schedulers.slurm.revive import reviver_of
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from sweep.storage import access, studies
-from sweep.storage.embedded.service import Service, host, requeue_self
+from sweep.storage.embedded.service import DatabaseService, host, requeue_self
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
-from sweep.tasks.side_runs import command, scaling
+from sweep.tasks.side_runs import scaling, trial_command
 from sweep.tasks.side_runs.rerun import run_rerun
 from sweep.tasks.slots import Slots
 from sweep.tasks.worker import Worker
@@ -92,7 +92,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         run_rerun(context, int(options[1]) + (context.place.index or 0))
         return EXIT_DONE
     if options[:1] == ["--command"]:
-        command.run(context, int(options[1]))
+        trial_command.run(context, int(options[1]))
         return EXIT_DONE
     os.environ.pop(SLOT_VARIABLE, None)  # by it the worker is found, and none of its children
     count = int(os.environ.pop(COUNT_VARIABLE, None) or 1)
@@ -109,7 +109,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
 def _serve(folder: StudyFolder) -> int:
     """Serve the embedded database until no study needs it."""
     note = read_json(folder.storage) or {}
-    why = Service(Path(note["embedded"])).run()
+    why = DatabaseService(Path(note["embedded"])).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
         requeue_self()

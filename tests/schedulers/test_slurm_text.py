@@ -16,16 +16,6 @@ from sweep.schedulers.slurm.text.accounting import (
     read_sacct,
     sacct_argv,
 )
-from sweep.schedulers.slurm.text.control import (
-    cancel_argv,
-    check_update,
-    exclude_argv,
-    excluded_argv,
-    parse_excluded,
-    release_argv,
-    requeue_argv,
-    throttle_argv,
-)
 from sweep.schedulers.slurm.text.extra import OWNED, check_extra, excluded_by
 from sweep.schedulers.slurm.text.limits import (
     Association,
@@ -54,6 +44,16 @@ from sweep.schedulers.slurm.text.queue import (
     time_left_argv,
 )
 from sweep.schedulers.slurm.text.reasons import explain_reason
+from sweep.schedulers.slurm.text.scontrol import (
+    cancel_argv,
+    check_update,
+    exclude_argv,
+    excluded_argv,
+    parse_excluded,
+    release_argv,
+    requeue_argv,
+    throttle_argv,
+)
 from sweep.schedulers.slurm.text.states import classify_state, split_state
 from sweep.schedulers.slurm.text.submit import (
     ArrayRequest,

@@ -33,7 +33,11 @@ from sweep.schedulers.slurm.site import Site
 from sweep.schedulers.slurm.small_jobs import SmallJobs
 from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
-from sweep.schedulers.slurm.text.control import (
+from sweep.schedulers.slurm.text.consumed_energy import RunEnergy, energy_argv, parse_energy
+from sweep.schedulers.slurm.text.extra import excluded_by
+from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv, time_left_argv
+from sweep.schedulers.slurm.text.reasons import explain_reason
+from sweep.schedulers.slurm.text.scontrol import (
     cancel_argv,
     check_update,
     exclude_argv,
@@ -41,10 +45,6 @@ from sweep.schedulers.slurm.text.control import (
     parse_excluded,
     throttle_argv,
 )
-from sweep.schedulers.slurm.text.energy import RunEnergy, energy_argv, parse_energy
-from sweep.schedulers.slurm.text.extra import excluded_by
-from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv, time_left_argv
-from sweep.schedulers.slurm.text.reasons import explain_reason
 from sweep.schedulers.slurm.text.steps import held_argv, parse_held
 from sweep.schedulers.slurm.text.submit import ArrayRequest, sbatch_argv
 from sweep.schedulers.slurm.text.times import parse_time

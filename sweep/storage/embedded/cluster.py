@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sweep.core.errors import SweepError
 from sweep.storage.embedded.folder import Folder, write
-from sweep.storage.embedded.processes import Identity, plain_environment
+from sweep.storage.embedded.server_processes import Identity, plain_environment
 
 ROLE = "sweep"
 DATABASE = "sweep"

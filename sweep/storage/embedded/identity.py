@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sweep.core.errors import SweepError
 from sweep.storage.embedded.folder import Folder
-from sweep.storage.embedded.processes import Identity, plain_environment
+from sweep.storage.embedded.server_processes import Identity, plain_environment
 
 # Accounts that exist on most systems, the best first. Only their numbers matter.
 ACCOUNTS = ("postgres", "daemon", "bin", "nobody")

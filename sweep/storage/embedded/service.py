@@ -24,7 +24,7 @@ from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.storage import studies
 from sweep.storage.connection import Database
-from sweep.storage.embedded import control
+from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.server import Server, clients, running
 
 LEASE = "lease"
@@ -110,7 +110,7 @@ class Lease:
                 self.path.unlink()
 
 
-class Service:
+class DatabaseService:
     """Serves a data folder until it is not needed, or told to leave.
 
     Args:
@@ -144,7 +144,7 @@ class Service:
             self.say(error.message)
             return "lost"
         finally:
-            control.stop(self.data_dir)
+            start_stop.stop(self.data_dir)
             self.lease.give_up()
             self.say("the server has stopped")
 
@@ -167,13 +167,13 @@ class Service:
                     if not self.lease.is_mine():
                         continue
                     try:
-                        return control.start(self.data_dir, listen="*", idle_stop_s=None)
+                        return start_stop.start(self.data_dir, listen="*", idle_stop_s=None)
                     except SweepError as error:
                         text = error.message
                 elif other.listen == "*" and other.pid:
                     # Its job was killed, and nobody renews the lease: it would never end.
                     text = "ending the server that a killed job left here"
-                    control.stop(self.data_dir)
+                    start_stop.stop(self.data_dir)
                 else:
                     text = f"a command serves the data at {other.url(masked=True)}; waiting"
             else:
@@ -197,7 +197,7 @@ class Service:
                     needed = bool(database.execute(_NEEDED_SQL, (studies.STATE,))[0][0])
                 except DatabaseUnavailable as error:
                     self.say(error.message)
-                    server = control.start(self.data_dir, listen="*", idle_stop_s=None)
+                    server = start_stop.start(self.data_dir, listen="*", idle_stop_s=None)
                     continue
                 except Exception as error:  # no tables yet: nothing of sweep is in there
                     if type(error).__name__ != "UndefinedTable":
@@ -236,7 +236,7 @@ def host(data_dir: Path, job_runs: Callable[[], bool]) -> str:
         return "the database's job runs" if job_runs() else ""
 
     with locked(data_dir / HOST, wait=False) as got:
-        return Service(data_dir, until=until).run() if got else "another task serves"
+        return DatabaseService(data_dir, until=until).run() if got else "another task serves"
 
 
 def requeue_self() -> None:

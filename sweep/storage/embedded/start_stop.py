@@ -26,7 +26,7 @@ from sweep.storage.embedded.cluster import (
 )
 from sweep.storage.embedded.folder import (
     Folder,
-    Record,
+    ServerRecord,
     check_owner,
     find_place,
     is_local,
@@ -39,7 +39,6 @@ from sweep.storage.embedded.folder import (
     write_record,
 )
 from sweep.storage.embedded.identity import choose_identity
-from sweep.storage.embedded.processes import Postmaster, detach, plain_environment, read_postmaster
 from sweep.storage.embedded.server import (
     EVERYWHERE,
     LOCK_WAIT_S,
@@ -48,6 +47,12 @@ from sweep.storage.embedded.server import (
     describe,
     find_postmaster,
     running,
+)
+from sweep.storage.embedded.server_processes import (
+    Postmaster,
+    detach,
+    plain_environment,
+    read_postmaster,
 )
 
 # Recovery after a crash replays at most max_wal_size; a slow shared disk takes its time over it.
@@ -160,7 +165,7 @@ def _start(folder: Folder, listen: str) -> Server:
         port = choose_port(folder, listen)
         address = socket.gethostname() if listen in EVERYWHERE else listen
         # First the record, then the server: a record without a server does no harm.
-        record = Record(find_place(), address, port, listen)
+        record = ServerRecord(find_place(), address, port, listen)
         write_record(folder, record)
         configure(folder, listen=listen, port=port)
         before = folder.log.stat().st_size if folder.log.exists() else 0

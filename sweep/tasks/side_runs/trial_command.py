@@ -26,7 +26,7 @@ from sweep.provenance import snapshot as frozen
 from sweep.schedulers import arrays
 from sweep.storage import reruns
 from sweep.tasks.context import Context
-from sweep.tasks.side_runs.run import (
+from sweep.tasks.side_runs.side_run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
     ask,
