@@ -11,6 +11,7 @@ import configparser
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -61,6 +62,13 @@ TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
 # Only here may torch be imported: a sampler needs it, and a check asks whether it is there.
 TORCH_MAY = {"sweep/search/propose.py", "sweep/search/samplers.py", "sweep/control/check/inside.py"}
 
+# Modules of one name: the path says the rest, and the meaning is one. Besides, a command may be
+# called as the one module that does its work.
+SAME_NAME = {
+    "report": "`sweep report` is what users type, `sweep.report` what their training imports",
+    "scheduler": "core's base class, and in each scheduler's folder its implementation",
+}
+
 # Each takes from a tenth of a second to some seconds of CPU: a task whose design is fixed, and the
 # command line where it only answers, do without them.
 HEAVY = (
@@ -77,6 +85,13 @@ HEAVY_MODULES = {
     "sweep.tasks.tracking.mlflow",
     "sweep.tasks.tracking.tensorboard",
 }
+# What is SQL, in capitals as ours is written; what runs one; and what brings it.
+SQL = (
+    r"\b(SELECT|INSERT INTO|DELETE FROM|UPDATE \w+|CREATE TABLE|ORDER BY|FOR SHARE)\b"
+    r"|\bWHERE \S+ (=|<|>|IN\b|LIKE\b)|\bUSING \(|pg_\w*(lock|sleep)"
+)
+RUN_SQL = {"execute", "execute_prepared", "executemany", "cursor", "_rows"}
+SQL_DRIVERS = {"psycopg2", "psycopg", "sqlalchemy", "alembic"}
 # There only on some machines, or only for whoever asked for it.
 OPTIONAL = ("pynvml", "ctypes", "fcntl")
 MOST_INNER_IMPORTS = 60
@@ -236,6 +251,29 @@ def test_one_place_catches() -> None:
     ]
 
 
+def test_one_name_one_meaning() -> None:
+    """No two classes of sweep have one name; modules and packages do only where SAME_NAME says why.
+
+    A reader who meets `Found` or `record` elsewhere would have to ask which one.
+    """
+    classes, names = defaultdict(list), defaultdict(list)
+    for path in modules("sweep"):
+        where = path.relative_to(ROOT)
+        names[where.parent.name if path.stem == "__init__" else path.stem].append(where)
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(str(where))
+    assert {name: found for name, found in classes.items() if len(found) > 1} == {}
+    several = {name: found for name, found in names.items() if len(found) > 1}
+    assert set(SAME_NAME) <= set(several), "Take these out of SAME_NAME: one module has them now"
+    wrong = {}
+    for name, found in several.items():
+        commands = [path for path in found if path.parts[:2] == ("sweep", "cli")]
+        if name not in SAME_NAME and (len(commands), len(found)) != (1, 2):
+            wrong[name] = [str(path) for path in found]
+    assert wrong == {}
+
+
 def test_every_package_is_installed() -> None:
     """setup.cfg lists each folder with modules; `find:` cannot, as templates/ lies elsewhere."""
     config = configparser.ConfigParser()
@@ -326,6 +364,45 @@ def test_what_runs_in_images_is_one_old_python_file(file: str, tries: set[str]) 
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
     tops = {name.split(".")[0] for name, _ in imports(path)}
     assert sorted(tops - sys.stdlib_module_names) == sorted(tries)
+
+
+def is_sql(node: ast.AST) -> bool:
+    """Tell whether a node is a text with SQL in it, a call that runs one, or a part of one."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.search(SQL, node.value) is not None
+    return isinstance(node, ast.Attribute) and node.attr in RUN_SQL
+
+
+def test_sql_lies_in_storage_alone() -> None:
+    """Elsewhere is no statement, nothing runs one, and no driver is imported."""
+    found = []
+    for path in modules("sweep"):
+        if room_of(path) == "storage":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        lines = {node.lineno for node in ast.walk(tree) if is_sql(node)}  # type: ignore[attr-defined]
+        lines |= {line for name, line in imports(path) if name.split(".")[0] in SQL_DRIVERS}
+        found += [f"{path.relative_to(ROOT)}:{line}" for line in sorted(lines)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "db.execute(sql)",
+        "run = db.execute_prepared",
+        "self._rows(PAUSED)",
+        "connection.cursor()",
+        "KNOWN = 'SELECT study_name FROM studies ORDER BY 1'",
+        "MORE = f'{start} UPDATE trials SET state = {state}'",
+        "LATER = 'INSERT INTO trials (study_id) VALUES (1)'",
+        "GONE = f'DELETE FROM {table} WHERE study_id = 1'",
+        "PART = 'WHERE t.study_id = %s AND t.number = %s'",
+        "PARTS = ' JOIN trial_values v USING (trial_id) '",
+    ],
+)
+def test_sql_is_recognised(code: str) -> None:
+    assert any(is_sql(node) for node in ast.walk(ast.parse(code)))
 
 
 def test_torch_is_imported_by_its_sampler_only() -> None:

@@ -11,6 +11,7 @@ import click
 
 from sweep.cli.common import get_runs, open_study, runs_option
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
+from sweep.storage.trial_rows import FINISHED
 
 
 @click.command(
@@ -36,19 +37,13 @@ def logs(
     opened = open_study(where, name)
     ledger = opened.ledger
     trial = int(number)
-    rows = ledger.db.retry(
-        lambda db: db.execute(
-            "SELECT trial_id, state::text FROM trials WHERE study_id = %s AND number = %s",
-            (ledger.study_id, trial),
-        ),
-        patience_s=60.0,
-    )
-    if not rows:
+    found = ledger.db.retry(lambda _: ledger.find_trial(trial), patience_s=60.0)
+    if found is None:
         raise InputError(
             f"{opened.study.name} has no trial {trial}.",
             f"Its trials are 0 to {opened.study.trials - 1}.",
         )
-    trial_id = int(rows[0][0])
+    trial_id, _ = found
 
     def attempts() -> list[tuple[int, str | None, str]]:
         found = ledger.db.retry(lambda _: ledger.attempts(trial_id), patience_s=60.0)
@@ -100,9 +95,5 @@ def _file_text(path: Path, number: int, attempts: object, follow: bool) -> Itera
 
 def _is_final(opened: object, trial: int) -> bool:
     ledger = opened.ledger  # type: ignore[attr-defined]
-    rows = ledger.db.execute(
-        "SELECT state IN ('COMPLETE', 'PRUNED', 'FAIL') FROM trials "
-        "WHERE study_id = %s AND number = %s",
-        (ledger.study_id, trial),
-    )
-    return bool(rows and rows[0][0])
+    found = ledger.find_trial(trial)
+    return found is not None and found[1] in FINISHED

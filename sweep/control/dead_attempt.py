@@ -43,10 +43,7 @@ class Look:
         self.patience_s = patience_s
         self.unexplained = 0
         self._cancels: dict[str, str | None] = {}
-        self._now: float = ledger.db.retry(
-            lambda db: float(db.execute("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0][0]),
-            patience_s=patience_s,
-        )
+        self._now = ledger.db.retry(studies.read_clock, patience_s=patience_s)
 
     def judge(self, attempt: Attempt) -> End | None:
         """Say how an attempt ended; None where it lives, or nobody can tell yet."""

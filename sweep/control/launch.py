@@ -167,7 +167,7 @@ def _launch_locked(
         say("starting the embedded PostgreSQL server")
     keep_here = study.executor == SLURM and study.storage.embedded == "here"
     db = access.open_url(runs, url, for_nodes=keep_here)
-    db.execute("SELECT 1")  # now its address is known
+    db.connect()  # now its address is known
     tables.create(db.url)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):
@@ -313,15 +313,6 @@ def _undo(ledger: Ledger) -> bool:
     studies.lock_study(db, ledger.study_id)
     if ledger.count_attempts() or studies.read_waves(db, ledger.study_id):
         return False
-    trials = "(SELECT trial_id FROM trials WHERE study_id = %s)"
-    for table in (
-        "trial_params",
-        "trial_values",
-        "trial_user_attributes",
-        "trial_system_attributes",
-    ):
-        db.execute(f"DELETE FROM {table} WHERE trial_id IN {trials}", (ledger.study_id,))
-    db.execute("DELETE FROM trials WHERE study_id = %s", (ledger.study_id,))
     studies.delete_study(db, ledger.study_id)
     return True
 

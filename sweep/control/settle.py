@@ -19,7 +19,7 @@ from sweep.core.outcomes import HALTED, PAUSED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.study import Retry, Study
 from sweep.core.trial import Attempt, End, summarise
-from sweep.storage import adoption, studies
+from sweep.storage import adoption, studies, trial_rows
 from sweep.storage.budgets import CUT, cut_by
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
@@ -245,12 +245,9 @@ def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None
 
 def _may_go_on(ledger: Ledger, number: int) -> bool:
     """Tell whether a final trial was cut by its study's end, or paused: it keeps what it has."""
-    rows = ledger.db.execute(
-        "SELECT u.value_json::json ->> 'outcome' FROM trials t JOIN trial_user_attributes u "
-        "USING (trial_id) WHERE t.study_id = %s AND t.number = %s AND u.key = %s",
-        (ledger.study_id, number, END),
-    )
-    return bool(rows) and rows[0][0] in (CUT, PAUSED)
+    found = ledger.find_trial(number)
+    end = trial_rows.read_attribute(ledger.db, "user", found[0], END) if found else None
+    return isinstance(end, dict) and end.get("outcome") in (CUT, PAUSED)
 
 
 def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:

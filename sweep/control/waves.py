@@ -18,7 +18,7 @@ from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler, TaskState, Wave
 from sweep.schedulers.arrays import array_job, name_token, plan_waves, throttle_of
-from sweep.storage import promotion, studies
+from sweep.storage import locks, promotion, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
@@ -28,7 +28,6 @@ SHRINK_PAUSE_S = 1.0
 PAUSES_S = (5.0, 10.0, 20.0, 30.0)
 # Attribute of a study: why a finaliser could not submit the next wave.
 NO_SUBMIT = "sweep:nodes-may-not-submit"
-_LOCK = 0x5EEB0003
 
 
 def live_wave(ledger: Ledger, schedule: Scheduler) -> Wave | None:
@@ -226,9 +225,7 @@ def one_submitter(url: str, name: str, *, wait_s: float) -> Iterator[None]:
     """
     give_up_at = time.monotonic() + wait_s
     with contextlib.closing(Database(url)) as holder:
-        while not holder.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK, name))[0][
-            0
-        ]:
+        while not locks.try_submit(holder, name):
             if time.monotonic() >= give_up_at:
                 raise BusyError(
                     f"Another launch of the study {name!r} is at work.",

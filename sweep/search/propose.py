@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
-from sweep.search import duplicates, warm_start
+from sweep.search import warm_start
 from sweep.search.design import FIXED, fixed_design, random_point, spread_design, stored_point
 from sweep.search.samplers import (
     SHARE,
@@ -26,6 +26,7 @@ from sweep.search.samplers import (
     one_thread,
     quiet,
 )
+from sweep.storage import locks, same_params
 
 if TYPE_CHECKING:
     from sweep.search.view import SamplerView
@@ -102,7 +103,7 @@ def propose(
                 trial._fixed_params = {**_choose_fixed(study, number), **trial._fixed_params}
             _suggest_all(study, trial)
         may_draw_again = again < TRIES and not is_fixed and bool(view.chosen_params(trial_id))
-        with duplicates.one_at_a_time(storage.database, study_id):
+        with locks.held(storage.database, locks.PROPOSE, study_id):
             if not (may_draw_again and _is_known(study, view, study_id, trial_id)):
                 view.write_params(trial_id, study_id)
                 break
@@ -124,7 +125,7 @@ def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> 
     with ``duplicates: resample``, where one has finished it.
     """
     params = view.chosen_params(trial_id)
-    if duplicates.is_taken(view.database, study_id, trial_id, params):
+    if same_params.runs_elsewhere(view.database, study_id, trial_id, params):
         return True
     if study.duplicates != "resample":
         return False

@@ -8,24 +8,18 @@ trial is what it is: TPE takes it for one with a bad result. Waiting trials are 
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Collection, Container, Sequence
-from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.core.outcomes import DIVERGED
+from sweep.storage import promotion
 from sweep.storage.optuna_storage import PostgresStorage
 
 END = "sweep:end"  # the trial's user attribute that says why it ended
-PAUSED_SQL = """
-SELECT t.trial_id FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' AND
-  (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
-   ORDER BY a.number DESC LIMIT 1) = 'paused'
-"""
 
 
 def view(
@@ -102,9 +96,9 @@ class SamplerView(PostgresStorage):
         if study_id not in self._snapshots:
             seen = tuple(state for state in TrialState if state != TrialState.WAITING)
             trials = super().get_all_trials(study_id, deepcopy=False, states=seen)
-            paused: set[Any] = set()
+            paused: set[int] = set()
             if any(trial.state == TrialState.RUNNING for trial in trials):
-                paused = {row[0] for row in self._rows(PAUSED_SQL, (study_id,))}
+                paused = self._again(lambda db: promotion.read_paused(db, study_id))
             directions = self.get_study_directions(study_id)
             self._snapshots[study_id] = self._more + view(trials, directions, paused)
         trials = [t for t in self._snapshots[study_id] if states is None or t.state in states]
@@ -136,20 +130,3 @@ class SamplerView(PostgresStorage):
             As ``set_trial_param`` of the storage.
         """
         self.set_trial_params(trial_id, self._params.pop(trial_id, {}), study_id)
-
-    def read_study_note(self, study_id: int, key: str) -> Any:
-        """Return one of the study's system attributes, or None."""
-        found = self._rows(
-            "SELECT value_json FROM study_system_attributes WHERE study_id = %s AND key = %s",
-            (study_id, key),
-        )
-        return json.loads(found[0][0]) if found else None
-
-    def write_study_note(self, study_id: int, key: str, value: Any) -> Any:
-        """Set one of the study's system attributes unless it is there; return what it is."""
-        self._rows(
-            "INSERT INTO study_system_attributes (study_id, key, value_json) VALUES (%s, %s, %s) "
-            "ON CONFLICT (study_id, key) DO NOTHING",
-            (study_id, key, json.dumps(value)),
-        )
-        return self.read_study_note(study_id, key)

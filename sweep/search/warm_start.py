@@ -81,7 +81,7 @@ def read(db: Database, study: Study) -> EarlierTrials | None:
     study_id = studies.find_study(db, name)
     before = studies.read_specification(db, study_id) if study_id is not None else None
     if study_id is None or before is None:
-        known = [str(row[0]) for row in db.execute("SELECT study_name FROM studies ORDER BY 1")]
+        known = studies.list_names(db)
         near = closest(name, known)
         raise InputError(
             f"warm_start: the database holds no study {name!r} of sweep's.",

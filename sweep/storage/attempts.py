@@ -7,7 +7,7 @@ from typing import Any
 
 from sweep.core import outcomes
 from sweep.core.errors import StaleAttempt
-from sweep.core.outcomes import USER_FAILURES
+from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Place
 from sweep.storage.connection import Database
@@ -84,6 +84,44 @@ class Attempts:
             "FROM sweep_attempt b WHERE b.trial_id = a.trial_id)",
             (outcomes.TERMINATED,),
         )
+
+    def find_trial(self, number: int) -> tuple[int, str] | None:
+        """Return the id and Optuna's state of a trial by its number, or None."""
+        rows = self.db.execute(
+            "SELECT trial_id, state::text FROM trials WHERE study_id = %s AND number = %s",
+            (self.study_id, number),
+        )
+        return (int(rows[0][0]), str(rows[0][1])) if rows else None
+
+    def seen_at(self, node: str, job: str, quick_s: float) -> tuple[int, bool, bool, bool]:
+        """Return what the trainings of the study have met on one node, and on the others.
+
+        Args:
+            job: Whose failures count.
+            quick_s: A failure is quick if it comes sooner, and before any report.
+
+        Returns:
+            Quick failures here; whether one here has reported, one elsewhere has, and one
+            elsewhere runs.
+        """
+        rows = self.db.execute(
+            "SELECT COUNT(*) FILTER (WHERE a.host = %(node)s AND a.outcome = ANY(%(failures)s) "
+            "AND a.job = %(job)s AND a.first_step IS NULL "
+            "AND a.ended - a.claimed < %(quick_s)s * interval '1 second'), "
+            "COALESCE(bool_or(a.host = %(node)s AND a.first_step IS NOT NULL), FALSE), "
+            "COALESCE(bool_or(a.host <> %(node)s AND a.first_step IS NOT NULL), FALSE), "
+            "COALESCE(bool_or(a.host <> %(node)s AND a.outcome IS NULL), FALSE) "
+            "FROM sweep_attempt a JOIN trials t USING (trial_id) WHERE t.study_id = %(study)s",
+            {
+                "node": node,
+                "job": job,
+                "quick_s": quick_s,
+                "failures": [*USER_FAILURES, GIVEN_BACK],
+                "study": self.study_id,
+            },
+        )
+        quick, here, elsewhere, live = rows[0]
+        return int(quick), bool(here), bool(elsewhere), bool(live)
 
     def latest_token(self, place: Place) -> str | None:
         """Return the token of the latest attempt that a task (and slot) has made, or None."""
@@ -180,6 +218,8 @@ class Attempts:
     def best_numbers(self, limit: int, *, infeasible: bool = False) -> list[int]:
         """Return the numbers of the best complete trials, best first (one objective).
 
+        Those without a finite value have no rank.
+
         Args:
             infeasible: Also of those that break the study's constraints, after the others.
         """
@@ -190,7 +230,8 @@ class Attempts:
             keeps = "" if infeasible else f"AND {VIOLATION_SQL} = 0 "
         rows = self.db.execute(
             "SELECT t.number FROM trials t JOIN trial_values v USING (trial_id) "
-            f"WHERE t.study_id = %s AND t.state = 'COMPLETE' AND v.objective = 0 {keeps}"
+            f"WHERE t.study_id = %s AND t.state = 'COMPLETE' AND v.objective = 0 "
+            f"AND v.value_type = 'FINITE' {keeps}"
             f"ORDER BY {order_by}v.value {order}, t.number LIMIT %s",
             (self.study_id, limit),
         )

@@ -47,15 +47,15 @@ class Choices:
             return INVALID
         values = at.node.plain()
         stored = [to_optuna(value) for value in values]
-        twins = [stored.index(one) for one in stored]  # compared as Optuna does: 1, 1.0 and true
-        for i, twin in enumerate(twins):
-            first = items[twin].node.shown()
-            if twin != i and first == items[i].node.shown():
+        firsts = [stored.index(one) for one in stored]  # compared as Optuna does: 1, 1.0 and true
+        for i, first_at in enumerate(firsts):
+            first = items[first_at].node.shown()
+            if first_at != i and first == items[i].node.shown():
                 items[i].report("is given twice", "Remove one of the two.")
-            elif twin != i:
+            elif first_at != i:
                 advice = "Leave one out, or make them different texts."
                 items[i].report(f"is the same as {first} to Optuna", advice)
-        return tuple(values) if len(set(twins)) == len(twins) else INVALID
+        return tuple(values) if len(set(firsts)) == len(firsts) else INVALID
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "minItems": 1}
