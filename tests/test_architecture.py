@@ -386,6 +386,29 @@ def test_sql_lies_in_storage_alone() -> None:
     assert found == []
 
 
+def test_keys_of_attributes_are_spelt_out_once() -> None:
+    """Which things of ours lie in Optuna's tables: ``core/attributes.py`` lists them."""
+    home = ROOT / "sweep/core/attributes.py"
+    keys = [
+        node.value.value
+        for node in ast.parse(home.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    ]
+    assert len(keys) == len(set(keys)) > 15
+    optunas = {key for key in keys if not key.startswith("sweep:")}
+    assert optunas == {"study:metric_names", "constraints", "fixed_params"}
+    spelt_out = re.compile(rf"\bsweep:[a-z]|\bstudy:[a-z]|'({'|'.join(sorted(optunas))})'")
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.value[:60]}"
+        for path in modules("sweep")
+        if path != home
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if spelt_out.search(node.value)
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize(
     "code",
     [

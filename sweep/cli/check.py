@@ -12,6 +12,7 @@ import click
 from sweep.cli.common import get_runs, json_option, runs_option, scheduler_for
 from sweep.control.check import FAILED, NOT_ASKED, OK, WARNING, has_failed, quick, table
 from sweep.control.check.on_node import check as ask_node
+from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.results.terminal import shown
 from sweep.schedulers.choose import resolve
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--executor",
-    type=click.Choice(["auto", "local", "slurm"]),
+    type=click.Choice(executors.words()),
     help="With --on-node: where the tasks would run.",
 )
 @click.option(
@@ -88,12 +89,7 @@ def check(
     for objective in study.objectives:
         click.echo(f"  objective {objective.direction} {objective.metric} ({objective.at})")
     for bound in study.constraints:
-        limits = [
-            f"{sign} {limit:g}"
-            for sign, limit in (("<=", bound.max), (">=", bound.min))
-            if limit is not None
-        ]
-        click.echo(f"  constraint {bound.metric} {' and '.join(limits)}")
+        click.echo(f"  constraint {bound.metric} {bound.limits}")
     click.echo(
         f"  trials    {study.trials}, at most {study.parallel} at once, pruner {study.pruner.type}"
     )

@@ -19,16 +19,17 @@ from sweep.cli.common import (
 )
 from sweep.core import outcomes
 from sweep.core.errors import InputError
-from sweep.core.study import Objective
 from sweep.results.columns import long_columns
 from sweep.results.exports import export, format_of, write
+from sweep.results.feasibility import none_feasible_of
 from sweep.results.plots import draw
-from sweep.results.ranking import nothing_complete, parse_wanted, rows
+from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
 from sweep.results.terminal import trials_table
 from sweep.storage import records, series
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened
+    from sweep.core.study import Objective
     from sweep.results.ranking import Wanted
 
 
@@ -63,7 +64,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="One row for each reported value: trial, attempt, step, metric, value, logged.",
 )
-@click.option("--by", metavar="METRIC", help="Rank by another metric than the objective.")
+@click.option(
+    "--by",
+    metavar="METRIC[:minimize|maximize]",
+    help="Rank by the best value of another metric than the objective; it is shown.",
+)
 @click.option("--minimize/--maximize", "minimize", default=None, help="Direction for --by.")
 @click.option(
     "--plots/--no-plots",
@@ -99,6 +104,10 @@ def collect(
     as_table = format_ == "table" and output is None and not long_
     wants_plots = plots if plots is not None else as_table
     wanted = [parse_wanted(text, opened.study) for text in metrics] or None
+    direction = None if minimize is None else "minimize" if minimize else "maximize"
+    if direction and not by:
+        raise InputError(f"--{direction} says how to rank --by a metric.", "Give --by METRIC.")
+    ranking = parse_by(by, direction, opened.study) if by else None
     ledger = opened.ledger
     found = ledger.db.retry(
         lambda db: records.read_trials(
@@ -106,9 +115,6 @@ def collect(
         ),
         patience_s=60.0,
     )
-    ranking = None
-    if by:
-        ranking = Objective(by, "minimize" if minimize else "maximize")
     chosen = rows(
         found,
         opened.study,
@@ -118,11 +124,16 @@ def collect(
         folder=opened.folder,
         wanted=wanted,
     )
+    infeasible = none_feasible_of(opened.study, found)
+    if infeasible and not (as_table and wanted is None):
+        click.echo(infeasible, err=True)
     if long_:
         steps = _read_long(opened, [row["trial"] for row in chosen], wanted)
         write(export(steps, format_, opened.study, shape=long_columns), output, sys.stdout)
     elif as_table and wanted is None:
-        _print_table(chosen, opened, nothing_complete(records.count(found)))
+        _print_table(chosen, opened, nothing_complete(records.count(found)), ranking)
+        if infeasible:
+            click.echo(infeasible)
     else:
         write(export(chosen, format_, opened.study), output, sys.stdout)
     if wants_plots:
@@ -145,8 +156,11 @@ def _read_long(
     )
 
 
-def _print_table(chosen: list[dict[str, object]], opened: Opened, otherwise: str) -> None:
+def _print_table(
+    chosen: list[dict[str, object]], opened: Opened, otherwise: str, by: Objective | None
+) -> None:
     if not chosen:
         click.echo(otherwise)
         return
-    Console().print(trials_table(chosen, opened.study))
+    also = shown_for(by, opened.study)
+    Console().print(trials_table(chosen, opened.study, by=also.label if also else None))

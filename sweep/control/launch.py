@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.control import waves
+from sweep.control import identity, waves
 from sweep.control.check import quick
 from sweep.control.finaliser import tend
 from sweep.control.reconcile import reconcile
 from sweep.core import outcomes
+from sweep.core.attributes import FOLDER
 from sweep.core.errors import BusyError, StudyChangedError
+from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import Scheduler, Wave
@@ -28,9 +30,6 @@ from sweep.core.study import Study
 from sweep.provenance import snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
-from sweep.schedulers.choose import SLURM
-from sweep.schedulers.local.scheduler import LocalScheduler
-from sweep.schedulers.slurm import scheduler
 from sweep.search import propose, warm_start
 from sweep.storage import access, budgets, bulk, studies, tables
 from sweep.storage.connection import Database
@@ -87,6 +86,7 @@ def launch(
     *,
     check_first: bool = True,
     hash_data: bool = False,
+    set_aside: bool = False,
 ) -> Launched:
     """Launch a study, or go on with it.
 
@@ -97,19 +97,22 @@ def launch(
         say: Told what takes long.
         check_first: Look at what would fail on the nodes, as far as it can be seen from here.
         hash_data: Hash all data byte by byte.
+        set_aside: Move a folder of this name, where the database does not know it, out of the way.
 
     Raises:
         InputError: The command cannot be started as it stands, or its code is too large to be
             frozen; nothing was made.
         CheckFailed: That look found something; nothing was made.
-        StudyChangedError: A study of this name exists and differs where it must not.
+        StudyChangedError: A study of this name exists and differs where it must not, or its folder
+            is that of another database.
         BusyError: Another launch of this study is at work.
         BuildFailed: The image that it names could not be built.
         SchedulerError: The scheduler refused; a study that this launch made is gone again.
     """
     quick.check_startable(study, environ)
-    if study.executor == SLURM:
-        scheduler.check_options(study, runs.root)
+    folder = runs.study(study.name)
+    schedule = schedule_for(folder)
+    schedule.check_options()
     built, _ = build.ensure(study, runs, environ, say)
     if built is not study:
         study = built
@@ -117,11 +120,8 @@ def launch(
     if check_first:
         for line in quick.refuse(quick.look(study, runs, access.choose_url(study))):
             say(f"{line.name}: {line.text}. {line.advice}")
-    folder = runs.study(study.name)
-    schedule = schedule_for(folder)
-    if isinstance(schedule, scheduler.SlurmScheduler):
-        embedded = access.choose_url(study) is None and study.storage.embedded == "job"
-        schedule.check_site(embedded=embedded)
+    in_job = schedule.keeps_database_in_job(study)
+    schedule.check_site(embedded=in_job and access.choose_url(study) is None)
     code = snapshot.plan(study, runs.root, environ)
     make_private(runs.root)
     with locked(runs.root / f".{study.name}.lock", wait=False) as got:
@@ -130,20 +130,25 @@ def launch(
         try:
             with prepared(schedule):
                 launched = _launch_locked(
-                    study, runs, folder, schedule, environ, say, code, hash_data=hash_data
+                    study,
+                    runs,
+                    folder,
+                    schedule,
+                    environ,
+                    say,
+                    code,
+                    hash_data=hash_data,
+                    set_aside=set_aside,
                 )
         finally:
-            if study.executor == SLURM and study.storage.embedded == "job":
+            if in_job:
                 access.stop_server(runs.postgres)
     return dataclasses.replace(launched, notes=snapshot.notes(code) if code else ())
 
 
 @contextlib.contextmanager
 def prepared(schedule: Scheduler) -> Iterator[None]:
-    """Have a scheduler that can do so start now what the tasks will need, beside our own work."""
-    if not isinstance(schedule, LocalScheduler):
-        yield
-        return
+    """Have the scheduler start now what the tasks will need, beside our own work."""
     schedule.prepare()
     try:
         yield
@@ -161,18 +166,22 @@ def _launch_locked(
     code: snapshot.SnapshotPlan | None,
     *,
     hash_data: bool,
+    set_aside: bool,
 ) -> Launched:
     url = access.choose_url(study)
+    settled = identity.Settled(study, folder, runs, url, set_aside=set_aside)
+    settled.expect_data()
     if url is None and server.running(runs.postgres) is None:
         say("starting the embedded PostgreSQL server")
-    keep_here = study.executor == SLURM and study.storage.embedded == "here"
-    db = access.open_url(runs, url, for_nodes=keep_here)
+    here_alone = schedule.shares_this_machine or schedule.keeps_database_in_job(study)
+    ask_fate = access.fate_asker(schedule)
+    db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
     db.connect()  # now its address is known
     tables.create(db.url)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):
         found = db.retry(lambda _: _find(db, study, folder), patience_s=PATIENCE_S)
-        changed: list[str] = []
+        changed = settled.look(db, found[0] if found else None)
         if found is None:
             rows = propose.first_rows(study, study.trials)
             warm = db.retry(lambda _: warm_start.read(db, study), patience_s=PATIENCE_S)
@@ -184,11 +193,14 @@ def _launch_locked(
             added = study.trials
         else:
             study_id, before = found
-            changed, refused = changes(before, study)
+            differences, refused = changes(before, study)
+            changed += differences
             if refused:
                 raise _changed(study.name, refused)
             added = db.retry(lambda _: _update(db, study_id, study), patience_s=PATIENCE_S)
         is_new = not folder.root.exists()
+        make_private(folder.root)
+        settled.mark(db, study_id)
         write_folder(study, folder, url, runs, environ)
         ledger = Ledger(db, study_id, study)
         try:
@@ -260,7 +272,7 @@ def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] 
             f"The database holds a study {study.name!r} that was not made by sweep.",
             "Give this one another `name`.",
         )
-    home = studies.read_attribute(db, study_id, studies.FOLDER)
+    home = studies.read_attribute(db, study_id, FOLDER)
     if home not in (None, str(folder.root)):
         raise StudyChangedError(
             f"The database holds a study {study.name!r} that was launched into {home}.",
@@ -280,7 +292,7 @@ def _create(
     if existing is not None:
         return existing  # the answer to our own COMMIT was lost
     study_id = studies.insert_study(db, study)
-    studies.write_attribute(db, study_id, studies.FOLDER, str(folder.root))
+    studies.write_attribute(db, study_id, FOLDER, str(folder.root))
     bulk.insert_waiting_trials(db, study_id, rows)
     if warm is not None:
         warm_start.write(db, study_id, warm)
@@ -322,11 +334,11 @@ def write_folder(
 ) -> None:
     """Write what the tasks need: specification, address of the database, reporter.
 
-    What training needs of the launching shell's secrets travels in a 0600 file: Slurm records the
-    environment that sbatch is given, so that has none.
+    What training needs of the launching shell's secrets travels in a 0600 file where the scheduler
+    records the environment that it is given (as Slurm does), so that has none.
     """
     make_private(folder.root)
-    if study.executor == SLURM:
+    if kind_of(study).records_environment:
         secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
         kept = environment.without_database(secrets, environ)
         write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
+from sweep.control import identity
 from sweep.core.errors import InputError, SweepError
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
-from sweep.schedulers.choose import SLURM
-from sweep.schedulers.slurm import scheduler
+from sweep.schedulers.choose import scheduler_of
 from sweep.storage import access, studies
 from sweep.storage.ledger import Ledger
 
@@ -29,7 +28,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     """Return a study that was launched from this runs folder; by default the last one.
 
     Raises:
-        InputError: There is no such study here.
+        InputError: There is no such study here, or the database holds another one of its name.
     """
     name = name or _last(runs)
     folder = runs.study(name)
@@ -40,25 +39,27 @@ def open_study(runs: Runs, name: str | None) -> Opened:
             "Launch it: sweep launch STUDY.yaml, or name its runs folder with --runs.",
         )
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
-    db = access.connect(folder, may_start=not _is_served_elsewhere(folder, study))
+    db = access.connect(
+        folder,
+        may_start=not _is_served_elsewhere(folder, study),
+        ask_fate=access.fate_asker(scheduler_of(folder, study)),
+    )
     study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=PATIENCE_S)
     if study_id is None:
         raise InputError(
             f"The database ({access.describe(folder)}) no longer holds the study {name!r}.",
             "Launch it again: sweep launch STUDY.yaml.",
         )
+    identity.refuse_other(db, study_id, folder, name)
     return Opened(folder, study, Ledger(db, study_id, study))
 
 
 def _is_served_elsewhere(folder: StudyFolder, study: Study) -> bool:
     """Tell whether a job serves (or soon will) the study's embedded database."""
-    if study.executor != SLURM:
-        return False
     try:
-        asked = scheduler.SlurmScheduler(folder, study, os.environ)
-        return bool(asked.service_jobs(running=True))
+        return bool(scheduler_of(folder, study).service_jobs(running=True))
     except SweepError:
-        return False  # Slurm is not here or does not answer: look at the data from here
+        return False  # the scheduler is not here or does not answer: look at the data from here
 
 
 def _last(runs: Runs) -> str:

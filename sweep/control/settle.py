@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweep.core import outcomes, pareto
+from sweep.core.attributes import END
 from sweep.core.errors import closest
 from sweep.core.outcomes import HALTED, PAUSED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
@@ -23,7 +24,7 @@ from sweep.storage import adoption, studies, trial_rows
 from sweep.storage.budgets import CUT, cut_by
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
-from sweep.storage.records import END
+from sweep.training.attempt_files import folder_of
 from sweep.training.checkpoints import checkpoints, digest
 from sweep.training.command import launchers
 from sweep.training.journal import Journal
@@ -214,11 +215,13 @@ def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> N
     Raises:
         StaleAttempt: The attempt is over.
     """
+    missing = adoption.missing_before(ledger, token)
+    earlier = {a.number: a for a in ledger.attempts_at(number)} if missing else {}
     found = {}
-    for attempt, (last, cut) in adoption.missing_before(ledger, token).items():
+    for attempt, (last, cut) in missing.items():
         reports = [
             report
-            for report in Journal(folder.attempt(number, attempt)).rest()
+            for report in Journal(folder_of(folder, earlier[attempt])).rest()
             if report.step < cut and (last is None or report.step > last)
         ]
         if reports:

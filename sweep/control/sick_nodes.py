@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.attributes import SICK_NODE
 from sweep.core.errors import CouldNotAsk, SchedulerError
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
@@ -24,7 +25,6 @@ from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.training.supervisor import Leave
 
-SICK = "sweep:sick:"
 QUICK_S = 10.0  # a training that fails later has come to work
 FAILURES = 3  # so many quick ones on a node make it sick
 HOLD_S = 600.0
@@ -77,14 +77,14 @@ def look(ledger: Ledger, job: str, node: str) -> NodeRecord:
 def note(ledger: Ledger, node: str, reason: str, *, avoided: bool) -> None:
     """Note that a node is sick; inside ``db.retry``."""
     value = {"time": time.time(), "reason": reason, "avoided": avoided}
-    studies.write_attribute(ledger.db, ledger.study_id, SICK + node, value)
+    studies.write_attribute(ledger.db, ledger.study_id, SICK_NODE + node, value)
 
 
 def read(ledger: Ledger) -> dict[str, Mapping[str, Any]]:
     """Return the notes on nodes that are sick at present, by node; inside ``db.retry``."""
     return {
         node: value
-        for node, value in studies.read_attributes(ledger.db, ledger.study_id, SICK).items()
+        for node, value in studies.read_attributes(ledger.db, ledger.study_id, SICK_NODE).items()
         if isinstance(value, dict) and time.time() - float(value.get("time", 0)) < VALID_S
     }
 
@@ -144,7 +144,7 @@ class Watch:
         self.leave = leave
         self.say = say
         self.is_shunned = False
-        self._judges = bool(place.job) and schedule is not None and schedule.name != "local"
+        self._judges = bool(place.job and schedule is not None and not schedule.shares_this_machine)
 
     def judges(self, took_s: float) -> bool:
         """Tell whether a failure after so many seconds may have been the node's."""
@@ -181,11 +181,9 @@ class Watch:
         """Keep what waits of the array from this node; where that is refused, hold the node."""
         self.is_shunned = True
         self.say(f"the node {self.host} is sick: {reason}")
-        exclude = getattr(self.schedule, "exclude", None)
+        assert self.schedule is not None
         try:
-            if exclude is None:
-                raise SchedulerError("This scheduler cannot exclude a node.")
-            exclude(self.job, self.host)
+            self.schedule.exclude(self.job, self.host)
             avoided = True
         except (SchedulerError, CouldNotAsk) as error:
             self.say(f"it could not be excluded: {error.message}")

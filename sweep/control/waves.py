@@ -13,7 +13,9 @@ from dataclasses import replace
 
 from sweep.control import sick_nodes
 from sweep.core import scheduler
+from sweep.core.attributes import CANCEL, NO_SUBMIT, WAVE
 from sweep.core.errors import BusyError, OverLimit, SubmitUnclear, SweepError
+from sweep.core.executors import slots_of
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler, TaskState, Wave
@@ -26,8 +28,6 @@ PATIENCE_S = 60.0
 # Pauses before a refused submission is tried with fewer elements, and then with just one.
 SHRINK_PAUSE_S = 1.0
 PAUSES_S = (5.0, 10.0, 20.0, 30.0)
-# Attribute of a study: why a finaliser could not submit the next wave.
-NO_SUBMIT = "sweep:nodes-may-not-submit"
 
 
 def live_wave(ledger: Ledger, schedule: Scheduler) -> Wave | None:
@@ -67,7 +67,7 @@ def _settle(schedule: Scheduler, token: str) -> str | None:
 
     It may be on its way yet, if launch was killed a moment ago: it is looked for longer than that.
     """
-    give_up_at = time.monotonic() + float(getattr(schedule, "settle_s", 0.0))
+    give_up_at = time.monotonic() + schedule.settle_s
     while not (jobs := schedule.find(token)) and time.monotonic() < give_up_at:
         time.sleep(1.0)
     return jobs[0] if jobs else None
@@ -115,8 +115,8 @@ def submit_wave(
         wave = Wave(
             token=name_token(study.name),
             size=size,
-            throttle=throttle_of(study, size, study.slots),
-            slots=study.slots,
+            throttle=throttle_of(study, size, slots_of(study)),
+            slots=slots_of(study),
             executor=schedule.name,
             submitted=time.time(),
             attempts=attempts,
@@ -174,13 +174,10 @@ def _submit(
 
 def nodes_may_submit(ledger: Ledger, schedule: Scheduler) -> bool:
     """Tell whether the finaliser can submit the next wave, as far as is known."""
-    ask = getattr(schedule, "nodes_may_submit", None)
-    if ask is None:
-        return True
     refused = ledger.db.retry(
         lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
     )
-    return not refused and bool(ask())
+    return not refused and schedule.nodes_may_submit()
 
 
 def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
@@ -199,14 +196,14 @@ def _write(ledger: Ledger, wave: Wave) -> None:
 
 
 def _forget(ledger: Ledger, wave: Wave) -> None:
-    key = studies.WAVE + wave.token
+    key = WAVE + wave.token
     ledger.db.retry(
         lambda db: studies.remove_attribute(db, ledger.study_id, key), patience_s=PATIENCE_S
     )
 
 
 def _record_cancel(ledger: Ledger, job: str, what: str) -> None:
-    key, note = studies.CANCEL + job, {"time": time.time(), "what": what}
+    key, note = CANCEL + job, {"time": time.time(), "what": what}
     ledger.db.retry(
         lambda db: studies.write_attribute(db, ledger.study_id, key, note), patience_s=PATIENCE_S
     )

@@ -44,6 +44,12 @@ class Constraint:
     max: float | None = None
     min: float | None = None
 
+    @property
+    def limits(self) -> str:
+        """The bounds in words."""
+        bounds = (("<=", self.max), (">=", self.min))
+        return " and ".join(f"{sign} {limit:g}" for sign, limit in bounds if limit is not None)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -115,7 +121,7 @@ class Slurm:
     """What only Slurm understands.
 
     Attributes:
-        slots: Trials that one task serves side by side; ``Study.slots`` says how many it will.
+        slots: Trials that one task serves side by side; see ``executors.slots_of``.
     """
 
     partition: str | None = None
@@ -280,14 +286,6 @@ class Study:
     def parallel(self) -> int:
         """K as a number, never above the number of trials."""
         return max(1, min(self.max_parallel or self.trials, self.trials))
-
-    @property
-    def slots(self) -> int:
-        """Trials that a task serves side by side: on Slurm ``slurm.slots``, and never above K.
-
-        Elsewhere one: this machine runs K tasks side by side anyway.
-        """
-        return min(self.slurm.slots, self.parallel) if self.executor == "slurm" else 1
 
     def to_json(self) -> str:
         """Return the study as JSON text that ``from_json`` reads back equal."""

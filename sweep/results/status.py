@@ -16,10 +16,12 @@ from typing import Any
 
 from sweep.control import sick_nodes
 from sweep.core import outcomes, scheduler
+from sweep.core.executors import slots_of
 from sweep.core.files import read_tail
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
+from sweep.results.feasibility import read_none_feasible
 from sweep.storage import promotion, records, status_rows, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
@@ -65,6 +67,7 @@ class Status:
             several objectives.
         front: With several objectives, {"trial", "values", "params"} of the Pareto front's trials.
         front_size: How many trials the front has.
+        infeasible: That no complete trial keeps to the constraints, in words; else empty.
         tasks: {"pending", "running"}, or None where the scheduler could not be asked.
         max_parallel: K.
         slots: Trials that a task serves side by side.
@@ -85,6 +88,7 @@ class Status:
     best: Mapping[str, Any] | None = None
     front: Sequence[Mapping[str, Any]] = ()
     front_size: int = 0
+    infeasible: str = ""
     tasks: Mapping[str, int] | None = None
     started: datetime | None = None
     elapsed_s: float | None = None
@@ -128,7 +132,7 @@ class Status:
                 {"reason": f.reason, "count": f.count, "trial": f.trial, "log": f.log}
                 for f in self.failures
             ],
-            "notes": list(self.notes),
+            "notes": [*([self.infeasible] if self.infeasible else []), *self.notes],
         }
 
     def to_json(self) -> str:
@@ -176,7 +180,7 @@ def snapshot(
             seen.counts,
             seen.times,
             study.parallel,
-            polled["running"] * study.slots if polled else 0,
+            polled["running"] * slots_of(study) if polled else 0,
             draining=state == studies.DRAINING,
         )
     done = (
@@ -193,6 +197,7 @@ def snapshot(
         best=seen.best,
         front=seen.front,
         front_size=seen.front_size,
+        infeasible=seen.infeasible,
         tasks=polled,
         started=seen.times.started,
         elapsed_s=elapsed_s,
@@ -201,7 +206,7 @@ def snapshot(
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
         notes=(*notes, *sick),
-        slots=study.slots,
+        slots=slots_of(study),
     )
 
 
@@ -215,6 +220,7 @@ class _Seen:
     best: Mapping[str, Any] | None
     front: Sequence[Mapping[str, Any]]
     front_size: int
+    infeasible: str
 
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
@@ -241,6 +247,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
             record = records.read_trials(db, study_id, study, numbers=[number])[0]
             if math.isfinite(record.values[0]):
                 best = {"trial": number, "value": record.values[0], "params": record.params}
+    found = best or front
     return _Seen(
         counts=counts,
         unfinished=unfinished,
@@ -250,6 +257,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         best=best,
         front=front,
         front_size=size,
+        infeasible=read_none_feasible(ledger) if counts[outcomes.COMPLETE] and not found else "",
     )
 
 

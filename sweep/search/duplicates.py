@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from sweep.core import outcomes, pareto
+from sweep.core import outcomes
+from sweep.core.attributes import CONSTRAINTS, DUPLICATE_OF
 from sweep.core.study import Study
 from sweep.core.trial import Claim, End
 from sweep.storage import same_params, trial_rows
 from sweep.storage.ledger import Ledger
-
-NOTE = "sweep:duplicate_of"  # user attribute of a trial: the number of that trial
 
 
 def may_have_duplicates(study: Study) -> bool:
@@ -30,10 +29,10 @@ def notice(ledger: Ledger, claim: Claim) -> bool:
     if earlier is None:
         return False
     earlier_id, number = earlier
-    trial_rows.write_attribute(db, "user", [claim.trial_id], NOTE, number)
+    trial_rows.write_attribute(db, "user", [claim.trial_id], DUPLICATE_OF, number)
     if ledger.study.duplicates != "reuse":
         return False
-    broken = trial_rows.read_attribute(db, "system", earlier_id, pareto.KEY)
+    broken = trial_rows.read_attribute(db, "system", earlier_id, CONSTRAINTS)
     if broken:
         ledger.note_violations(claim.trial_id, broken)
     values = trial_rows.read_values(db, earlier_id)

@@ -15,17 +15,8 @@ from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.search import warm_start
-from sweep.search.design import FIXED, fixed_design, random_point, spread_design, stored_point
-from sweep.search.samplers import (
-    SHARE,
-    STARTUP,
-    build_pruner,
-    build_sampler,
-    choose,
-    kept,
-    one_thread,
-    quiet,
-)
+from sweep.search.design import FIXED, fixed_design, random_point, spread_design
+from sweep.search.samplers import SHARE, STARTUP, build_sampler, choose, kept, one_thread, quiet
 from sweep.storage import locks, same_params
 
 if TYPE_CHECKING:
@@ -33,17 +24,6 @@ if TYPE_CHECKING:
     from sweep.storage.optuna_storage import PostgresStorage
 
 TRIES = 8  # draws beyond the first for a configuration that nobody has
-
-__all__ = [
-    "build_pruner",
-    "build_sampler",
-    "first_rows",
-    "fixed_design",
-    "internal",
-    "propose",
-    "random_point",
-    "stored_point",
-]
 
 # Made once for the space last seen: distributions as text, for 10,000 rows.
 _texts: list[tuple[Space, dict[str, str]]] = []

@@ -15,11 +15,10 @@ from optuna.distributions import BaseDistribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from sweep.core.attributes import END
 from sweep.core.outcomes import DIVERGED
 from sweep.storage import promotion
 from sweep.storage.optuna_storage import PostgresStorage
-
-END = "sweep:end"  # the trial's user attribute that says why it ended
 
 
 def view(

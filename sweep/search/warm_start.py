@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweep.core import outcomes
+from sweep.core.attributes import WARM_START
 from sweep.core.errors import InputError, closest
 from sweep.core.space import to_optuna
 from sweep.core.study import Study
@@ -21,7 +22,6 @@ from sweep.storage.connection import Database
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-KEY = "sweep:warm_start"  # attribute of the study
 MOST = 1000  # newest trials of the earlier study; more make proposals slow and no better
 
 
@@ -101,12 +101,12 @@ def read(db: Database, study: Study) -> EarlierTrials | None:
 
 def write(db: Database, study_id: int, found: EarlierTrials) -> None:
     """Keep them with the study; inside the transaction that makes it."""
-    studies.write_attribute(db, study_id, KEY, list(found.trials))
+    studies.write_attribute(db, study_id, WARM_START, list(found.trials))
 
 
 def frozen(db: Database, study_id: int, study: Study) -> list[FrozenTrial]:
     """Return them as Optuna's trials, with numbers below 0."""
-    rows = studies.read_attribute(db, study_id, KEY) if study.warm_start else None
+    rows = studies.read_attribute(db, study_id, WARM_START) if study.warm_start else None
     if not rows:
         return []
     from optuna.trial import create_trial

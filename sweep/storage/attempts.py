@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweep.core import outcomes
+from sweep.core.attributes import CONSTRAINTS
 from sweep.core.errors import StaleAttempt
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.study import Study
@@ -13,9 +14,9 @@ from sweep.core.trial import Attempt, Place
 from sweep.storage.connection import Database
 
 # By how much a trial ``t`` breaks its study's constraints; 0 where nothing is noted.
-VIOLATION_SQL = """COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
+VIOLATION_SQL = f"""COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
   json_array_elements_text(s.value_json::json) c
-  WHERE s.trial_id = t.trial_id AND s.key = 'constraints'), 0)"""
+  WHERE s.trial_id = t.trial_id AND s.key = '{CONSTRAINTS}'), 0)"""
 # For how many seconds the ended attempts of the trial of an attempt ``a`` ran.
 USED_SQL = """(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
   FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)"""
@@ -136,6 +137,10 @@ class Attempts:
     def attempts(self, trial_id: int) -> list[Attempt]:
         """Return a trial's attempts, oldest first."""
         return self._attempts("t.trial_id = %s", (trial_id,))
+
+    def attempts_at(self, number: int) -> list[Attempt]:
+        """Return the attempts of the trial with this number, oldest first."""
+        return self._attempts("t.number = %s", (number,))
 
     def count_attempts(self) -> int:
         """Return how many attempts the study has had."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweep.core import outcomes
+from sweep.core.attributes import END
 from sweep.core.outcomes import PAUSED
 from sweep.core.trial import End
 from sweep.storage import bulk, promotion, studies, trial_rows
+from sweep.storage.attempts import clean
 from sweep.storage.connection import Database
-from sweep.storage.ledger import Ledger, clean
-from sweep.storage.records import END
+from sweep.storage.ledger import Ledger
 from sweep.storage.series import read_summaries
 
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sweep.core import outcomes, pareto
+from sweep.core import outcomes
+from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.trial import Attempt, End
 from sweep.storage import studies
@@ -27,7 +28,7 @@ WITH attempt AS (
   WHERE token = %(token)s AND outcome IS NULL RETURNING trial_id
 )
 """
-TRIAL_SQL = """
+TRIAL_SQL = f"""
 , trial AS (
   UPDATE trials t SET state = %(state)s::trialstate,
     datetime_complete = clock_timestamp() AT TIME ZONE 'UTC'
@@ -41,7 +42,7 @@ TRIAL_SQL = """
   SET value = excluded.value, value_type = excluded.value_type
 ), note AS (
   INSERT INTO trial_user_attributes (trial_id, key, value_json)
-  SELECT trial_id, 'sweep:end', %(note)s::text FROM trial WHERE %(note)s::text IS NOT NULL
+  SELECT trial_id, '{END}', %(note)s::text FROM trial WHERE %(note)s::text IS NOT NULL
   ON CONFLICT (trial_id, key) DO UPDATE SET value_json = excluded.value_json
 )
 """
@@ -124,7 +125,7 @@ class Endings(Attempts):
     def note_violations(self, trial_id: int, found: Sequence[float]) -> None:
         """Note by how much a trial breaks each constraint, where Optuna's samplers look for it."""
         if found:
-            write_attribute(self.db, "system", [trial_id], pareto.KEY, list(found))
+            write_attribute(self.db, "system", [trial_id], CONSTRAINTS, list(found))
 
     def close_trial(
         self, trial_id: int, end: End, state: str, values: Sequence[float] = ()

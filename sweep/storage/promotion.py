@@ -5,8 +5,8 @@ tuning", algorithm 2): whoever looks for work takes the best paused trial of the
 is among its rung's best 1/η, or else starts a new one, so that nothing waits for a rung to fill. A
 paused trial keeps its checkpoint and goes on from it, on any task.
 
-What a trial reached lies in its system attributes: ``sweep:rung:K`` is the objective at rung K, and
-``sweep:promoted`` the highest rung that it may leave behind. Imports no Optuna.
+What a trial reached lies in its system attributes: ``RUNG`` K is the objective at rung K, and
+``PROMOTED`` the highest rung that it may leave behind. Imports no Optuna.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.core.attributes import PROMOTED, RUNG
 from sweep.core.outcomes import PAUSED
 from sweep.core.study import Study
 from sweep.core.trial import summarise
@@ -24,8 +25,6 @@ from sweep.storage import locks, trial_rows
 from sweep.storage.connection import Database
 
 NAME = "promotion"
-RUNG = "sweep:rung:"
-PROMOTED = "sweep:promoted"
 
 LAST_SQL = """(SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
   ORDER BY a.number DESC LIMIT 1)"""

@@ -7,20 +7,15 @@ All of it lies in Optuna's ``studies`` and ``study_system_attributes``; keys of 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.attributes import IDENTITY, METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
 from sweep.core.scheduler import Wave
 from sweep.core.study import Study
 from sweep.storage import locks
 from sweep.storage.connection import Database
-
-SPEC = "sweep:study"
-STATE = "sweep:state"
-WAVE = "sweep:wave:"
-CANCEL = "sweep:cancel:"
-RECONCILED = "sweep:reconciled"
-FOLDER = "sweep:folder"
 
 # What a recorded cancel of ours was meant for.
 WAITING_ONES = "waiting"
@@ -74,10 +69,10 @@ def insert_study(db: Database, study: Study) -> int:
             "INSERT INTO study_directions (direction, study_id, objective) VALUES (%s, %s, %s)",
             (direction.upper(), study_id, index),
         )
-    # Optuna's own key: its dashboard shows the names on its axes.
-    write_attribute(db, study_id, "study:metric_names", [o.metric for o in study.objectives])
+    write_attribute(db, study_id, METRIC_NAMES, [o.metric for o in study.objectives])
     write_specification(db, study_id, study)
     write_state(db, study_id, StudyState())
+    write_attribute(db, study_id, IDENTITY, os.urandom(16).hex())
     return study_id
 
 

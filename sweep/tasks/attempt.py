@@ -15,7 +15,7 @@ from sweep.control import sick_nodes
 from sweep.control.settle import newest_of, remove_checkpoints, settle
 from sweep.core import outcomes
 from sweep.core.errors import SweepError
-from sweep.core.files import make_private, write_atomic
+from sweep.core.files import write_atomic
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.system import memory, processes
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
@@ -32,7 +32,7 @@ from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training import build
-from sweep.training.attempt_files import tell, write_exit
+from sweep.training.attempt_files import folder_of, make_folder, tell, write_exit
 from sweep.training.checkpoints import newest_checkpoint
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
@@ -122,7 +122,10 @@ class AttemptRun:
         began, kills = time.monotonic(), memory.count_kills()
         if self.claim.attempt > 1:
             self._end_earlier()
-        make_private(self.folder.checkpoints)
+        for moved in make_folder(self.folder, self.claim.token):
+            self.context.say(
+                f"trial {self.claim.number}: a folder of a forgotten attempt is now {moved}"
+            )
         values = self._values()
         if self._has_a_result():
             self.context.say(
@@ -210,7 +213,7 @@ class AttemptRun:
         if (
             end.outcome == outcomes.INTERRUPTED
             and self.leave.terminated
-            and self.context.is_on_cluster
+            and self.context.others_end_it
         ):
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         if end.outcome in (outcomes.KILLED, outcomes.ERROR) and (
@@ -260,10 +263,9 @@ class AttemptRun:
     def _checkpoint_before(self) -> Path | None:
         if self.claim.attempt == 1:
             return None
-        earlier = [
-            self.context.folder.attempt(self.claim.number, n)
-            for n in range(self.claim.attempt - 1, 0, -1)
-        ]
+        attempts = self.ask(lambda _: self.ledger.attempts(self.claim.trial_id))
+        before = [a for a in reversed(attempts) if a.number < self.claim.attempt]
+        earlier = [folder_of(self.context.folder, attempt) for attempt in before]
         known = self.ask(lambda _: self.ledger.checkpoint_hashes(self.claim.trial_id))
         found = newest_checkpoint(earlier, known)
         if found is None:

@@ -14,6 +14,7 @@ from sweep.control import sick_nodes
 from sweep.control.look_after import look_after
 from sweep.control.reconcile import EVERY_S, succeed
 from sweep.core import outcomes
+from sweep.core.attributes import CANCEL
 from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
 from sweep.core.trial import Claim
 from sweep.storage import promotion, studies
@@ -101,9 +102,9 @@ class Worker:
         limit = self.study.trials_per_task
         if limit is not None and self.done >= limit:
             return False
-        if self.context.is_on_cluster and os.getppid() != self._parent:
-            # slurmstepd is dead: Slurm takes this task for lost, and may run it again.
-            self.say("Slurm's process above this task is gone; it pulls no further trial")
+        if self.context.may_run_twice and os.getppid() != self._parent:
+            # slurmstepd is dead, say: Slurm takes this task for lost, and may run it again.
+            self.say("the scheduler's process above this task is gone; it pulls no further trial")
             return False
         if self.done == 0 or self.context.end_time_s is None:
             return True
@@ -163,7 +164,7 @@ class Worker:
     def _is_superseded(self) -> bool:
         """Tell whether this task was put back into the queue and runs again, while we live."""
         place = self.context.place
-        if not self._token or place.job is None or not self.context.is_on_cluster:
+        if not self._token or place.job is None or not self.context.may_run_twice:
             return False
         return self.ask(lambda _: self.ledger.latest_token(place)) not in (None, self._token)
 
@@ -189,7 +190,7 @@ class Worker:
         job, schedule = self.context.place.job, self.context.schedule
         if job is None or schedule is None:
             return
-        key = studies.CANCEL + job
+        key = CANCEL + job
         if self.context.place.slot is not None:
             before = self.ask(lambda db: studies.read_attribute(db, self.ledger.study_id, key))
             if before and time.time() - before.get("time", 0.0) < CLEARED_S:
@@ -207,7 +208,7 @@ class Worker:
             state = AttemptRun(self.context, self.tools, claim).run()
         except StaleAttempt as error:
             self.say(f"trial {claim.number}, attempt {claim.attempt}: {error.message}")
-            self._over = self.context.is_on_cluster
+            self._over = self.context.may_run_twice
             return
         took_s = time.monotonic() - began
         self.longest_s = max(self.longest_s, took_s)

@@ -17,13 +17,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import CouldNotAsk, SchedulerError, SubmitUnclear
 from sweep.core.files import locked, make_private, read_tail
-from sweep.core.paths import PACKAGE
+from sweep.core.paths import PACKAGE, StudyFolder
 from sweep.core.scheduler import (
     END_VARIABLE,
     ENDED,
@@ -34,9 +34,11 @@ from sweep.core.scheduler import (
     RUNNING,
     ArrayJob,
     Limits,
+    Scheduler,
     Task,
     TaskState,
 )
+from sweep.core.study import Study
 from sweep.core.system.gpus import find_gpus
 from sweep.core.system.processes import (
     TOKEN_VARIABLE,
@@ -58,7 +60,7 @@ ANSWER_S = 20.0
 ELEMENT_VARIABLES = (JOB_VARIABLE, INDEX_VARIABLE, END_VARIABLE, TOKEN_VARIABLE)
 
 
-class LocalScheduler:
+class LocalScheduler(Scheduler):
     """Runs arrays on this machine. The job id is the token.
 
     Args:
@@ -66,10 +68,29 @@ class LocalScheduler:
     """
 
     name = "local"
+    place = "this machine"
+    shares_this_machine = True
+    is_cheap_to_ask = True
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self._ahead: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of(cls, folder: StudyFolder, study: Study, environ: Mapping[str, str]) -> LocalScheduler:
+        """Return the scheduler of a study."""
+        return cls(folder.local)
+
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Tell whether ``executor: auto`` may mean it: there is always a machine."""
+        return True
+
+    @classmethod
+    def most_parallel(cls, study: Study) -> int | None:
+        """Return what this machine's CPUs allow: nothing lets the others wait."""
+        cpus = len(os.sched_getaffinity(0))
+        return max(1, cpus // (study.resources.cpus or study.ranks_per_node))
 
     def prepare(self) -> None:
         """Start the runner of an array that will be submitted soon: it loads what it needs now.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,13 +29,14 @@ from sweep.core.scheduler import (
 )
 from sweep.core.study import Study
 from sweep.schedulers.slurm import batch_script
+from sweep.schedulers.slurm.ask import FIND_PATIENCE_S, is_here
+from sweep.schedulers.slurm.own_task import OwnTask
 from sweep.schedulers.slurm.site import Site
-from sweep.schedulers.slurm.small_jobs import SmallJobs
 from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
 from sweep.schedulers.slurm.text.consumed_energy import RunEnergy, energy_argv, parse_energy
 from sweep.schedulers.slurm.text.extra import excluded_by
-from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv, time_left_argv
+from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason
 from sweep.schedulers.slurm.text.scontrol import (
     cancel_argv,
@@ -45,19 +46,44 @@ from sweep.schedulers.slurm.text.scontrol import (
     parse_excluded,
     throttle_argv,
 )
-from sweep.schedulers.slurm.text.steps import held_argv, parse_held
 from sweep.schedulers.slurm.text.submit import ArrayRequest, sbatch_argv
-from sweep.schedulers.slurm.text.times import parse_time
 
 if TYPE_CHECKING:
     from sweep.schedulers.slurm.site import Site
     from sweep.schedulers.slurm.text.submit import ArrayRequest
 
 
-class SlurmScheduler(SmallJobs):
+class SlurmScheduler(OwnTask):
     """Arrays of a study on a cluster, and the small jobs beside them."""
 
     name = "slurm"
+    place = "Slurm"
+    spans_nodes = True
+    serves_slots = True
+    runs_setup = True
+    records_environment = True
+    explains_late = True
+    may_requeue = True
+    others_end_tasks = True
+    finalises_by_job = True
+    settle_s = FIND_PATIENCE_S
+
+    @classmethod
+    def of(
+        cls, folder: StudyFolder, study: Study, environ: Mapping[str, str] = os.environ
+    ) -> SlurmScheduler:
+        """Return the scheduler of a study."""
+        return cls(folder, study, environ)
+
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Tell whether this machine belongs to a cluster."""
+        return is_here(environ)
+
+    @classmethod
+    def keeps_database_in_job(cls, study: Study) -> bool:
+        """Tell whether a job serves the embedded database of a study."""
+        return study.storage.embedded == "job"
 
     @functools.cached_property
     def site(self) -> Site:
@@ -65,6 +91,13 @@ class SlurmScheduler(SmallJobs):
         return Site(self, self.study)
 
     # What the site allows
+
+    def check_options(self) -> None:
+        """Refuse what Slurm would misread: it asks nothing."""
+        argv = ["python", "-m", "sweep.task", "x"]
+        job = ArrayJob("check", 1, 1, argv, self.folder.root.parent, "{job}_{index}.log")
+        sbatch_argv(self.request(job))
+        sbatch_argv(self.finaliser_request(job, "1"))
 
     def check_site(self, *, embedded: bool) -> None:
         """Refuse what this cluster cannot run, before anything is made; see ``Site.check``."""
@@ -77,7 +110,7 @@ class SlurmScheduler(SmallJobs):
 
     def limits(self) -> Limits:
         """Return the tightest limits that hold for this study's submissions."""
-        return self.site.limits()
+        return self.site.limits
 
     # Submitting
 
@@ -85,8 +118,7 @@ class SlurmScheduler(SmallJobs):
         """Submit an array, and after it the finaliser that looks at what became of it."""
         request = self.request(replace(job, exclude=self._excludable(job.exclude)))
         self._write_script(job)
-        before = self.service_jobs()
-        service = self.ensure_service(job.cwd)
+        service, is_new = self._ensure_service(job.cwd)
         conditions = [f"after:{service}"] if service else []
         if job.behind:
             conditions.append(f"afterany:{job.behind}")
@@ -94,7 +126,7 @@ class SlurmScheduler(SmallJobs):
         try:
             job_id = self.sbatch(request)
         except SchedulerError:
-            if service and service not in before:
+            if service and is_new:
                 self.cancel(service)
             raise
         if job.after:
@@ -110,7 +142,7 @@ class SlurmScheduler(SmallJobs):
         if not nodes:
             return ()
         there = {
-            node for partition in self.site.partitions() for node in expand_nodes(partition.nodes)
+            node for partition in self.site.partitions for node in expand_nodes(partition.nodes)
         }
         if len(there - set(nodes)) < self.study.resources.nodes:
             self.say(f"too few nodes are left without {', '.join(nodes)}: none is excluded")
@@ -233,20 +265,6 @@ class SlurmScheduler(SmallJobs):
         answer = self.ask(exclude_argv(job, nodes))
         check_update("scontrol", answer.stdout, answer.stderr, answer.returncode)
 
-    # Of one task
-
-    def held_memory_mb(self, job: str, index: int | None) -> int | None:
-        """Return the memory in MiB that a running task holds; None where Slurm does not say."""
-        answer = self.ask(held_argv(job if index is None else f"{job}_{index}"))
-        return parse_held(answer.stdout)
-
-    def time_left_s(self, job: str, index: int | None) -> float | None:
-        """Return the seconds until a running task's limit; None where there is none."""
-        name = job if index is None else f"{job}_{index}"
-        answer = self.ask(time_left_argv(name))
-        lines = answer.stdout.split()
-        return parse_time(lines[0]) if lines else None
-
 
 def _energies(runs: Sequence[RunEnergy]) -> list[TaskEnergy]:
     found = []
@@ -293,15 +311,3 @@ def _epoch_s(text: str) -> float | None:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
     except ValueError:
         return None
-
-
-def check_options(study: Study, folder: Path) -> None:
-    """Refuse what Slurm would misread, before anything is made.
-
-    Raises:
-        InputError: An option in ``slurm.extra`` that sweep owns, or a malformed request.
-    """
-    scheduler = SlurmScheduler(StudyFolder(folder), study, {})
-    job = ArrayJob("check", 1, 1, ["python", "-m", "sweep.task", "x"], folder, "{job}_{index}.log")
-    sbatch_argv(scheduler.request(job))
-    sbatch_argv(scheduler.finaliser_request(job, "1"))

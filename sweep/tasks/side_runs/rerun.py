@@ -26,6 +26,7 @@ from sweep.core.system import processes
 from sweep.core.trial import End, Report, summarise, trial_seed
 from sweep.provenance import capture, container, manifest, record
 from sweep.provenance import snapshot as frozen
+from sweep.results.feasibility import read_none_feasible
 from sweep.schedulers import arrays
 from sweep.storage import reruns, trial_rows
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
@@ -61,9 +62,7 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
             )
         best = ledger.db.retry(lambda _: ledger.best_numbers(1), patience_s=PATIENCE_S)
         if not best:
-            raise InputError(
-                f"No trial of {study.name} is complete yet.", f"See: sweep status {study.name}"
-            )
+            raise no_best(opened)
         number = best[0]
     found = ledger.db.retry(lambda _: ledger.find_trial(number), patience_s=PATIENCE_S)
     if found is None:
@@ -78,6 +77,15 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
         )
     values = ledger.db.retry(lambda db: trial_rows.read_values(db, trial_id), patience_s=PATIENCE_S)
     return number, trial_id, values[0]
+
+
+def no_best(opened: Opened) -> InputError:
+    """Return why no trial is the best one."""
+    name, ledger = opened.study.name, opened.ledger
+    infeasible = ledger.db.retry(lambda _: read_none_feasible(ledger), patience_s=PATIENCE_S)
+    if infeasible:
+        return InputError(infeasible, "Name one that shall run all the same: rerun-best --trial N.")
+    return InputError(f"No trial of {name} is complete yet.", f"See: sweep status {name}")
 
 
 def choose_trials(opened: Opened, number: int | None, top: int) -> list[tuple[int, int, float]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sweep.results.plots import INSTALL
+from sweep.results.figures import INSTALL
 
 RATE = "samples_per_s"
 SHARES = ("compute", "communication", "data", "other")
