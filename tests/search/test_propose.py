@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweep.core.errors import InputError, StaleAttempt, SweepError
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Objective, Study
-from sweep.search import propose, pruning
+from sweep.search import propose, pruning, samplers
 from sweep.search.view import view
 from sweep.storage import PostgresStorage
 from sweep.storage.bulk import insert_waiting_trials
@@ -412,4 +412,4 @@ def test_pruners_that_cannot_work() -> None:
     """Options that contradict each other are the user's to mend."""
     for choice in (Choice("magic"), Choice("threshold"), Choice("percentile")):
         with pytest.raises(InputError):
-            propose.build_pruner(make("tpe", NUMBERS, pruner=choice))
+            samplers.build_pruner(make("tpe", NUMBERS, pruner=choice))
