@@ -14,7 +14,14 @@ from dataclasses import replace
 from sweep.control import sick_nodes
 from sweep.core import scheduler
 from sweep.core.attributes import CANCEL, NO_SUBMIT, WAVE
-from sweep.core.errors import BusyError, OverLimit, SubmitUnclear, SweepError
+from sweep.core.errors import (
+    BusyError,
+    CouldNotAsk,
+    OverLimit,
+    SchedulerError,
+    SubmitUnclear,
+    SweepError,
+)
 from sweep.core.executors import slots_of
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
@@ -241,11 +248,15 @@ def mark_over(ledger: Ledger, token: str) -> None:
             _write(ledger, replace(wave, over=True))
 
 
-def stop_waves(ledger: Ledger, schedule: Scheduler, *, running: bool) -> Sequence[str]:
+def stop_waves(
+    ledger: Ledger, schedule: Scheduler, *, running: bool, now: bool = False
+) -> Sequence[str]:
     """Cancel the tasks of the study's live waves, recorded first; return the jobs.
 
     Args:
-        running: Also those that run; else only what has not started.
+        running: Also those that run; else only what has not started. They see by the study's state
+            that they are to leave, and have their grace for it.
+        now: Without that: they get SIGTERM, and the scheduler ends them some seconds later.
 
     Raises:
         SchedulerError: The scheduler refused.
@@ -258,5 +269,8 @@ def stop_waves(ledger: Ledger, schedule: Scheduler, *, running: bool) -> Sequenc
     jobs = [wave.job for wave in waves if wave.job]
     for job in jobs:
         _record_cancel(ledger, job, studies.ALL if running else studies.WAITING_ONES)
-        schedule.cancel(job, pending_only=not running)
+        schedule.cancel(job, pending_only=not (running and now))
+        if running and not now:
+            with contextlib.suppress(SchedulerError, CouldNotAsk):  # they look by themselves, later
+                schedule.hurry(job)
     return jobs

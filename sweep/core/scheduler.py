@@ -297,6 +297,13 @@ class Scheduler(ABC):
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once."""
 
+    @abstractmethod
+    def hurry(self, job: str) -> None:
+        """Have the tasks that run look now what their study wants of them (SIGUSR2).
+
+        They do so by themselves every few seconds.
+        """
+
     # Before an array
 
     def check_options(self) -> None:

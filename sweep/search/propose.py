@@ -67,7 +67,8 @@ def propose(
 
     from sweep.search.view import SamplerView
 
-    view = SamplerView(storage, warm_start.frozen(storage.database, study_id, study))
+    earlier = warm_start.frozen(storage.database, study_id, study)
+    view = SamplerView(storage, earlier)
     name = view.get_study_name_from_id(study_id)
     is_fixed = study.sampler.type in FIXED
     for again in range(TRIES + 1):
@@ -75,7 +76,7 @@ def propose(
         # What a sampler insists on it may propose again: chance has the last word.
         by_chance = again > TRIES // 2 and not is_fixed
         drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
-        sampler = build_sampler(drawn, seed)
+        sampler = build_sampler(drawn, seed, earlier)
         with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
             trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
             if is_fixed:

@@ -207,14 +207,14 @@ class AttemptRun:
 
     def _read_end(self, ended: Ended, kills: int | None) -> End:
         """Say how a training ended, which is noted in its folder."""
-        end = read_end(self.study, self.folder, ended.exit_code, ended.signal, ended.told)
+        told = ended.told
+        asks_who = self.leave.terminated and self.context.others_end_it
+        if told == "checkpoint" and self.leave.is_for_limit and not asks_who:
+            told = outcomes.TIMEOUT
+        end = read_end(self.study, self.folder, ended.exit_code, ended.signal, told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
-            write_exit(self.folder, end.exit_code, end.signal, ended.told)
-        if (
-            end.outcome == outcomes.INTERRUPTED
-            and self.leave.terminated
-            and self.context.others_end_it
-        ):
+            write_exit(self.folder, end.exit_code, end.signal, told)
+        if end.outcome == outcomes.INTERRUPTED and asks_who:
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         if end.outcome in (outcomes.KILLED, outcomes.ERROR) and (
             kills != memory.count_kills() or memory.is_in_log(last_lines(self.folder))

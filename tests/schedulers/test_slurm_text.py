@@ -47,6 +47,7 @@ from sweep.schedulers.slurm.text.scontrol import (
     check_update,
     exclude_argv,
     excluded_argv,
+    hurry_argv,
     parse_excluded,
     release_argv,
     throttle_argv,
@@ -954,6 +955,7 @@ def test_begin_time_tells_of_the_requeue() -> None:
 def test_control_argv() -> None:
     """Jobs are cancelled, requeued, let go and changed, whole or by element."""
     assert cancel_argv("12") == ["scancel", "12"]
+    assert hurry_argv("12") == ["scancel", "--state=RUNNING", "--batch", "--signal=USR2", "12"]
     assert cancel_argv("12", [1, 4, 5]) == ["scancel", "12_[1,4-5]"]
     assert cancel_argv("12", pending_only=True, name="tok") == [
         "scancel",

@@ -226,6 +226,17 @@ class LocalScheduler(Scheduler):
         if not self._ask(folder, record, request) and not pending_only:
             self._end_orphans(folder, record, indices)
 
+    def hurry(self, job: str) -> None:
+        """Have the elements that run look now what their study wants of them (SIGUSR2).
+
+        Raises:
+            CouldNotAsk: The runner does not answer, or is on another machine.
+        """
+        folder = self._folder(job)
+        record = RunnerRecord.read(folder)
+        if record is not None and len(_read_history(folder).ended) < record.size:
+            self._ask(folder, record, {"hurry": True})
+
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once; running ones go on.
 

@@ -43,6 +43,7 @@ from sweep.schedulers.slurm.text.scontrol import (
     check_update,
     exclude_argv,
     excluded_argv,
+    hurry_argv,
     parse_excluded,
     throttle_argv,
 )
@@ -251,6 +252,11 @@ class SlurmScheduler(OwnTask):
         """Cancel an array, some of its elements, or what of it has not started."""
         argv = cancel_argv(job, indices, pending_only)
         answer = self.ask(argv)
+        check_update("scancel", answer.stdout, answer.stderr, answer.returncode)
+
+    def hurry(self, job: str) -> None:
+        """Have the tasks that run look now what their study wants of them (SIGUSR2)."""
+        answer = self.ask(hurry_argv(job))
         check_update("scancel", answer.stdout, answer.stderr, answer.returncode)
 
     def set_throttle(self, job: str, throttle: int) -> None:
