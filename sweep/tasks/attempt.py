@@ -246,18 +246,15 @@ class AttemptRun:
         if not self.claim.sampled:
             params = self._sample()
         resume = self._checkpoint_before()
-        return TrialValues(
+        return TrialValues.within(
+            self.folder,
+            config=self.context.folder.config(self.claim.number),
+            params={**self.study.space.from_optuna(params), **self.study.fixed},
+            seed=trial_seed(self.study.seed, self.claim.number),
+            token=self.claim.token,
             number=self.claim.number,
             attempt=self.claim.attempt,
-            seed=trial_seed(self.study.seed, self.claim.number),
-            params={**self.study.space.from_optuna(params), **self.study.fixed},
-            config=self.context.folder.config(self.claim.number),
-            trial_dir=self.folder.root,
-            checkpoint_dir=self.folder.checkpoints,
             resume=resume,
-            metrics=self.folder.metrics,
-            control=self.folder.control,
-            token=self.claim.token,
         )
 
     def _checkpoint_before(self) -> Path | None:

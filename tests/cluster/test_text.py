@@ -19,6 +19,7 @@ from sweep.schedulers.slurm.text.limits import (
     partitions_argv,
     qos_argv,
 )
+from sweep.schedulers.slurm.text.notation import parse_time
 from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, read_squeue, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason
 from sweep.schedulers.slurm.text.scontrol import (
@@ -30,7 +31,6 @@ from sweep.schedulers.slurm.text.scontrol import (
     throttle_argv,
 )
 from sweep.schedulers.slurm.text.submit import ArrayRequest, parse_sbatch, sbatch_argv
-from sweep.schedulers.slurm.text.times import parse_time
 from tests.cluster import processes
 from tests.cluster.cluster import Cluster
 

@@ -33,6 +33,7 @@ from sweep.schedulers.slurm.text.limits import (
     partitions_argv,
     qos_argv,
 )
+from sweep.schedulers.slurm.text.notation import compress_indices, expand_indices, parse_time
 from sweep.schedulers.slurm.text.queue import (
     QueuedTask,
     collect_tasks,
@@ -60,7 +61,6 @@ from sweep.schedulers.slurm.text.submit import (
     parse_sbatch,
     sbatch_argv,
 )
-from sweep.schedulers.slurm.text.times import compress_indices, expand_indices, parse_time
 
 # ---------------------------------------------------------------- times and indices
 

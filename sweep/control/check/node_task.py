@@ -76,18 +76,11 @@ def result_file(folder: StudyFolder) -> Path:
 def trial_values(study: Study, folder: StudyFolder) -> TrialValues:
     """Return the values of a trial that is none: its folder is the check's."""
     attempt = folder.attempt(0, 1)
-    params = {p.name: p.choices[0] if p.choices else p.low for p in study.space}
-    return TrialValues(
-        number=0,
-        attempt=1,
-        seed=trial_seed(study.seed, 0),
-        params={**params, **study.fixed},
+    return TrialValues.within(
+        attempt,
         config=folder.config(0),
-        trial_dir=attempt.root,
-        checkpoint_dir=attempt.checkpoints,
-        resume=None,
-        metrics=attempt.metrics,
-        control=attempt.control,
+        params={**study.space.first_values(), **study.fixed},
+        seed=trial_seed(study.seed, 0),
         token=secrets.token_hex(16),
     )
 
