@@ -29,7 +29,7 @@ from sweep.core.study import Study
 from sweep.provenance import snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
-from sweep.storage import access, budgets, schema, status_rows
+from sweep.storage import access, budgets, status_rows, tables
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
@@ -189,7 +189,7 @@ def check(prepared: Prepared, *, look: bool) -> None:
     prepared.schedule.check_site(embedded=url is None and prepared.has_database_job)
 
 
-def freeze(prepared: Prepared) -> snapshot.Plan | None:
+def freeze(prepared: Prepared) -> snapshot.SnapshotPlan | None:
     """Find the code that is to be frozen; None where the live code is to run."""
     return snapshot.plan(prepared.study, prepared.runs.root, prepared.environ)
 
@@ -228,7 +228,7 @@ def open_database(
     ask_fate = access.fate_asker(prepared.schedule)
     db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
     db.connect()  # now its address is known
-    schema.create(db.url, own=url is None)
+    tables.create(db.url, own=url is None)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):
         yield db, settled
@@ -275,7 +275,7 @@ def write_folder(
     prepared: Prepared,
     rows: Rows,
     settled: identity.Settled,
-    code: snapshot.Plan | None,
+    code: snapshot.SnapshotPlan | None,
     *,
     hash_data: bool,
 ) -> list[str]:

@@ -12,8 +12,8 @@ from sweep.core.errors import StaleAttempt
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Place
-from sweep.storage import schema
 from sweep.storage.connection import Database
+from sweep.storage.tables import READING_COLUMNS, Tables, read_notes, read_tables
 
 # By how much a trial ``t`` breaks its study's constraints; 0 where nothing is noted.
 VIOLATION_SQL = f"""COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
@@ -45,13 +45,13 @@ class Attempts:
         self.db = db
         self.study_id = study_id
         self.study = study
-        self._tables: schema.Tables | None = None
+        self._tables: Tables | None = None
 
     @property
-    def tables(self) -> schema.Tables:
+    def tables(self) -> Tables:
         """What this database's tables can hold; asked once."""
         if self._tables is None:
-            self._tables = schema.read_tables(self.db)
+            self._tables = read_tables(self.db)
         return self._tables
 
     def state_after(self, token: str) -> str | None:
@@ -177,14 +177,14 @@ class Attempts:
         rows = self.db.execute(
             "SELECT a.trial_id, t.number, a.number, a.token, a.job, a.array_index, a.host, "
             "a.process_group, a.claimed, a.seen, a.ended, a.first_step, a.outcome, a.reason, "
-            f"a.exit_code, a.checkpoint, a.resumed_from, a.slot, {schema.READING_COLUMNS} "
+            f"a.exit_code, a.checkpoint, a.resumed_from, a.slot, {READING_COLUMNS} "
             "FROM sweep_attempt a JOIN trials t "
             f"USING (trial_id) WHERE t.study_id = %s AND {condition} "
             "ORDER BY t.number, a.number",
             (self.study_id, *values),
         )
         return [
-            replace(Attempt(*row), journal=journal or "", notes=schema.read_notes(notes))
+            replace(Attempt(*row), journal=journal or "", notes=read_notes(notes))
             for *row, journal, notes in rows
         ]
 

@@ -21,7 +21,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweep.core.errors import StaleAttempt
-from sweep.storage import bulk, schema
+from sweep.storage import bulk, tables
 from sweep.storage.connection import Database
 from sweep.storage.history import History
 from sweep.storage.optuna_studies import StudyStorage
@@ -80,7 +80,7 @@ class PostgresStorage(StudyStorage):
     ) -> None:
         if isinstance(database, str):
             database = Database(database)
-            check = schema.check_optuna if token is None else schema.check
+            check = tables.check_optuna if token is None else tables.check
             database.retry(check, patience_s=patience_s)
         self.database = database
         self.patience_s = patience_s

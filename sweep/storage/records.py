@@ -19,9 +19,10 @@ from sweep.core.attributes import CONSTRAINTS, END, ENERGY
 from sweep.core.outcomes import USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, TrialRecord, trial_seed
-from sweep.storage import energy, schema
+from sweep.storage import energy
 from sweep.storage.connection import Database
 from sweep.storage.series import LINEAGE_SQL
+from sweep.storage.tables import READING_COLUMNS, read_notes
 from sweep.storage.trial_rows import read_number
 
 # An open trial is what its last attempt makes of it: none, or a live one, and it runs; a failure of
@@ -149,14 +150,14 @@ def _read_attempts(db: Database, chosen: Mapping[str, Any]) -> dict[int, list[At
     rows = db.execute(
         "SELECT a.trial_id, t.number, a.number, a.token, a.job, a.array_index, a.host, "
         "a.process_group, a.claimed, a.seen, a.ended, a.first_step, a.outcome, a.reason, "
-        f"a.exit_code, a.checkpoint, a.resumed_from, {schema.READING_COLUMNS} "
+        f"a.exit_code, a.checkpoint, a.resumed_from, {READING_COLUMNS} "
         "FROM sweep_attempt a JOIN trials t "
         f"USING (trial_id) WHERE {_CHOSEN} ORDER BY a.number",
         chosen,
     )
     found: dict[int, list[Attempt]] = {}
     for *row, _, notes in rows:
-        attempt = replace(Attempt(*row), notes=schema.read_notes(notes))
+        attempt = replace(Attempt(*row), notes=read_notes(notes))
         found.setdefault(attempt.trial_id, []).append(attempt)
     return found
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.core.trial import Reading, Report
-from sweep.storage import promotion, pruner_unit, schema, studies
+from sweep.storage import promotion, pruner_unit, studies
 from sweep.storage.attempts import USED_SQL, Attempts, clean, stale
 from sweep.storage.prepared import numbers
+from sweep.storage.tables import LONGEST_STEP
 from sweep.storage.trial_rows import stored_number
 
 # ``attempt`` is the live row.
@@ -33,7 +34,7 @@ WITH attempt AS (
 # In the same statement as the reports: what is stored is not read again.
 READING_SQL = ", journal = COALESCE(%(journal)s::text, journal), notes = %(notes)s::text"
 UNSHOWN = (
-    f"reports of steps above {schema.LONGEST_STEP:,} are not in Optuna's own table, which holds 32 "
+    f"reports of steps above {LONGEST_STEP:,} are not in Optuna's own table, which holds 32 "
     "bits on this server: results are complete, but no pruner and no dashboard sees those steps"
 )
 # Optuna has intermediate values for one objective only.

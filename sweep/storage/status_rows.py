@@ -10,10 +10,10 @@ from datetime import datetime
 
 from sweep.core.attributes import END
 from sweep.core.outcomes import USER_FAILURES
-from sweep.storage import schema
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.records import utc
+from sweep.storage.tables import read_notes
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def noted(ledger: Ledger) -> list[str]:
     )
     if not rows:
         return []
-    others, trial, notes = int(rows[0][0]) - 1, rows[0][1], schema.read_notes(rows[0][2])
+    others, trial, notes = int(rows[0][0]) - 1, rows[0][1], read_notes(rows[0][2])
     more = f" ({others} more {'trials have' if others > 1 else 'trial has'} such notes)"
     return [f"trial {trial}: {notes[0]}{more if others else ''}"]
 

@@ -232,8 +232,8 @@ class AttemptRun:
         return end
 
     def _has_a_result(self) -> bool:
-        """Tell whether a twin's result is the trial's, which is complete then."""
-        return duplicates.may_have_twins(self.study) and self.ask(
+        """Tell whether an earlier trial's result is the trial's, which is complete then."""
+        return duplicates.may_have_duplicates(self.study) and self.ask(
             lambda _: duplicates.notice(self.ledger, self.claim)
         )
 

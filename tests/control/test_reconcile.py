@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.control.reconcile import Found, reconcile
+from sweep.control.reconcile import Reconciled, reconcile
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
 from sweep.core.trial import Place
@@ -42,7 +42,7 @@ class Scene:
         claim = ledgers.do(self.ledger, lambda: self.ledger.claim(token, place))
         return claim.number, claim.attempt
 
-    def reconcile(self) -> Found:
+    def reconcile(self) -> Reconciled:
         found = reconcile(self.ledger, self.folder, Gone(), unseen_s=0.0, every_s=0.0)  # type: ignore[arg-type]
         assert found is not None
         return found

@@ -38,7 +38,7 @@ class Contents:
     charts: list[Chart]
     levels: list[accounts.Level]
     hours: accounts.Hours
-    failures: list[accounts.Failure]
+    failures: list[accounts.NodeFailures]
     failed: list[Mapping[str, Any]]
     trials: list[Mapping[str, Any]]
     noted: list[tuple[int, str]] = field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweep.core.trial import Place, Reading, Report
-from sweep.storage import schema
+from sweep.storage import tables
 from sweep.storage.connection import Database
 from sweep.storage.reports import UNSHOWN
 from tests.postgres_fixture import Server
@@ -49,9 +49,9 @@ def test_they_are_brought_up_to_date(older: str) -> None:
     """Also Optuna's own table, where the database is ours; else that stays as Optuna made it."""
     for own, stored, said in ((False, [(1,)], (UNSHOWN,)), (True, [(1,), (BIG,)], ())):
         for _ in range(2):
-            schema.create(older, own=own)
+            tables.create(older, own=own)
         db = Database(older)
-        assert schema.read_tables(db).keep_readings
+        assert tables.read_tables(db).keep_readings
         assert record(older) == (stored, ("odd", "and more", *said))
         with db.transaction():
             db.execute("TRUNCATE studies, trials CASCADE")
@@ -63,9 +63,9 @@ def test_who_may_not_change_them_goes_on(postgres_server: Server, older: str) ->
     database = older.rpartition("/")[2]
     postgres_server.sql("DROP ROLE IF EXISTS reader")
     postgres_server.sql("CREATE ROLE reader LOGIN PASSWORD 'r'")
-    tables = "ON ALL TABLES IN SCHEMA public"
-    postgres_server.sql(f"GRANT ALL {tables} TO reader", database)
+    every = "ON ALL TABLES IN SCHEMA public"
+    postgres_server.sql(f"GRANT ALL {every} TO reader", database)
     postgres_server.sql("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO reader", database)
     theirs = f"postgresql://reader:r@127.0.0.1:{postgres_server.port}/{database}"
-    schema.create(theirs, own=True)
+    tables.create(theirs, own=True)
     assert record(theirs) == ([(1,)], ())
