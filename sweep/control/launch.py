@@ -32,6 +32,7 @@ from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
 from sweep.search import propose, warm_start
 from sweep.storage import access, budgets, bulk, schema, studies
+from sweep.storage.closing import close_untold
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
@@ -247,6 +248,8 @@ def _go_on(
     if not ended:
         given_back = db.retry(lambda _: _resume(ledger), patience_s=PATIENCE_S)
     left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
+    if not left:
+        db.retry(lambda _: close_untold(ledger), patience_s=PATIENCE_S)
     submitted = False
     if wave is not None:
         waves.set_throttles(ledger, schedule)
