@@ -195,9 +195,9 @@ def _show_plan(study: Any, runs: Path | None) -> None:
         for line in script.splitlines():
             click.echo(f"  | {line}")
     if study.resources.time_limit_s:
-        hours = study.trials * study.resources.time_limit_s / 3600
-        gpus = study.resources.gpu_count * study.resources.nodes
-        what = f"{hours * gpus:.1f} GPU-hours" if gpus else f"{hours:.1f} hours of tasks"
+        most_s = float(study.trials * study.resources.time_limit_s)
+        of_gpus = study.resources.gpu_hours(most_s)
+        what = f"{of_gpus:.1f} GPU-hours" if of_gpus else f"{most_s / 3600:.1f} hours of tasks"
         click.echo(f"at most    {what}")
     click.echo("nothing was made or submitted")
 

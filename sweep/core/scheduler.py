@@ -145,6 +145,11 @@ class TaskEnergy:
     joules: float
 
 
+# How tasks are started and what they read and write: script, study.json, rows, journal. Raised
+# where tasks of the version before would not get on with what this one writes.
+TASK_FORMAT = 1
+
+
 @dataclass(frozen=True)
 class Wave:
     """One submission, written before it is made and completed after.
@@ -157,6 +162,7 @@ class Wave:
         attempts: Attempts that the study had when it was submitted.
         over: Whether it has ended.
         slots: Trials that each element serves side by side.
+        format: The TASK_FORMAT of the version that submitted it; 0 where it had none yet.
     """
 
     token: str
@@ -168,6 +174,7 @@ class Wave:
     job: str | None = None
     over: bool = False
     slots: int = 1
+    format: int = 0
 
 
 Task = tuple[str, int]  # job id, index
@@ -296,6 +303,13 @@ class Scheduler(ABC):
     @abstractmethod
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once."""
+
+    @abstractmethod
+    def hurry(self, job: str) -> None:
+        """Have the tasks that run look now what their study wants of them (SIGUSR2).
+
+        They do so by themselves every few seconds.
+        """
 
     # Before an array
 

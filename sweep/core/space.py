@@ -184,6 +184,10 @@ class Space:
                 return parameter
         raise KeyError(name)
 
+    def first_values(self) -> dict[str, Value]:
+        """Return a value of every parameter, for a command that is looked at and not run."""
+        return {p.name: p.choices[0] if p.choices else p.low for p in self.parameters}
+
     def grid_size(self, limit: int = 1_000_000) -> int | None:
         """Return how many different configurations there are, or None when they have no number.
 

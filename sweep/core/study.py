@@ -106,6 +106,12 @@ class Resources:
             return None
         return (self.mps / 100 if self.mps is not None else float(self.gpu_count)) * self.nodes
 
+    def gpu_hours(self, duration_s: float | None) -> float | None:
+        """Return what a training of this length uses, in GPU-hours: 0 without GPUs, None where
+        that is not known."""
+        gpus = self.gpus_used
+        return None if duration_s is None or gpus is None else duration_s / 3600 * gpus
+
 
 @dataclass(frozen=True)
 class Service:

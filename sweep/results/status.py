@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 from sweep.control import sick_nodes
@@ -21,6 +21,7 @@ from sweep.core.files import read_tail
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
+from sweep.core.times import iso_utc
 from sweep.results.feasibility import read_none_feasible
 from sweep.storage import promotion, records, status_rows, studies
 from sweep.storage.connection import Database
@@ -133,10 +134,10 @@ class Status:
             "trials": self.trials,
             "max_parallel": self.max_parallel,
             "slots": self.slots,
-            "started": _iso(self.started),
+            "started": iso_utc(self.started),
             "elapsed_s": self.elapsed_s,
             "left_s": self.left_s,
-            "expected_end": _iso(self.expected_end),
+            "expected_end": iso_utc(self.expected_end),
             "trials_per_hour": self.trials_per_hour,
             "failures": [
                 {"reason": f.reason, "count": f.count, "trial": f.trial, "log": f.log}
@@ -225,7 +226,7 @@ def snapshot(
         expected_end=None if left_s is None else seen.times.now + timedelta(seconds=left_s),
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
-        notes=(*notes, *sick),
+        notes=(*notes, *sick, *seen.noted),
         slots=slots_of(study),
     )
 
@@ -240,6 +241,7 @@ class _Seen:
     best: Mapping[str, Any] | None
     front: Sequence[Mapping[str, Any]]
     front_size: int
+    noted: Sequence[str]
     infeasible: str
     untold: int
 
@@ -279,6 +281,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         best=best,
         front=front,
         front_size=size,
+        noted=status_rows.noted(ledger),
         infeasible=read_none_feasible(ledger) if counts[outcomes.COMPLETE] and not found else "",
         untold=untold,
     )
@@ -386,7 +389,3 @@ def _with_log(failure: Failure, folder: StudyFolder) -> FailureKind:
     tail = tuple(read_tail(path, TAIL_LINES)) if failure.attempt else ()
     log = str(path) if failure.attempt and path.exists() else None
     return FailureKind(failure.reason, failure.count, failure.trial, log, tail)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return moment.astimezone(timezone.utc).isoformat() if moment is not None else None

@@ -85,6 +85,7 @@ class Slots:
         """Serve all slots; return 1 where none of them came to a good end, else 0."""
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGUSR2, self._on_hurry)
         self._settle(None, None, START_PATIENCE_S)  # of an earlier run of this very task
         argv = self._argv()
         while live := [slot for slot in self.slots if slot.step or slot.start_at is not None]:
@@ -188,6 +189,11 @@ class Slots:
         if number not in self.signals:
             self.signals.append(number)
         self._pass_on()
+
+    def _on_hurry(self, number: int, _frame: object) -> None:
+        for slot in self.slots:
+            for worker in self._workers(slot) if slot.step is not None else ():
+                worker.signal(number)
 
     def _pass_on(self) -> None:
         """Tell every worker what Slurm has told the task, each once.

@@ -46,7 +46,9 @@ class Worker:
         self.study = context.study
         self.ledger = context.ledger
         self.say = context.say
-        self.leave = Leave(context.term_wait_s, max(1.0, context.study.grace_s - 2.0))
+        self.leave = Leave(
+            context.term_wait_s, max(1.0, context.study.grace_s - 2.0), context.end_time_s
+        )
         self.longest_s = 0.0
         self.done = 0
         self._next_look = time.monotonic() + EVERY_S

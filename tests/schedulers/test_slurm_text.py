@@ -17,15 +17,6 @@ from sweep.schedulers.slurm.text.accounting import (
     read_sacct,
     sacct_argv,
 )
-from sweep.schedulers.slurm.text.control import (
-    cancel_argv,
-    check_update,
-    exclude_argv,
-    excluded_argv,
-    parse_excluded,
-    release_argv,
-    throttle_argv,
-)
 from sweep.schedulers.slurm.text.extra import OWNED, check_extra, excluded_by
 from sweep.schedulers.slurm.text.limits import (
     Association,
@@ -42,6 +33,7 @@ from sweep.schedulers.slurm.text.limits import (
     partitions_argv,
     qos_argv,
 )
+from sweep.schedulers.slurm.text.notation import compress_indices, expand_indices, parse_time
 from sweep.schedulers.slurm.text.queue import (
     QueuedTask,
     collect_tasks,
@@ -51,6 +43,16 @@ from sweep.schedulers.slurm.text.queue import (
     time_left_argv,
 )
 from sweep.schedulers.slurm.text.reasons import explain_reason
+from sweep.schedulers.slurm.text.scontrol import (
+    cancel_argv,
+    check_update,
+    exclude_argv,
+    excluded_argv,
+    hurry_argv,
+    parse_excluded,
+    release_argv,
+    throttle_argv,
+)
 from sweep.schedulers.slurm.text.states import classify_state, split_state
 from sweep.schedulers.slurm.text.submit import (
     ArrayRequest,
@@ -59,7 +61,6 @@ from sweep.schedulers.slurm.text.submit import (
     parse_sbatch,
     sbatch_argv,
 )
-from sweep.schedulers.slurm.text.times import compress_indices, expand_indices, parse_time
 
 # ---------------------------------------------------------------- times and indices
 
@@ -954,6 +955,7 @@ def test_begin_time_tells_of_the_requeue() -> None:
 def test_control_argv() -> None:
     """Jobs are cancelled, requeued, let go and changed, whole or by element."""
     assert cancel_argv("12") == ["scancel", "12"]
+    assert hurry_argv("12") == ["scancel", "--state=RUNNING", "--batch", "--signal=USR2", "12"]
     assert cancel_argv("12", [1, 4, 5]) == ["scancel", "12_[1,4-5]"]
     assert cancel_argv("12", pending_only=True, name="tok") == [
         "scancel",

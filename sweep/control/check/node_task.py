@@ -76,18 +76,11 @@ def result_file(folder: StudyFolder) -> Path:
 def trial_values(study: Study, folder: StudyFolder) -> TrialValues:
     """Return the values of a trial that is none: its folder is the check's."""
     attempt = folder.attempt(0, 1)
-    params = {p.name: p.choices[0] if p.choices else p.low for p in study.space}
-    return TrialValues(
-        number=0,
-        attempt=1,
-        seed=trial_seed(study.seed, 0),
-        params={**params, **study.fixed},
+    return TrialValues.within(
+        attempt,
         config=folder.config(0),
-        trial_dir=attempt.root,
-        checkpoint_dir=attempt.checkpoints,
-        resume=None,
-        metrics=attempt.metrics,
-        control=attempt.control,
+        params={**study.space.first_values(), **study.fixed},
+        seed=trial_seed(study.seed, 0),
         token=secrets.token_hex(16),
     )
 
@@ -157,7 +150,7 @@ def _database(request: Request) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProbeResult:
     """How a process within the environment ended.
 
     Attributes:
@@ -307,7 +300,7 @@ class Inside:
 
     def _run(
         self, mode: str, study: Study, meeting: Rendezvous | None, limit_s: float, word: str
-    ) -> Ended | dict[str, Any]:
+    ) -> ProbeResult | dict[str, Any]:
         """Run a mode to its end; a dictionary says why it did not start."""
         log = self.values.trial_dir / f"{mode}-{os.path.basename(word)}.log"
         try:
@@ -328,7 +321,7 @@ class Inside:
             processes.end_group(child.pid, self.values.token, grace_s=2.0)
             child.wait()
         said = _read(log)
-        return Ended(code, said, _facts(said))
+        return ProbeResult(code, said, _facts(said))
 
 
 def _read(log: Path) -> str:
@@ -350,13 +343,13 @@ def _facts(said: str) -> dict[str, Any] | None:
     return None
 
 
-def _is_absent(ended: Ended, word: str) -> bool:
+def _is_absent(ended: ProbeResult, word: str) -> bool:
     """Tell whether a program was not found; the containers' own errors have codes of their own."""
     words = f"executable file not found|{re.escape(word)}: (command )?not found"
     return ended.code in NOT_FOUND or bool(ended.code and re.search(words, ended.said))
 
 
-def _how(ended: Ended, limit_s: float) -> str:
+def _how(ended: ProbeResult, limit_s: float) -> str:
     if ended.code is None:
         return f"it did not end within {limit_s:.0f} s"
     if ended.code < 0:

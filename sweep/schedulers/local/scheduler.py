@@ -49,7 +49,7 @@ from sweep.core.system.processes import (
     live_processes,
     spawn,
 )
-from sweep.schedulers.local.events import History, append_line, read_lines
+from sweep.schedulers.local.events import ArrayEvents, append_line, read_lines
 from sweep.schedulers.local.job import CANCELLED, KILL_WAIT_S, NODE_FAIL, JobFolder, RunnerRecord
 
 TOKEN_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -226,6 +226,17 @@ class LocalScheduler(Scheduler):
         if not self._ask(folder, record, request) and not pending_only:
             self._end_orphans(folder, record, indices)
 
+    def hurry(self, job: str) -> None:
+        """Have the elements that run look now what their study wants of them (SIGUSR2).
+
+        Raises:
+            CouldNotAsk: The runner does not answer, or is on another machine.
+        """
+        folder = self._folder(job)
+        record = RunnerRecord.read(folder)
+        if record is not None and len(_read_history(folder).ended) < record.size:
+            self._ask(folder, record, {"hurry": True})
+
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once; running ones go on.
 
@@ -260,7 +271,7 @@ class LocalScheduler(Scheduler):
                 raise CouldNotAsk(f"{folder.control} cannot be written: {error}.") from error
         give_up_at = time.monotonic() + ANSWER_S
         pause = 0.001
-        history, offset = History(), 0
+        history, offset = ArrayEvents(), 0
         Process(record.pid, record.start or 0, 0).signal(signal.SIGUSR2)
         while True:
             lives = record.lives()
@@ -348,8 +359,8 @@ def _start_runner(arguments: Sequence[str], log: Path | None) -> subprocess.Pope
     )
 
 
-def _read_history(folder: JobFolder) -> History:
-    return History().add(read_lines(folder.events)[0])
+def _read_history(folder: JobFolder) -> ArrayEvents:
+    return ArrayEvents().add(read_lines(folder.events)[0])
 
 
 def _ended(event: dict[str, Any]) -> TaskState:
@@ -358,7 +369,7 @@ def _ended(event: dict[str, Any]) -> TaskState:
     )
 
 
-def _surviving(job: str, history: History) -> dict[int, set[Process]]:
+def _surviving(job: str, history: ArrayEvents) -> dict[int, set[Process]]:
     """Return the live processes of each element of an array whose runner has died.
 
     An element is known by the record of its start or, where the runner died before writing it, by
@@ -375,7 +386,7 @@ def _surviving(job: str, history: History) -> dict[int, set[Process]]:
     return found
 
 
-def _orphans(job: str, record: RunnerRecord, history: History) -> dict[Task, TaskState]:
+def _orphans(job: str, record: RunnerRecord, history: ArrayEvents) -> dict[Task, TaskState]:
     """Return the states of what a dead runner has left behind."""
     surviving = _surviving(job, history) if record.is_here() else {}
     states: dict[Task, TaskState] = {}

@@ -13,7 +13,7 @@ from sweep.schedulers.slurm.text.answers import (
     raise_for_answer,
     strip_words,
 )
-from sweep.schedulers.slurm.text.times import compress_indices
+from sweep.schedulers.slurm.text.notation import compress_indices
 
 _UPDATED = re.compile(
     r"\d+(_[\d,\[\].*-]+)?(%\d+\]?)?: (No error|Job is no longer pending execution|.*already.*)"
@@ -47,6 +47,11 @@ def cancel_argv(
     if name:
         argv.append(f"--name={name}")
     return [*argv, job if indices is None else f"{job}_[{compress_indices(indices)}]"]
+
+
+def hurry_argv(job: str, scancel: str = "scancel") -> list[str]:
+    """Return the command line that has an array's running tasks look at their study's state."""
+    return [scancel, "--state=RUNNING", "--batch", "--signal=USR2", job]
 
 
 def release_argv(job: str, index: int | None = None, scontrol: str = "scontrol") -> list[str]:

@@ -18,7 +18,7 @@ from sweep.core.files import write_atomic
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
-from sweep.core.trial import End, Place, Report
+from sweep.core.trial import End, Place, Reading, Report
 from sweep.provenance import snapshot as frozen
 from sweep.storage import reruns
 from sweep.storage.claims import read_params
@@ -97,18 +97,14 @@ def write_values(
         config: Path of the config file; in the run's folder when None.
         resume: Checkpoint that it gets.
     """
-    values = TrialValues(
-        number=number,
-        attempt=1,
-        seed=seed,
-        params=dict(params),
+    values = TrialValues.within(
+        folder,
         config=config or folder.root / "config.yaml",
-        trial_dir=folder.root,
-        checkpoint_dir=folder.checkpoints,
-        resume=resume,
-        metrics=folder.metrics,
-        control=folder.control,
+        params=dict(params),
+        seed=seed,
         token=token,
+        number=number,
+        resume=resume,
     )
     write_atomic(values.config, filling.write_config(config_of(study, values)))
     return values
@@ -152,6 +148,7 @@ def train(
         supervisor = Supervisor(child, values.token, folder, study, journal, channel, leave)
         ended = supervisor.run()
         reports.extend(supervisor.unsent)
+        reports.extend(journal.rest())
         end = read_end(study, folder, ended.exit_code, ended.signal, ended.told)
         write_exit(folder, end.exit_code, end.signal, ended.told)
         return reports, end
@@ -167,7 +164,7 @@ class _Kept(Channel):
         self.reports = reports
         self._touch = touch
 
-    def record(self, reports: Sequence[Report]) -> None:
+    def record(self, reports: Sequence[Report], reading: Reading) -> None:
         self.reports.extend(reports)
 
     def touch(self) -> bool:
