@@ -19,6 +19,7 @@ from sweep.core.trial import Attempt, End
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.training import memory_messages
 from sweep.training.attempt_files import last_sign, read_exit
 from sweep.training.exit_reason import classify, last_lines
 
@@ -137,8 +138,9 @@ def end_attempt(
 ) -> str:
     """Store what a dead attempt left in its folder, end it, and return its trial's state."""
     attempt_folder = folder.attempt(attempt.trial, attempt.number)
-    if end.outcome == outcomes.ERROR and end.exit_code:
-        end = classify(end.exit_code, end.signal, "", last_lines(attempt_folder))
+    if end.outcome == outcomes.ERROR:
+        log = last_lines(attempt_folder, memory_messages.WINDOW)
+        end = classify(end.exit_code, end.signal, "", log)
     checkpoint = newest_of(attempt_folder)
     sign_s = last_sign(attempt_folder)
     tries = 0

@@ -344,9 +344,8 @@ class Worker:
             write_exit(folder, end.exit_code, end.signal, ended.told)
         if end.outcome == outcomes.INTERRUPTED and self.leave.terminated and self._asks_who():
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
-        if end.outcome in (outcomes.KILLED, outcomes.ERROR) and (
-            kills != memory.count_kills() or memory.is_in_log(last_lines(folder))
-        ):
+        may_be = (outcomes.KILLED, outcomes.ERROR)
+        if end.outcome in may_be and kills != memory.count_kills():
             end = End(outcomes.OUT_OF_MEMORY, "memory ran out", end.exit_code, end.signal)
         if end.outcome == outcomes.ERROR and not has_room(folder.root):
             end = End(GIVEN_BACK, full_disk(self.folder.root))
