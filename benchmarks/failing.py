@@ -36,6 +36,7 @@ from benchmarks import search_problems
 from benchmarks.search import RESULTS, _append, _rows, make_study
 from benchmarks.search_problems import Problem
 from sweep.core import outcomes
+from sweep.core.attributes import END
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Study
 from sweep.core.trial import trial_seed
@@ -43,7 +44,6 @@ from sweep.search.design import spread_design
 from sweep.search.propose import _APART, TRIES, _lower_risk, _suggest_all, start_size
 from sweep.search.samplers import build_sampler, one_thread
 from sweep.search.view import view
-from sweep.storage.records import END
 
 PATH = RESULTS / "failing.csv"
 COLUMNS = ("problem", "region", "sampler", "width", "trials", "seed", "wasted", "regret", "cpu_s")

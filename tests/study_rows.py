@@ -65,6 +65,7 @@ class Row:
     params: Mapping[str, Any] = field(default_factory=dict)
     attempts: Sequence[Tried] = (Tried(),)
     end: Mapping[str, Any] | None = None
+    broken: Sequence[float] | None = None  # by how much each constraint is
 
 
 def fill(url: str, study: Study, rows: Sequence[Row]) -> Ledger:
@@ -115,6 +116,12 @@ def _insert(db: Database, study_id: int, study: Study, number: int, row: Row) ->
         db.execute(
             "INSERT INTO trial_user_attributes (trial_id, key, value_json) VALUES (%s, %s, %s)",
             (trial_id, "sweep:end", json.dumps(row.end)),
+        )
+    if row.broken is not None:
+        db.execute(
+            "INSERT INTO trial_system_attributes (trial_id, key, value_json) "
+            "VALUES (%s, 'constraints', %s)",
+            (trial_id, json.dumps(row.broken)),
         )
     claimed = NOON
     for index, attempt in enumerate(row.attempts, 1):

@@ -77,14 +77,23 @@ HEAVY_MODULES = {
     "sweep.tasks.tracking.mlflow",
     "sweep.tasks.tracking.tensorboard",
 }
+# What is SQL, in capitals as ours is written; what runs one; and what brings it.
+SQL = (
+    r"\b(SELECT|INSERT INTO|DELETE FROM|UPDATE \w+|CREATE TABLE|ORDER BY|FOR SHARE)\b"
+    r"|\bWHERE \S+ (=|<|>|IN\b|LIKE\b)|\bUSING \(|pg_\w*(lock|sleep)"
+)
+RUN_SQL = {"execute", "execute_prepared", "executemany", "cursor", "_rows"}
+SQL_DRIVERS = {"psycopg2", "psycopg", "sqlalchemy", "alembic"}
 # There only on some machines, or only for whoever asked for it.
 OPTIONAL = ("pynvml", "ctypes", "fcntl")
 MOST_INNER_IMPORTS = 60
 
+# How a command could leave, or swallow what it is to say, beside the one place that catches.
+WAYS_ROUND = ("sys.exit", "os._exit", "SystemExit", "exceptions.Exit", "UsageError", "suppress(")
+
 LINES = 500  # as the formatter lays them out
 LONGER = {
-    "sweep/tasks/worker.py": "one array task from its first pull to its last",
-    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other",
+    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other"
 }
 
 # Folders and files that are handed out: no word of where they were written.
@@ -199,6 +208,29 @@ def test_no_circle() -> None:
     assert sorted(left) == []
 
 
+def test_one_place_catches() -> None:
+    """What ended a command is caught, said and given its exit code once: in ``sweep.cli``.
+
+    Ctrl-C, beside what goes on without the user, becomes an error that says so (``leaving``); a
+    command that failed without an error returns its code.
+    """
+    may = {("sweep/cli/__init__.py", "run_command"), ("sweep/cli/common.py", "leaving")}
+    catching, leaving = set(), []
+    for path in modules("sweep/cli"):
+        name = str(path.relative_to(ROOT))
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function in functions(tree):
+            handlers = [node for node in ast.walk(function) if isinstance(node, ast.ExceptHandler)]
+            catching |= {(name, function.name)} if handlers else set()
+        text = path.read_text(encoding="utf-8")
+        leaving += [(name, way) for way in WAYS_ROUND if way in text]
+    assert catching == may
+    assert leaving == [
+        ("sweep/cli/__init__.py", "sys.exit"),
+        ("sweep/cli/__init__.py", "SystemExit"),
+    ]
+
+
 def test_every_package_is_installed() -> None:
     """setup.cfg lists each folder with modules; `find:` cannot, as templates/ lies elsewhere."""
     config = configparser.ConfigParser()
@@ -288,6 +320,68 @@ def test_what_runs_in_images_is_one_old_python_file(file: str, tries: set[str]) 
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
     tops = {name.split(".")[0] for name, _ in imports(path)}
     assert sorted(tops - sys.stdlib_module_names) == sorted(tries)
+
+
+def is_sql(node: ast.AST) -> bool:
+    """Tell whether a node is a text with SQL in it, a call that runs one, or a part of one."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.search(SQL, node.value) is not None
+    return isinstance(node, ast.Attribute) and node.attr in RUN_SQL
+
+
+def test_sql_lies_in_storage_alone() -> None:
+    """Elsewhere is no statement, nothing runs one, and no driver is imported."""
+    found = []
+    for path in modules("sweep"):
+        if room_of(path) == "storage":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        lines = {node.lineno for node in ast.walk(tree) if is_sql(node)}  # type: ignore[attr-defined]
+        lines |= {line for name, line in imports(path) if name.split(".")[0] in SQL_DRIVERS}
+        found += [f"{path.relative_to(ROOT)}:{line}" for line in sorted(lines)]
+    assert found == []
+
+
+def test_keys_of_attributes_are_spelt_out_once() -> None:
+    """Which things of ours lie in Optuna's tables: ``core/attributes.py`` lists them."""
+    home = ROOT / "sweep/core/attributes.py"
+    keys = [
+        node.value.value
+        for node in ast.parse(home.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    ]
+    assert len(keys) == len(set(keys)) > 15
+    optunas = {key for key in keys if not key.startswith("sweep:")}
+    assert optunas == {"study:metric_names", "constraints", "fixed_params"}
+    spelt_out = re.compile(rf"\bsweep:[a-z]|\bstudy:[a-z]|'({'|'.join(sorted(optunas))})'")
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.value[:60]}"
+        for path in modules("sweep")
+        if path != home
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if spelt_out.search(node.value)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "db.execute(sql)",
+        "run = db.execute_prepared",
+        "self._rows(PAUSED)",
+        "connection.cursor()",
+        "KNOWN = 'SELECT study_name FROM studies ORDER BY 1'",
+        "MORE = f'{start} UPDATE trials SET state = {state}'",
+        "LATER = 'INSERT INTO trials (study_id) VALUES (1)'",
+        "GONE = f'DELETE FROM {table} WHERE study_id = 1'",
+        "PART = 'WHERE t.study_id = %s AND t.number = %s'",
+        "PARTS = ' JOIN trial_values v USING (trial_id) '",
+    ],
+)
+def test_sql_is_recognised(code: str) -> None:
+    assert any(is_sql(node) for node in ast.walk(ast.parse(code)))
 
 
 def test_torch_is_imported_by_its_sampler_only() -> None:

@@ -1,15 +1,20 @@
 """The command line: parse, build, call one verb, print. The only place that catches.
 
-Each command imports what it needs when it runs, so that ``sweep --help`` and tab completion are
-quick.
+Each module here is a command and named as it; ``common`` is what they share. Its first line is what
+``sweep --help`` says of it, its function of the same name is the command. That function returns its
+exit code where it may be another than 0; all else that a command has to say of its failure is a
+SweepError. Modules are imported when their command is called, so that ``sweep --help`` and tab
+completion are quick.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,58 +24,62 @@ from sweep.core.errors import (
     EXIT_FAULT,
     EXIT_INPUT,
     EXIT_INTERRUPTED,
+    InputError,
+    LeftRunning,
     SweepError,
     closest,
 )
 from sweep.core.paths import runs_folder
 from sweep.core.system.crash import write_crash
 
-# Where each command lives: module and attribute.
-COMMANDS = {
-    "launch": "running",
-    "stop": "running",
-    "rerun-best": "rerunning",
-    "run": "measuring",
-    "scaling": "measuring",
-    "confirm": "trust",
-    "diff": "trust",
-    "status": "looking",
-    "collect": "looking",
-    "logs": "looking",
-    "report": "reports",
-    "init": "files",
-    "build": "images",
-    "check": "files",
-    "schema": "files",
-    "config": "settings",
-    "templates": "settings",
-    "db": "files",
-}
+HERE = Path(__file__).parent
 
 
-class LazyGroup(click.Group):
+def command_names() -> list[str]:
+    """Return all commands: the names of the modules here."""
+    modules = {path.stem for path in HERE.glob("*.py")} - {"__init__", "common"}
+    return sorted(module.replace("_", "-") for module in modules)
+
+
+def module_of(name: str) -> str:
+    """Return the name of a command's module."""
+    return name.replace("-", "_")
+
+
+def sentence_of(name: str) -> str:
+    """Return what a command does, in a sentence: the first line of its module, not imported."""
+    text = (HERE / f"{module_of(name)}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+
+
+class Commands(click.Group):
     """Imports a command's module when the command is asked for, and suggests close names."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return command_names()
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        if name not in command_names():
             return None
-        module = import_module(f"sweep.cli.{COMMANDS[name]}")
-        return getattr(module, name.replace("-", "_"))  # type: ignore[no-any-return]
+        module = module_of(name)
+        return getattr(import_module(f"sweep.cli.{module}"), module)  # type: ignore[no-any-return]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in COMMANDS:
-            begun = [name for name in COMMANDS if name.startswith(args[0])]
-            near = begun[0] if begun else closest(args[0], list(COMMANDS))
-            hint = f" Did you mean {near}?" if near else ""
-            raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
+        names = command_names()
+        if args and args[0] not in names:
+            begun = [name for name in names if name.startswith(args[0])]
+            near = begun[0] if begun else closest(args[0], names)
+            meant = f" Did you mean {near}?" if near else ""
+            raise InputError(f"There is no command {args[0]!r}.{meant}", "All: sweep --help.")
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence_of(name)) for name in command_names()])
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with:  sweep init;  sweep launch study.yaml --wait",
 )
@@ -89,31 +98,31 @@ def main_group() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong input, 3 the re-run differs,
-    70 a fault of ours with a crash file, 130 interrupted."""
+    """Run the command line and exit, with one of the codes of ``sweep.core.errors``."""
     # Ended from outside (by timeout, or a closing session): as by Ctrl-C, nothing stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code."""
+def run_command(arguments: list[str]) -> int:
+    """Run one command; say what ended it, and return the exit code that belongs to that."""
     try:
-        # Outside its standalone mode click gives an Exit's code back instead of raising it.
+        # Outside its standalone mode click gives back what the command returned.
         code = main_group.main(args=arguments, prog_name="sweep", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else EXIT_DONE
-    except click.ClickException as error:
+    except LeftRunning as error:
+        click.echo(f"\n{error}", err=True)
+        return error.exit_code
+    except SweepError as error:
+        click.echo(f"Error: {error}", err=True)
+        return error.exit_code
+    except click.ClickException as error:  # it could not read the call
         error.show()
         return EXIT_INPUT
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted. Nothing is lost: give the same command again.", err=True)
         return EXIT_INTERRUPTED
-    except SweepError as error:
-        click.echo(f"Error: {error.message}", err=True)
-        if error.hint:
-            click.echo(error.hint, err=True)
-        return error.exit_code
     except (BrokenPipeError, SystemExit):
         # Whoever read our output (head, less) has left: nobody to tell. click exits by itself then,
         # and for no other reason outside its standalone mode.

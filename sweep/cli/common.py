@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import atexit
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
 
-from sweep.control import finaliser
-from sweep.control import look_after as lookout
+from sweep.control.look_after import look_after
 from sweep.control.open_study import open_study as open_by_name
-from sweep.core.errors import EXIT_INTERRUPTED, CouldNotAsk
+from sweep.control.scheduler_view import PATIENCE_S, TURN_EVERY_S, UNSEEN_S, SchedulerView
+from sweep.core.errors import LeftRunning
 from sweep.core.paths import Runs, StudyFolder, runs_folder
-from sweep.core.scheduler import ENDED, Scheduler
+from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
 from sweep.schedulers.choose import scheduler_of
-from sweep.storage import studies
 from sweep.storage.access import EmbeddedDatabase, stop_if_unused
 from sweep.studyfile import load
 from sweep.tasks.side_runs import rerun
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened
-
-QUEUE_EVERY_S = 30.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,83 +79,42 @@ def scheduler_for(study: Study) -> Callable[[StudyFolder], Scheduler]:
     return lambda folder: scheduler_of(folder, study)
 
 
-class Queue:
-    """What the scheduler says of a study, which is looked after on the way; now and then only.
+def scheduler_view(
+    opened: Opened, *, unseen_s: float = UNSEEN_S, patience_s: float = PATIENCE_S
+) -> SchedulerView:
+    """Return what the scheduler says of a study while a command looks at it."""
+    schedule = scheduler_for(opened.study)(opened.folder)
+    return SchedulerView(opened, schedule, _say, unseen_s=unseen_s, patience_s=patience_s)
 
-    A view that stays reads the database all the time; a cluster's queue belongs to everybody.
+
+def look_once(opened: Opened, schedule: Scheduler) -> None:
+    """Look after the study, as every command that looks at one does."""
+    look_after(opened.ledger, opened.folder, schedule, _say, every_s=TURN_EVERY_S)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@contextmanager
+def leaving(said: str, what_then: str = "") -> Iterator[None]:
+    """Say after Ctrl-C, of what goes on without the user, how to see and how to end it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise LeftRunning(said, what_then) from None
+
+
+def leaving_study(opened: Opened, look: str) -> Any:
+    """Say after Ctrl-C that the study goes on.
 
     Args:
-        unseen_s: Attempts that have been silent for so long are looked after.
-        patience_s: For a database that is away.
+        look: The command that shows it.
     """
-
-    def __init__(
-        self,
-        opened: Opened,
-        schedule: Scheduler,
-        unseen_s: float = 120.0,
-        patience_s: float = 60.0,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.opened = opened
-        self.schedule = schedule
-        self.unseen_s = unseen_s
-        self.patience_s = patience_s
-        self.now_s = now_s
-        self.every_s = 0.0 if schedule.name == "local" else QUEUE_EVERY_S
-        self._answer: dict[str, Any] = {}
-        self._asked = float("-inf")
-
-    def ask(self) -> Mapping[str, Any]:
-        """Return ``tasks``, ``notes`` and ``coming`` as ``status.snapshot`` takes them."""
-        if self.now_s() - self._asked >= self.every_s:
-            self._answer = self._ask()
-            self._asked = self.now_s()
-        return self._answer
-
-    def _ask(self) -> dict[str, Any]:
-        ledger, schedule = self.opened.ledger, self.schedule
-        look_after(self.opened, schedule, self.unseen_s, self.patience_s)
-        waves = ledger.db.retry(
-            lambda db: studies.read_waves(db, ledger.study_id), patience_s=self.patience_s
-        )
-        jobs = [wave.job for wave in waves if wave.job and not wave.over]
-        try:
-            tasks = schedule.poll(jobs) if jobs else {}
-            has_task = any(task.state != ENDED for task in tasks.values())
-            beside = finaliser.look_beside(ledger, schedule)
-            return {
-                "tasks": tasks,
-                "notes": finaliser.notes(ledger, beside),
-                "coming": "" if has_task else finaliser.coming(beside),
-            }
-        except CouldNotAsk as error:
-            said = f"the scheduler does not answer: {error.message}"
-            return {"tasks": None, "notes": [said], "coming": ""}
-
-
-def look_after(
-    opened: Opened, schedule: Scheduler, unseen_s: float, patience_s: float = 60.0
-) -> None:
-    """Reconcile and tend the study's jobs, as every command that looks at a study does."""
-    lookout.look_after(
-        opened.ledger,
-        opened.folder,
-        schedule,
-        lambda text: click.echo(text, err=True),
-        unseen_s=unseen_s,
-        every_s=10.0,
-        patience_s=patience_s,
+    return leaving(
+        f"You left; the study goes on without you. See it: {look}",
+        f"End it: sweep stop {opened.study.name}",
     )
-
-
-def leave(look: str, study: str) -> NoReturn:
-    """Say after Ctrl-C that a study goes on, and how to see and how to end it; exit."""
-    click.echo(
-        f"\nYou left; the study goes on without you. See it: {look}\nEnd it: sweep stop {study}",
-        err=True,
-    )
-    raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
 def wait_side_runs(
@@ -174,9 +130,5 @@ def wait_side_runs(
     def show(live: int) -> None:
         shown.update(what if len(numbers) == 1 else f"{what}: {live} of {len(numbers)} left")
 
-    try:
-        with Console(stderr=True).status(what) as shown:
-            rerun.wait(opened, schedule, numbers, show)
-    except KeyboardInterrupt:
-        click.echo(f"\nYou left; it goes on. {again}", err=True)
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    with leaving(f"You left; it goes on. {again}"), Console(stderr=True).status(what) as shown:
+        rerun.wait(opened, schedule, numbers, show)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
 from sweep.control.settle import drain, give_up, newest_of, remove_checkpoints, settle, take_over
 from sweep.core import outcomes, scheduler
+from sweep.core.attributes import CANCEL
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import TaskState
 from sweep.core.trial import Attempt, End
@@ -20,7 +21,7 @@ from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.training import memory_messages
-from sweep.training.attempt_files import last_sign, read_exit
+from sweep.training.attempt_files import folder_of, last_sign, read_exit
 from sweep.training.exit_reason import classify, last_lines
 
 
@@ -44,10 +45,7 @@ class Look:
         self.patience_s = patience_s
         self.unexplained = 0
         self._cancels: dict[str, str | None] = {}
-        self._now: float = ledger.db.retry(
-            lambda db: float(db.execute("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0][0]),
-            patience_s=patience_s,
-        )
+        self._now = ledger.db.retry(studies.read_clock, patience_s=patience_s)
 
     def judge(self, attempt: Attempt) -> End | None:
         """Say how an attempt ended; None where it lives, or nobody can tell yet."""
@@ -60,7 +58,7 @@ class Look:
         ours = self._our_cancel(attempt.job)
         case = Case(
             task,
-            read_exit(self.folder.attempt(attempt.trial, attempt.number)),
+            read_exit(folder_of(self.folder, attempt)),
             os.getuid(),
             ours,
             silent_s,
@@ -90,8 +88,7 @@ class Look:
 def read_cancel(ledger: Ledger, job: str, patience_s: float) -> str | None:
     """Return what sweep itself has cancelled of a job: "all", "waiting", or None."""
     note = ledger.db.retry(
-        lambda db: studies.read_attribute(db, ledger.study_id, studies.CANCEL + job),
-        patience_s=patience_s,
+        lambda db: studies.read_attribute(db, ledger.study_id, CANCEL + job), patience_s=patience_s
     )
     return note.get("what") if isinstance(note, dict) else None
 
@@ -137,7 +134,7 @@ def end_attempt(
     ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End, patience_s: float
 ) -> str:
     """Store what a dead attempt left in its folder, end it, and return its trial's state."""
-    attempt_folder = folder.attempt(attempt.trial, attempt.number)
+    attempt_folder = folder_of(folder, attempt)
     if end.outcome == outcomes.ERROR:
         log = last_lines(attempt_folder, memory_messages.WINDOW)
         end = classify(end.exit_code, end.signal, "", log)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from sweep.control.waves import (
-    NO_SUBMIT,
     PATIENCE_S,
     live_wave,
     mark_over,
@@ -22,6 +21,7 @@ from sweep.control.waves import (
     submit_wave,
 )
 from sweep.core import scheduler
+from sweep.core.attributes import NO_SUBMIT, RELEASED, RESTORED
 from sweep.core.errors import BusyError, CouldNotAsk, OverLimit, SchedulerError, SubmitUnclear
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import ArrayJob, Beside, Scheduler, Wave
@@ -31,8 +31,6 @@ from sweep.storage.closing import close_paused
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
-RESTORED = "sweep:finaliser:"  # attribute of a study, by the wave's token: how often, and when
-RELEASED = "sweep:released:"  # the same: how often what was held of it was released
 MOST_RELEASES = 10
 MOST = 3  # finalisers that are submitted again for one wave
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.control import waves
+from sweep.control import identity, waves
 from sweep.control.check import quick
 from sweep.control.finaliser import tend
 from sweep.control.reconcile import reconcile
 from sweep.core import outcomes
+from sweep.core.attributes import FOLDER
 from sweep.core.errors import BusyError, StudyChangedError
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
@@ -96,6 +97,7 @@ def launch(
     *,
     check_first: bool = True,
     hash_data: bool = False,
+    set_aside: bool = False,
 ) -> Launched:
     """Launch a study, or go on with it.
 
@@ -106,12 +108,14 @@ def launch(
         say: Told what takes long.
         check_first: Look at what would fail on the nodes, as far as it can be seen from here.
         hash_data: Hash all data byte by byte.
+        set_aside: Move a folder of this name, where the database does not know it, out of the way.
 
     Raises:
         InputError: The command cannot be started as it stands, or its code is too large to be
             frozen; nothing was made.
         CheckFailed: That look found something; nothing was made.
-        StudyChangedError: A study of this name exists and differs where it must not.
+        StudyChangedError: A study of this name exists and differs where it must not, or its folder
+            is that of another database.
         BusyError: Another launch of this study is at work.
         BuildFailed: The image that it names could not be built.
         SchedulerError: The scheduler refused; a study that this launch made is gone again.
@@ -139,7 +143,15 @@ def launch(
         try:
             with prepared(schedule):
                 launched = _launch_locked(
-                    study, runs, folder, schedule, environ, say, code, hash_data=hash_data
+                    study,
+                    runs,
+                    folder,
+                    schedule,
+                    environ,
+                    say,
+                    code,
+                    hash_data=hash_data,
+                    set_aside=set_aside,
                 )
         finally:
             if study.executor == SLURM and study.storage.embedded == "job":
@@ -170,18 +182,22 @@ def _launch_locked(
     code: snapshot.Plan | None,
     *,
     hash_data: bool,
+    set_aside: bool,
 ) -> Launched:
     url = access.choose_url(study)
+    settled = identity.Settled(study, folder, runs, url, set_aside=set_aside)
+    settled.expect_data()
     if url is None and server.running(runs.postgres) is None:
         say("starting the embedded PostgreSQL server")
     keep_here = study.executor == SLURM and study.storage.embedded == "here"
-    db = access.open_url(runs, url, for_nodes=keep_here)
-    db.execute("SELECT 1")  # now its address is known
+    ask_fate = access.fate_asker(schedule)
+    db = access.open_url(runs, url, for_nodes=keep_here, ask_fate=ask_fate)
+    db.connect()  # now its address is known
     schema.create(db.url)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):
         found = db.retry(lambda _: _find(db, study, folder), patience_s=PATIENCE_S)
-        changed: list[str] = []
+        changed = settled.look(db, found[0] if found else None)
         if found is None:
             rows = propose.first_rows(study, study.trials)
             warm = db.retry(lambda _: warm_start.read(db, study), patience_s=PATIENCE_S)
@@ -193,11 +209,14 @@ def _launch_locked(
             added = study.trials
         else:
             study_id, before = found
-            changed, refused = changes(before, study)
+            differences, refused = changes(before, study)
+            changed += differences
             if refused:
                 raise _changed(study.name, refused)
             added = db.retry(lambda _: _update(db, study_id, study), patience_s=PATIENCE_S)
         is_new = not folder.root.exists()
+        make_private(folder.root)
+        settled.mark(db, study_id)
         write_folder(study, folder, url, runs, environ)
         ledger = Ledger(db, study_id, study)
         try:
@@ -269,7 +288,7 @@ def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] 
             f"The database holds a study {study.name!r} that was not made by sweep.",
             "Give this one another `name`.",
         )
-    home = studies.read_attribute(db, study_id, studies.FOLDER)
+    home = studies.read_attribute(db, study_id, FOLDER)
     if home not in (None, str(folder.root)):
         raise StudyChangedError(
             f"The database holds a study {study.name!r} that was launched into {home}.",
@@ -289,7 +308,7 @@ def _create(
     if existing is not None:
         return existing  # the answer to our own COMMIT was lost
     study_id = studies.insert_study(db, study)
-    studies.write_attribute(db, study_id, studies.FOLDER, str(folder.root))
+    studies.write_attribute(db, study_id, FOLDER, str(folder.root))
     bulk.insert_waiting_trials(db, study_id, rows)
     if warm is not None:
         warm_start.write(db, study_id, warm)
@@ -322,15 +341,6 @@ def _undo(ledger: Ledger) -> bool:
     studies.lock_study(db, ledger.study_id)
     if ledger.count_attempts() or studies.read_waves(db, ledger.study_id):
         return False
-    trials = "(SELECT trial_id FROM trials WHERE study_id = %s)"
-    for table in (
-        "trial_params",
-        "trial_values",
-        "trial_user_attributes",
-        "trial_system_attributes",
-    ):
-        db.execute(f"DELETE FROM {table} WHERE trial_id IN {trials}", (ledger.study_id,))
-    db.execute("DELETE FROM trials WHERE study_id = %s", (ledger.study_id,))
     studies.delete_study(db, ledger.study_id)
     return True
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from sweep.control import identity
 from sweep.core.errors import InputError, SweepError
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
-from sweep.schedulers.choose import SLURM
+from sweep.schedulers.choose import SLURM, scheduler_of
 from sweep.schedulers.slurm import scheduler
 from sweep.storage import access, studies
 from sweep.storage.ledger import Ledger
@@ -29,7 +30,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     """Return a study that was launched from this runs folder; by default the last one.
 
     Raises:
-        InputError: There is no such study here.
+        InputError: There is no such study here, or the database holds another one of its name.
     """
     name = name or _last(runs)
     folder = runs.study(name)
@@ -40,13 +41,18 @@ def open_study(runs: Runs, name: str | None) -> Opened:
             "Launch it: sweep launch STUDY.yaml, or name its runs folder with --runs.",
         )
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
-    db = access.connect(folder, may_start=not _is_served_elsewhere(folder, study))
+    db = access.connect(
+        folder,
+        may_start=not _is_served_elsewhere(folder, study),
+        ask_fate=access.fate_asker(scheduler_of(folder, study)),
+    )
     study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=PATIENCE_S)
     if study_id is None:
         raise InputError(
             f"The database ({access.describe(folder)}) no longer holds the study {name!r}.",
             "Launch it again: sweep launch STUDY.yaml.",
         )
+    identity.refuse_other(db, study_id, folder, name)
     return Opened(folder, study, Ledger(db, study_id, study))
 
 

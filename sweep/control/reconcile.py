@@ -23,7 +23,7 @@ from sweep.core.trial import Attempt, End
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
-from sweep.training.attempt_files import read_exit
+from sweep.training.attempt_files import folder_of, read_exit
 
 UNSEEN_S = 120.0  # silence after which the scheduler is asked
 EVERY_S = 60.0  # between two looks, by whomever
@@ -222,7 +222,7 @@ def succeed(
             continue
         if attempt.host == host:
             processes.end_attempt_group(attempt.group, attempt.token)
-        note = read_exit(folder.attempt(attempt.trial, attempt.number))
+        note = read_exit(folder_of(folder, attempt))
         mine = (decide(Case(None, note)) if note else None) or end
         try:
             state = end_attempt(ledger, folder, attempt, mine, patience_s)

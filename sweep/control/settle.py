@@ -14,16 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweep.core import outcomes, pareto
+from sweep.core.attributes import END
 from sweep.core.errors import closest
 from sweep.core.outcomes import HALTED, PAUSED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.study import Retry, Study
 from sweep.core.trial import Attempt, End, summarise
-from sweep.storage import adoption, studies
+from sweep.storage import adoption, studies, trial_rows
 from sweep.storage.budgets import CUT, cut_by
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
-from sweep.storage.records import END
+from sweep.training.attempt_files import folder_of
 from sweep.training.checkpoints import checkpoints, digest
 from sweep.training.command import launchers
 from sweep.training.journal import Journal
@@ -234,11 +235,13 @@ def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> N
     Raises:
         StaleAttempt: The attempt is over.
     """
+    missing = adoption.missing_before(ledger, token)
+    earlier = {a.number: a for a in ledger.attempts_at(number)} if missing else {}
     found = {}
-    for attempt, (last, cut) in adoption.missing_before(ledger, token).items():
+    for attempt, (last, cut) in missing.items():
         reports = [
             report
-            for report in Journal(folder.attempt(number, attempt)).rest()
+            for report in Journal(folder_of(folder, earlier[attempt])).rest()
             if report.step < cut and (last is None or report.step > last)
         ]
         if reports:
@@ -265,12 +268,9 @@ def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None
 
 def _may_go_on(ledger: Ledger, number: int) -> bool:
     """Tell whether a final trial was cut by its study's end, or paused: it keeps what it has."""
-    rows = ledger.db.execute(
-        "SELECT u.value_json::json ->> 'outcome' FROM trials t JOIN trial_user_attributes u "
-        "USING (trial_id) WHERE t.study_id = %s AND t.number = %s AND u.key = %s",
-        (ledger.study_id, number, END),
-    )
-    return bool(rows) and rows[0][0] in (CUT, PAUSED)
+    found = ledger.find_trial(number)
+    end = trial_rows.read_attribute(ledger.db, "user", found[0], END) if found else None
+    return isinstance(end, dict) and end.get("outcome") in (CUT, PAUSED)
 
 
 def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:

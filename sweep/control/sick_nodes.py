@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.attributes import SICK_NODE
 from sweep.core.errors import CouldNotAsk, SchedulerError
-from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.trial import Place
@@ -25,7 +25,6 @@ from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.training.supervisor import Leave
 
-SICK = "sweep:sick:"
 QUICK_S = 10.0  # a training that fails later has come to work
 FAILURES = 3  # so many quick ones on a node make it sick
 HOLD_S = 600.0
@@ -72,48 +71,22 @@ def hold_s(environ: Mapping[str, str]) -> float:
 
 def look(ledger: Ledger, job: str, node: str) -> Record:
     """Return what is known of a node; inside ``db.retry``."""
-    rows = ledger.db.execute(
-        "SELECT COUNT(*) FILTER (WHERE a.host = %s AND a.outcome = ANY(%s) AND a.job = %s "
-        "  AND a.first_step IS NULL AND a.ended - a.claimed < %s * interval '1 second'), "
-        "COALESCE(bool_or(a.host = %s AND a.first_step IS NOT NULL), FALSE), "
-        "COALESCE(bool_or(a.host <> %s AND a.first_step IS NOT NULL), FALSE), "
-        "COALESCE(bool_or(a.host <> %s AND a.outcome IS NULL), FALSE) "
-        "FROM sweep_attempt a JOIN trials t USING (trial_id) WHERE t.study_id = %s",
-        (node, [*USER_FAILURES, GIVEN_BACK], job, QUICK_S, node, node, node, ledger.study_id),
-    )
-    quick, here, elsewhere, live = rows[0]
-    return Record(int(quick), bool(here), bool(elsewhere), bool(live))
-
-
-def give_back(ledger: Ledger, job: str, node: str) -> None:
-    """Let trials be claimed again that failed at once on a node and are still open."""
-    open_trials = ledger.open_failures()
-    ledger.db.execute(
-        "UPDATE sweep_attempt a SET outcome = %s WHERE a.trial_id = ANY(%s::int[]) "
-        "AND a.host = %s AND a.job = %s AND a.first_step IS NULL AND a.outcome = ANY(%s) AND "
-        "a.number = (SELECT MAX(number) FROM sweep_attempt b WHERE b.trial_id = a.trial_id)",
-        (GIVEN_BACK, open_trials, node, job, list(USER_FAILURES)),
-    )
+    return Record(*ledger.seen_at(node, job, QUICK_S))
 
 
 def note(ledger: Ledger, node: str, reason: str, *, avoided: bool) -> None:
     """Note that a node is sick; inside ``db.retry``."""
     value = {"time": time.time(), "reason": reason, "avoided": avoided}
-    studies.write_attribute(ledger.db, ledger.study_id, SICK + node, value)
+    studies.write_attribute(ledger.db, ledger.study_id, SICK_NODE + node, value)
 
 
 def read(ledger: Ledger) -> dict[str, Mapping[str, Any]]:
     """Return the notes on nodes that are sick at present, by node; inside ``db.retry``."""
-    rows = ledger.db.execute(
-        "SELECT key FROM study_system_attributes WHERE study_id = %s AND key LIKE %s ORDER BY key",
-        (ledger.study_id, SICK + "%"),
-    )
-    found: dict[str, Mapping[str, Any]] = {}
-    for (key,) in rows:
-        value = studies.read_attribute(ledger.db, ledger.study_id, key)
-        if isinstance(value, dict) and time.time() - float(value.get("time", 0)) < VALID_S:
-            found[key[len(SICK) :]] = value
-    return found
+    return {
+        node: value
+        for node, value in studies.read_attributes(ledger.db, ledger.study_id, SICK_NODE).items()
+        if isinstance(value, dict) and time.time() - float(value.get("time", 0)) < VALID_S
+    }
 
 
 def avoided(ledger: Ledger, folder: StudyFolder) -> list[str]:
@@ -195,7 +168,7 @@ class Watch:
             record = self.look()
         if not record.is_doubtful:
             return
-        self.ask(lambda _: give_back(self.ledger, self.job, self.host))
+        self.ask(lambda _: self.ledger.give_back_failures_at(self.host, self.job))
         if self.look().is_sick:
             self._shun(f"{record.quick} trials failed there at once, the last: {reason}")
 

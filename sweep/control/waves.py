@@ -13,12 +13,13 @@ from dataclasses import replace
 
 from sweep.control import sick_nodes
 from sweep.core import scheduler
+from sweep.core.attributes import CANCEL, NO_SUBMIT, WAVE
 from sweep.core.errors import BusyError, OverLimit, SubmitUnclear, SweepError
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler, TaskState, Wave
 from sweep.schedulers.arrays import array_job, name_token, plan_waves, throttle_of
-from sweep.storage import promotion, studies
+from sweep.storage import locks, promotion, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
@@ -26,9 +27,6 @@ PATIENCE_S = 60.0
 # Pauses before a refused submission is tried with fewer elements, and then with just one.
 SHRINK_PAUSE_S = 1.0
 PAUSES_S = (5.0, 10.0, 20.0, 30.0)
-# Attribute of a study: why a finaliser could not submit the next wave.
-NO_SUBMIT = "sweep:nodes-may-not-submit"
-_LOCK = 0x5EEB0003
 
 
 def live_wave(ledger: Ledger, schedule: Scheduler) -> Wave | None:
@@ -200,14 +198,14 @@ def _write(ledger: Ledger, wave: Wave) -> None:
 
 
 def _forget(ledger: Ledger, wave: Wave) -> None:
-    key = studies.WAVE + wave.token
+    key = WAVE + wave.token
     ledger.db.retry(
         lambda db: studies.remove_attribute(db, ledger.study_id, key), patience_s=PATIENCE_S
     )
 
 
 def _record_cancel(ledger: Ledger, job: str, what: str) -> None:
-    key, note = studies.CANCEL + job, {"time": time.time(), "what": what}
+    key, note = CANCEL + job, {"time": time.time(), "what": what}
     ledger.db.retry(
         lambda db: studies.write_attribute(db, ledger.study_id, key, note), patience_s=PATIENCE_S
     )
@@ -226,9 +224,7 @@ def one_submitter(url: str, name: str, *, wait_s: float) -> Iterator[None]:
     """
     give_up_at = time.monotonic() + wait_s
     with contextlib.closing(Database(url)) as holder:
-        while not holder.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK, name))[0][
-            0
-        ]:
+        while not locks.try_submit(holder, name):
             if time.monotonic() >= give_up_at:
                 raise BusyError(
                     f"Another launch of the study {name!r} is at work.",

@@ -1,7 +1,8 @@
 """User-facing failures: what was wrong, where, what was received, what to do; and the exit code.
 
 Every failure that a user can cause or mend is a SweepError. The command line catches it once,
-prints its text and leaves with its exit code; anything else is a fault of ours (exit code 70).
+prints its text and leaves with its exit code; anything else is a fault of ours (exit code 70). A
+command that failed, or whose re-run differs, without an error says so by the code it returns.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from difflib import get_close_matches
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
-EXIT_INPUT = 2
-EXIT_DIFFERS = 3
-EXIT_FAULT = 70
+EXIT_INPUT = 2  # what the user gave cannot be used
+EXIT_DIFFERS = 3  # the re-run differs
+EXIT_FAULT = 70  # a fault of ours, with a crash file
 EXIT_INTERRUPTED = 130
 
 
@@ -105,10 +106,10 @@ class StaleAttempt(SweepError):
     """A write came from an attempt that no longer owns its trial; nothing was written."""
 
 
-class NotReproduced(SweepError):
-    """The re-run's result lies outside the tolerance (exit code 3)."""
+class LeftRunning(SweepError):
+    """The user left what goes on without them (exit code 130)."""
 
-    exit_code = EXIT_DIFFERS
+    exit_code = EXIT_INTERRUPTED
 
 
 def closest(word: str, valid: Sequence[str]) -> str:

@@ -55,6 +55,21 @@ def check_owner(path: Path) -> None:
         )
 
 
+def move_aside(path: Path, into: Path) -> Path:
+    """Move a file or folder into a folder of such things; return where to.
+
+    It keeps its name, with a number where that is taken.
+    """
+    make_private(into)
+    number = 1
+    while True:
+        target = into / (path.name if number == 1 else f"{path.name}-{number}")
+        if not os.path.lexists(target):
+            os.rename(path, target)
+            return target
+        number += 1
+
+
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600, sync: bool = False) -> None:
     """Write a whole file or nothing: temporary file in the same folder, then rename.
 

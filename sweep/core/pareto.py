@@ -49,9 +49,6 @@ def _spares(cost: Point, front: Sequence[Point]) -> bool:
     return not any(all(a <= b for a, b in zip(rival, cost, strict=True)) for rival in rivals)
 
 
-KEY = "constraints"  # the trial's system attribute in which Optuna keeps violations
-
-
 def violations(constraints: Sequence[Constraint], metrics: Mapping[str, float]) -> list[float]:
     """Return by how much each bound is broken, at most 0 where it is kept; NaN breaks it wholly.
 

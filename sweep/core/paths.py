@@ -4,9 +4,11 @@ runs/
   .last                         the study last launched from here
   .postgres/                    the embedded server's data
   .images/                      what `sweep build` made, its logs, its caches
+  .aside/<study>/               a study's folder that a launch has moved out of its way
   <study>/
     study.json                  the study, resolved
     storage.json                how to reach the database (0600)
+    identity.json               which study it is: its row in the database says the same
     script.sh                   the batch script (Slurm)
     manifest.json               what made it: code, environment, data, execution
     code/<id>/                  the code as it was at a launch
@@ -15,8 +17,9 @@ runs/
     logs/<job>_<index>.log      one a task
     local/<job>/                the local executor's arrays
     trials/00007/config.yaml
-    trials/00007/attempts/1/    metrics.jsonl control.json exit.json log.txt manifest.json
-                                checkpoints/
+    trials/00007/attempts/1/    attempt.json metrics.jsonl control.json exit.json log.txt
+                                manifest.json checkpoints/
+    trials/00007/attempts/aside/1/  what stood where a new attempt's folder was to be made
     reruns/1/                   the same files as an attempt
     tracking/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
     scaling/strong-2/           a small study's folder for each case of a scaling study
@@ -30,7 +33,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]  # the folder of sweep itself
 RUNS_VARIABLE = "SWEEP_RUNS"
-RUNS_OWN = _POSTGRES, _IMAGES, _CRASHES = (".postgres", ".images", ".crashes")
+RUNS_OWN = _POSTGRES, _IMAGES, _CRASHES, _ASIDE = (".postgres", ".images", ".crashes", ".aside")
 
 
 def runs_folder(given: str | os.PathLike[str] | None = None) -> Path:
@@ -61,6 +64,11 @@ class Runs:
     def crashes(self) -> Path:
         return self.root / _CRASHES
 
+    @property
+    def aside(self) -> Path:
+        """Folders of studies that a launch has moved out of its way."""
+        return self.root / _ASIDE
+
     def study(self, name: str) -> StudyFolder:
         return StudyFolder(self.root / name)
 
@@ -84,6 +92,11 @@ class StudyFolder:
     @property
     def storage(self) -> Path:
         return self.root / "storage.json"
+
+    @property
+    def identity(self) -> Path:
+        """Which study it is: a name may be used again, in another database or after its end."""
+        return self.root / "identity.json"
 
     @property
     def secrets(self) -> Path:
@@ -159,6 +172,11 @@ class AttemptFolder:
     """All that one attempt writes."""
 
     root: Path
+
+    @property
+    def mark(self) -> Path:
+        """Whose it is: the token of the attempt that made it."""
+        return self.root / "attempt.json"
 
     @property
     def metrics(self) -> Path:

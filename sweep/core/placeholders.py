@@ -6,7 +6,6 @@ puts the values in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 # What stands in the place of several arguments, and therefore must be an argument of its own.
@@ -60,16 +59,6 @@ def parse(element: str) -> list[str | Placeholder]:
             text += one
             at += 1
     return [*pieces, text] if text else pieces
-
-
-def placeholders(command: Iterable[str]) -> set[str]:
-    """Return the names of all placeholders in a command. Raises: ValueError as ``parse`` does."""
-    return {
-        piece.name
-        for element in command
-        for piece in parse(element)
-        if isinstance(piece, Placeholder)
-    }
 
 
 def escape(text: str) -> str:

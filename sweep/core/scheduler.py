@@ -6,6 +6,7 @@ element of an array; it is named by the array's job id and its index.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,14 @@ RUNNING = "running"
 ENDED = "ended"
 # The word for a running task whose array is dead: nothing starts the others, nor the finaliser.
 ORPHANED = "ORPHANED"
+
+
+class JobFate(enum.Enum):
+    """What became of a job whose processes cannot be seen from here."""
+
+    LIVES = "lives"  # it is in the queue
+    ENDED = "ended"  # it has left the queue, and its node is well: no process of it is left
+    UNPROVED = "unproved"  # it has left the queue, and its node cannot vouch for its end
 
 
 @dataclass(frozen=True)
@@ -170,6 +179,10 @@ class Scheduler(Protocol):
 
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once."""
+        ...
+
+    def job_fate(self, job: str, node: str) -> JobFate:
+        """Return what became of a job of ours, an array's element or not, that ran on a node."""
         ...
 
 

@@ -44,6 +44,12 @@ class Constraint:
     max: float | None = None
     min: float | None = None
 
+    @property
+    def limits(self) -> str:
+        """The bounds in words."""
+        bounds = (("<=", self.max), (">=", self.min))
+        return " and ".join(f"{sign} {limit:g}" for sign, limit in bounds if limit is not None)
+
 
 @dataclass(frozen=True)
 class Choice:

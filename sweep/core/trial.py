@@ -118,6 +118,11 @@ class TrialRecord:
     violation: float | None = None
 
     @property
+    def is_feasible(self) -> bool:
+        """Whether nothing is known of a broken constraint: only such a trial can be the best."""
+        return not self.violation
+
+    @property
     def energy_j(self) -> float | None:
         """Joules over the attempts of which that is known; None where it is of none."""
         known = [a.energy_j for a in self.attempts if a.energy_j is not None]

@@ -51,8 +51,8 @@ def capture_study(
     runs: Path | None = None,
     known: Mapping[str, Any] | None = None,
     full: bool = False,
-) -> dict[str, Any]:
-    """Return the record of a study, as far as it is the same for all its trials.
+) -> tuple[dict[str, Any], bytes]:
+    """Return what is the same for all trials of a study, and the patch of what is not committed.
 
     Args:
         environ: The launching shell's environment; this process's when None.
@@ -60,18 +60,6 @@ def capture_study(
         known: An earlier record: large files that have not changed since are not read again.
         full: Hash all data byte by byte.
     """
-    return capture_with_patch(study, environ, runs=runs, known=known, full=full)[0]
-
-
-def capture_with_patch(
-    study: Study,
-    environ: Mapping[str, str] | None = None,
-    *,
-    runs: Path | None = None,
-    known: Mapping[str, Any] | None = None,
-    full: bool = False,
-) -> tuple[dict[str, Any], bytes]:
-    """Return ``capture_study``'s record, and the patch of what is not committed."""
     environ = os.environ if environ is None else environ
     workdir = Path(study.workdir)
     code, patch = capture_code(study.command, workdir, runs or runs_folder())

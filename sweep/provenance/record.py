@@ -35,7 +35,7 @@ def record_launch(
     before = manifest.read(folder)
     if full and study.data:
         say("hashing all data")
-    record, patch = capture.capture_with_patch(
+    record, patch = capture.capture_study(
         study, environ, runs=runs.root, known=before or None, full=full
     )
     if code is not None:

@@ -5,7 +5,6 @@ Where there is no terminal they become one line whenever something has changed.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,25 +25,24 @@ def watch(
     interval_s: float = 2.0,
     console: Any = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> Status | None:
-    """Show a study until it is over or the user presses Ctrl-C; return its last status.
+) -> Status:
+    """Show a study until it is over; return its last status.
 
     A database or scheduler that does not answer is said below the last status, and asked again.
     """
     view = _View(console or Console())
     last: Status | None = None
-    with view, contextlib.suppress(KeyboardInterrupt):
+    with view:
         while True:
             try:
                 last = get_status()
                 view.show(status_panel(last), line(last))
                 if last.is_over:
-                    break
+                    return last
             except (DatabaseUnavailable, CouldNotAsk) as error:
                 text = Text(printable(error.message), style="yellow")
                 view.show(Group(status_panel(last), text) if last else text, error.message)
             sleep(interval_s)
-    return last
 
 
 class _View:

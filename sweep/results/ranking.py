@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from operator import attrgetter
 from typing import Any
@@ -18,24 +18,8 @@ from sweep.core.pareto import constrained_fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Objective, Resources, Study
 from sweep.core.trial import TrialRecord, summarise
-from sweep.results.exports import export, format_of, write
 from sweep.storage.series import Summary, summarised
 from sweep.training.checkpoints import checkpoints
-
-__all__ = [
-    "Wanted",
-    "all_wanted",
-    "check_metrics",
-    "export",
-    "format_of",
-    "gpu_hours",
-    "nothing_complete",
-    "parse_wanted",
-    "rank",
-    "ranks",
-    "rows",
-    "write",
-]
 
 # Where trials without a rank come, after the complete ones.
 ORDER = (outcomes.PRUNED, outcomes.FAILED, outcomes.CANCELLED, outcomes.RUNNING, outcomes.WAITING)
@@ -52,6 +36,7 @@ def rank(
 
     Args:
         by: Rank by this metric instead of the study's objectives; the records need their metrics.
+            What breaks the study's constraints comes last all the same.
 
     Raises:
         InputError: No trial reported that metric.
@@ -93,7 +78,7 @@ def ranks(
     """
     records = list(records)
     values = _values(records, study, by)
-    amounts = {r.number: r.violation or 0.0 for r in records} if by is None else {}
+    amounts = {r.number: r.violation or 0.0 for r in records}
     found: dict[int, int | None] = dict.fromkeys((record.number for record in records), None)
     if by is None and study.is_multi_objective:
         numbers = list(values)
@@ -112,14 +97,17 @@ def _values(
     records: Sequence[TrialRecord], study: Study, by: Objective | None
 ) -> dict[int, tuple[float, ...]]:
     """Return what complete trials are ranked by, where it is finite, by number."""
-    if by is not None:
+    metrics = [objective.metric for objective in study.objectives]
+    if by is not None and by.metric not in metrics:
         _check_metric(records, by.metric)
     found: dict[int, tuple[float, ...]] = {}
     for record in records:
         if record.state != outcomes.COMPLETE:
             continue
         values = record.values
-        if by is not None:
+        if by is not None and by.metric in metrics:
+            values = values[metrics.index(by.metric) :][:1]
+        elif by is not None:
             value = summarise(record.metrics.get(by.metric, ()), by.at, by.direction)
             values = () if value is None else (value,)
         if values and all(math.isfinite(value) for value in values):
@@ -175,6 +163,46 @@ def parse_wanted(text: str, study: Study) -> Wanted:
     )
 
 
+_DIRECTIONS = {"minimize": "minimize", "min": "minimize", "maximize": "maximize", "max": "maximize"}
+
+
+def parse_by(text: str, direction: str | None, study: Study) -> Objective:
+    """Return "val_loss" or "val_loss:minimize" as what to rank by.
+
+    Args:
+        direction: Given apart from the name; None where it was not.
+
+    Raises:
+        InputError: A metric that is no objective, and nothing says which of its values are good;
+            or two directions.
+    """
+    name, _, word = text.rpartition(":")
+    if not name or word not in _DIRECTIONS:
+        name, word = text, ""  # a metric's own name may hold a colon
+    if word and direction not in (None, _DIRECTIONS[word]):
+        raise InputError(
+            f"--by {text} and --{direction} contradict each other.", "Leave one of the two out."
+        )
+    given = _DIRECTIONS.get(word) or direction
+    for objective in study.objectives:
+        if objective.metric == name:
+            return replace(objective, direction=given or objective.direction)
+    if given is None:
+        raise InputError(
+            f"--by {text}: {name} is no objective of the study, so nothing says whether less or "
+            "more of it is better.",
+            f"Write --by {name}:minimize or --by {name}:maximize.",
+        )
+    return Objective(name, given)
+
+
+def shown_for(by: Objective | None, study: Study) -> Wanted | None:
+    """Return the metric that a ranking by it shows as well; None where the objectives say it."""
+    if by is None or by.metric in [objective.metric for objective in study.objectives]:
+        return None
+    return Wanted(by.metric, "max" if by.direction == "maximize" else "min")
+
+
 def all_wanted(summaries: Mapping[int, Mapping[str, Summary]]) -> list[Wanted]:
     """Return every metric's last, least and greatest value."""
     names = sorted({name for summary in summaries.values() for name in summary})
@@ -182,16 +210,25 @@ def all_wanted(summaries: Mapping[int, Mapping[str, Summary]]) -> list[Wanted]:
 
 
 def _shower(
-    wanted: Sequence[Wanted] | None,
+    wanted: Sequence[Wanted] | None, also: Wanted | None
 ) -> Callable[[Mapping[str, Summary]], dict[str, float | None]]:
-    """Return what picks the metrics to show from a trial's."""
-    if wanted is None:
-        return lambda summaries: {name: summary.last for name, summary in summaries.items()}
+    """Return what picks the metrics to show from a trial's: each one's last value for None.
+
+    Args:
+        also: What is shown besides.
+    """
     read = {"last": attrgetter("last"), "min": attrgetter("least"), "max": attrgetter("greatest")}
-    chosen = [(w.label, w.name, read[w.which]) for w in wanted]
-    return lambda summaries: {
-        label: pick(summaries[name]) for label, name, pick in chosen if name in summaries
-    }
+    chosen = [
+        (w.label, w.name, read[w.which]) for w in (*(wanted or ()), *([also] if also else ()))
+    ]
+
+    def show(summaries: Mapping[str, Summary]) -> dict[str, float | None]:
+        last = {name: s.last for name, s in summaries.items()} if wanted is None else {}
+        return last | {
+            label: pick(summaries[name]) for label, name, pick in chosen if name in summaries
+        }
+
+    return show
 
 
 def gpu_hours(duration_s: float | None, resources: Resources) -> float | None:
@@ -228,7 +265,7 @@ def rows(
         top: At most so many.
         states: Which trials; when None, those with a rank if ``top`` is given, else complete and
             pruned ones.
-        by: As for ``rank``.
+        by: As for ``rank``; the value that ranks is among the row's metrics.
         folder: The study's, to look for checkpoints of the trials that keep theirs.
         summaries: The metrics in short, by trial number; from the records' own when None.
         wanted: Which of them to show; each metric's last value when None.
@@ -245,7 +282,7 @@ def rows(
         summaries = {r.number: summarised(r.metrics) for r in records if r.metrics}
     reported = {name for summary in summaries.values() for name in summary}
     check_metrics([metric.name for metric in wanted or ()], reported)
-    show = _shower(wanted)
+    show = _shower(wanted, shown_for(by, study))
     found = []
     for record in chosen[:top]:
         row = _row(record, study, places[record.number])

@@ -20,6 +20,7 @@ from sweep.core.files import read_tail
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
+from sweep.results.feasibility import read_none_feasible
 from sweep.storage import promotion, records, status_rows, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
@@ -65,6 +66,7 @@ class Status:
             several objectives.
         front: With several objectives, {"trial", "values", "params"} of the Pareto front's trials.
         front_size: How many trials the front has.
+        infeasible: That no complete trial keeps to the constraints, in words; else empty.
         tasks: {"pending", "running"}, or None where the scheduler could not be asked.
         max_parallel: K.
         slots: Trials that a task serves side by side.
@@ -85,6 +87,7 @@ class Status:
     best: Mapping[str, Any] | None = None
     front: Sequence[Mapping[str, Any]] = ()
     front_size: int = 0
+    infeasible: str = ""
     tasks: Mapping[str, int] | None = None
     started: datetime | None = None
     elapsed_s: float | None = None
@@ -128,7 +131,7 @@ class Status:
                 {"reason": f.reason, "count": f.count, "trial": f.trial, "log": f.log}
                 for f in self.failures
             ],
-            "notes": list(self.notes),
+            "notes": [*([self.infeasible] if self.infeasible else []), *self.notes],
         }
 
     def to_json(self) -> str:
@@ -193,6 +196,7 @@ def snapshot(
         best=seen.best,
         front=seen.front,
         front_size=seen.front_size,
+        infeasible=seen.infeasible,
         tasks=polled,
         started=seen.times.started,
         elapsed_s=elapsed_s,
@@ -215,6 +219,7 @@ class _Seen:
     best: Mapping[str, Any] | None
     front: Sequence[Mapping[str, Any]]
     front_size: int
+    infeasible: str
 
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
@@ -241,6 +246,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
             record = records.read_trials(db, study_id, study, numbers=[number])[0]
             if math.isfinite(record.values[0]):
                 best = {"trial": number, "value": record.values[0], "params": record.params}
+    found = best or front
     return _Seen(
         counts=counts,
         unfinished=unfinished,
@@ -250,6 +256,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         best=best,
         front=front,
         front_size=size,
+        infeasible=read_none_feasible(ledger) if counts[outcomes.COMPLETE] and not found else "",
     )
 
 

@@ -100,6 +100,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
+def count_trials(count: int, one: str = "", more: str = "") -> str:
+    """Return "1 trial" or "3 trials", with the words that go with one or with several."""
+    return f"{count} trial {one}".rstrip() if count == 1 else f"{count} trials {more}".rstrip()
+
+
 def counted(counts: Mapping[str, int]) -> str:
     """Return the counts that are not zero, in words."""
     order = (*outcomes.FINAL_STATES, outcomes.RUNNING, outcomes.WAITING)
@@ -112,6 +117,8 @@ def line(status: Status) -> str:
     parts.append(counted(status.counts))
     if status.best:
         parts.append(f"best {_best(status)}")
+    elif status.infeasible:
+        parts.append(printable(status.infeasible).rstrip("."))
     if status.left_s is not None:
         parts.append(f"about {span(status.left_s, rough=True)} left")
     if status.reason:
@@ -180,7 +187,7 @@ def status_panel(status: Status) -> Any:
     if status.reason:
         lines.add_row("why", Text(printable(status.reason), style=colour))
     for label, text in (
-        ("best" if status.best else "front", _best_lines(status)),
+        ("front" if status.front else "best", _best_lines(status) or status.infeasible),
         ("time", _time_line(status)),
         ("tasks", _task_line(status)),
     ):
@@ -262,7 +269,9 @@ def _task_line(status: Status) -> str:
     return f"{running}, {status.tasks['pending']} pending; {limit}"
 
 
-def trials_table(rows: Sequence[Row], study: Study, width: int | None = None) -> Any:
+def trials_table(
+    rows: Sequence[Row], study: Study, width: int | None = None, by: str | None = None
+) -> Any:
     """Return rows as a rich table that fits the width.
 
     Each parameter has a column where that fits; else they share one, wrapped. Reasons that do not
@@ -270,9 +279,10 @@ def trials_table(rows: Sequence[Row], study: Study, width: int | None = None) ->
 
     Args:
         width: Columns of the terminal; rich's idea of it when None.
+        by: The metric that the rows are ranked by, where it is no objective.
     """
     width = width or Console().width
-    found = _columns(rows, study, wide=True)
+    found = _columns(rows, study, by, wide=True)
     below: list[str] = []
     if _needed(found) > width and found[-1][0] == "reason":
         reasons = zip(rows, found.pop()[2], strict=True)
@@ -280,7 +290,7 @@ def trials_table(rows: Sequence[Row], study: Study, width: int | None = None) ->
     if _needed(found) > width:
         found = [(fold(heading, cells), numeric, cells) for heading, numeric, cells in found]
     if _needed(found) > width:
-        found = _columns(rows, study, wide=False)
+        found = _columns(rows, study, by, wide=False)
         if below:
             found.pop()
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -293,7 +303,8 @@ def trials_table(rows: Sequence[Row], study: Study, width: int | None = None) ->
             vertical="bottom" if "\n" in heading else "top",
         )
     for index, row in enumerate(rows):
-        style = "bold" if row["rank"] == 1 else "" if row["rank"] else "dim"
+        is_ranked = row["rank"] and row.get("feasible") is not False
+        style = "dim" if not is_ranked else "bold" if row["rank"] == 1 else ""
         table.add_row(*(Text(cells[index]) for _, _, cells in found), style=style)
     if not below:
         return table
@@ -318,20 +329,25 @@ def fold(heading: str, cells: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _columns(rows: Sequence[Row], study: Study, wide: bool) -> list[Shown]:
+def _columns(rows: Sequence[Row], study: Study, by: str | None, wide: bool) -> list[Shown]:
     """Return the columns that say something; what has no rank shows its state there."""
     found = [
         ("rank", True, [str(row["rank"] or row["state"]) for row in rows]),
         ("trial", True, [str(row["trial"]) for row in rows]),
     ]
+    if by is not None:
+        ranked_by = [row["metrics"].get(by) for row in rows]
+        found.append((printable(by), True, [_value(v) for v in ranked_by]))
     for objective in study.objectives:
         name = objective.metric
         if study.is_multi_objective:
             values = [row["values"].get(name) for row in rows]
         else:
             values = [row["value"] for row in rows]
-        cells = ["" if v is None else f"{v:.{VALUE_DIGITS}g}" for v in values]
-        found.append((printable(name), True, cells))
+        found.append((printable(name), True, [_value(v) for v in values]))
+    if study.constraints:
+        words = {True: "yes", False: "no", None: ""}
+        found.append(("feasible", False, [words[row.get("feasible")] for row in rows]))
     names = dict.fromkeys([*study.space.names(), *(name for row in rows for name in row["params"])])
     if wide:
         for name in names:
@@ -349,6 +365,10 @@ def _columns(rows: Sequence[Row], study: Study, wide: bool) -> list[Shown]:
     if any(row["reason"] and row["state"] != outcomes.PRUNED for row in rows):
         found.append(("reason", False, [printable(row["reason"]) for row in rows]))
     return found
+
+
+def _value(value: float | None) -> str:
+    return "" if value is None else f"{value:.{VALUE_DIGITS}g}"
 
 
 def progress_lines(status: Status) -> Any:

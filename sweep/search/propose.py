@@ -15,18 +15,10 @@ from typing import TYPE_CHECKING, Any
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
-from sweep.search import duplicates, warm_start
-from sweep.search.design import FIXED, fixed_design, random_point, spread_design, stored_point
-from sweep.search.samplers import (
-    SHARE,
-    STARTUP,
-    build_pruner,
-    build_sampler,
-    choose,
-    kept,
-    one_thread,
-    quiet,
-)
+from sweep.search import warm_start
+from sweep.search.design import FIXED, fixed_design, random_point, spread_design
+from sweep.search.samplers import SHARE, STARTUP, build_sampler, choose, kept, one_thread, quiet
+from sweep.storage import locks, same_params
 
 if TYPE_CHECKING:
     from sweep.search.view import SamplerView
@@ -34,17 +26,6 @@ if TYPE_CHECKING:
 
 TRIES = 8  # draws beyond the first for a configuration that nobody has
 _APART = 1000  # between the seeds of draws for another reason
-
-__all__ = [
-    "build_pruner",
-    "build_sampler",
-    "first_rows",
-    "fixed_design",
-    "internal",
-    "propose",
-    "random_point",
-    "stored_point",
-]
 
 # Made once for the space last seen: distributions as text, for 10,000 rows.
 _texts: list[tuple[Space, dict[str, str]]] = []
@@ -114,7 +95,7 @@ def propose(
             again_by = [partial(draw, seed, by_chance) for seed in seeds]
             _lower_risk(study, view, study_id, trial_id, again_by)
         may_draw_again = again < TRIES and not is_fixed and bool(view.chosen_params(trial_id))
-        with duplicates.one_at_a_time(storage.database, study_id):
+        with locks.held(storage.database, locks.PROPOSE, study_id):
             if not (may_draw_again and _is_known(study, view, study_id, trial_id)):
                 view.write_params(trial_id, study_id)
                 break
@@ -171,7 +152,7 @@ def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> 
     with ``duplicates: resample``, where one has finished it.
     """
     params = view.chosen_params(trial_id)
-    if duplicates.is_taken(view.database, study_id, trial_id, params):
+    if same_params.runs_elsewhere(view.database, study_id, trial_id, params):
         return True
     if study.duplicates != "resample":
         return False

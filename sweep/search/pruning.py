@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import optuna
 
+from sweep.core.attributes import FIRST_RUNG
 from sweep.core.study import Study
 from sweep.search.samplers import AUTO_PRUNER, SHARE, build_pruner, kept, quiet
 from sweep.search.view import SamplerView
@@ -128,7 +129,6 @@ def judge(
 
 
 LEAST_REPORTS = 3  # no trial is stopped before it has made so many
-FIRST_RUNG = "sweep:first_rung"  # attribute of a study: what its pruner has made of "auto"
 RUNGED = ("asha", "hyperband")
 _pruners: list[tuple[Study, dict[int, Any]]] = []
 

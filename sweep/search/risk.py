@@ -16,15 +16,15 @@ import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.core import outcomes
+from sweep.core.attributes import END
 from sweep.core.space import Parameter, Space
-from sweep.storage.records import END
 
 # Ends that tell of the configuration whatever was reported before, and those that do where nothing
 # was: a trial that had time to report was at least no hopeless one.
 _ALWAYS = (outcomes.OUT_OF_MEMORY, outcomes.KILLED, *outcomes.TOO_MUCH)
 _WITHOUT_A_REPORT = (outcomes.TIMEOUT, outcomes.INTERRUPTED, outcomes.STALLED)
 
-LIMIT = 0.5  # estimates above it are drawn again
+LIMIT = 0.35  # estimates above it are drawn again; `python -m benchmarks.failing` chose it
 NEWEST = 500  # trials that an estimate is made of: solving costs their number's third power
 _WIDTH = 0.3  # of a bump, in parts of a parameter's range
 _TREND = 4.0  # weight of what is linear against what is local: memory grows with every size

@@ -10,26 +10,18 @@ are left out.
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Collection, Container, Sequence
-from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweep.core import pareto
+from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.outcomes import DIVERGED
 from sweep.search.risk import asked_too_much
+from sweep.storage import promotion
 from sweep.storage.optuna_storage import PostgresStorage
-from sweep.storage.records import END
-
-PAUSED_SQL = """
-SELECT t.trial_id FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' AND
-  (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
-   ORDER BY a.number DESC LIMIT 1) = 'paused'
-"""
 
 
 def view(
@@ -60,7 +52,7 @@ def _with_failures(
 
     Where the study has no constraint, one is made up.
     """
-    known = [t.system_attrs[pareto.KEY] for t in trials if pareto.KEY in t.system_attrs]
+    known = [t.system_attrs[CONSTRAINTS] for t in trials if CONSTRAINTS in t.system_attrs]
     broken = [max(1.0, *column) for column in zip(*known, strict=False)] or [1.0]
     found = []
     for trial in trials:
@@ -68,7 +60,7 @@ def _with_failures(
         if failed or (marked and not known and trial.state == TrialState.COMPLETE):
             trial = copy.copy(trial)
             note = broken if failed else [-1.0]
-            trial.system_attrs = {**trial.system_attrs, pareto.KEY: note}
+            trial.system_attrs = {**trial.system_attrs, CONSTRAINTS: note}
         if failed:
             trial.state = TrialState.COMPLETE
             trial.values = worst
@@ -145,9 +137,9 @@ class SamplerView(PostgresStorage):
         if study_id not in self._snapshots:
             seen = tuple(state for state in TrialState if state != TrialState.WAITING)
             trials = super().get_all_trials(study_id, deepcopy=False, states=seen)
-            paused: set[Any] = set()
+            paused: set[int] = set()
             if any(trial.state == TrialState.RUNNING for trial in trials):
-                paused = {row[0] for row in self._rows(PAUSED_SQL, (study_id,))}
+                paused = self._again(lambda db: promotion.read_paused(db, study_id))
             directions = self.get_study_directions(study_id)
             self._told[study_id] = trials
             self._snapshots[study_id] = view(
@@ -195,20 +187,3 @@ class SamplerView(PostgresStorage):
             As ``set_trial_param`` of the storage.
         """
         self.set_trial_params(trial_id, self._params.pop(trial_id, {}), study_id)
-
-    def read_study_note(self, study_id: int, key: str) -> Any:
-        """Return one of the study's system attributes, or None."""
-        found = self._rows(
-            "SELECT value_json FROM study_system_attributes WHERE study_id = %s AND key = %s",
-            (study_id, key),
-        )
-        return json.loads(found[0][0]) if found else None
-
-    def write_study_note(self, study_id: int, key: str, value: Any) -> Any:
-        """Set one of the study's system attributes unless it is there; return what it is."""
-        self._rows(
-            "INSERT INTO study_system_attributes (study_id, key, value_json) VALUES (%s, %s, %s) "
-            "ON CONFLICT (study_id, key) DO NOTHING",
-            (study_id, key, json.dumps(value)),
-        )
-        return self.read_study_note(study_id, key)

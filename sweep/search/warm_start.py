@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweep.core import outcomes
+from sweep.core.attributes import WARM_START
 from sweep.core.errors import InputError, closest
 from sweep.core.space import to_optuna
 from sweep.core.study import Study
@@ -21,7 +22,6 @@ from sweep.storage.connection import Database
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-KEY = "sweep:warm_start"  # attribute of the study
 MOST = 1000  # newest trials of the earlier study; more make proposals slow and no better
 
 
@@ -81,7 +81,7 @@ def read(db: Database, study: Study) -> Found | None:
     study_id = studies.find_study(db, name)
     before = studies.read_specification(db, study_id) if study_id is not None else None
     if study_id is None or before is None:
-        known = [str(row[0]) for row in db.execute("SELECT study_name FROM studies ORDER BY 1")]
+        known = studies.list_names(db)
         near = closest(name, known)
         raise InputError(
             f"warm_start: the database holds no study {name!r} of sweep's.",
@@ -101,12 +101,12 @@ def read(db: Database, study: Study) -> Found | None:
 
 def write(db: Database, study_id: int, found: Found) -> None:
     """Keep them with the study; inside the transaction that makes it."""
-    studies.write_attribute(db, study_id, KEY, list(found.trials))
+    studies.write_attribute(db, study_id, WARM_START, list(found.trials))
 
 
 def frozen(db: Database, study_id: int, study: Study) -> list[FrozenTrial]:
     """Return them as Optuna's trials, with numbers below 0."""
-    rows = studies.read_attribute(db, study_id, KEY) if study.warm_start else None
+    rows = studies.read_attribute(db, study_id, WARM_START) if study.warm_start else None
     if not rows:
         return []
     from optuna.trial import create_trial

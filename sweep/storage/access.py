@@ -14,10 +14,12 @@ from pathlib import Path
 from sweep.core.errors import BusyError, DatabaseUnavailable, InputError, SweepError
 from sweep.core.files import is_private, read_json, write_atomic
 from sweep.core.paths import Runs, StudyFolder
+from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
 from sweep.storage.connection import Database
 from sweep.storage.embedded import control
 from sweep.storage.embedded.server import Server, clients, running
+from sweep.storage.embedded.succession import AskFate
 from sweep.storage.url import dsn, mask, normalise
 
 STORAGE_VARIABLE = "SWEEP_STORAGE"
@@ -35,6 +37,7 @@ class EmbeddedDatabase(Database):
 
     Attributes:
         on_absent: Called at each look that finds no server.
+        ask_fate: Says what became of the job that served the data last.
     """
 
     def __init__(self, data_dir: Path, *, may_start: bool = True, **options: object) -> None:
@@ -43,6 +46,7 @@ class EmbeddedDatabase(Database):
         self.started = False
         self.was_there = False
         self.on_absent: Callable[[], None] | None = None
+        self.ask_fate: AskFate | None = None
         super().__init__("postgresql+psycopg2://sweep@localhost/sweep", **options)  # type: ignore[arg-type]
 
     def _parameters(self, deadline: float) -> dict[str, str]:
@@ -64,7 +68,7 @@ class EmbeddedDatabase(Database):
 
     def _start(self) -> Server:
         try:
-            server = control.start(self.data_dir)
+            server = control.start(self.data_dir, ask_fate=self.ask_fate)
         except SweepError as error:
             # Where it has run, this passes: it recovers from a crash, or others start it.
             if self.was_there or isinstance(error, BusyError):
@@ -72,6 +76,11 @@ class EmbeddedDatabase(Database):
             raise
         self.started = True
         return server
+
+
+def fate_asker(schedule: Scheduler) -> AskFate:
+    """Return what asks a scheduler about the job of an embedded server."""
+    return lambda starter: schedule.job_fate(starter.job, starter.node)
 
 
 def choose_url(study: Study) -> str | None:
@@ -89,11 +98,18 @@ def remember(folder: StudyFolder, url: str | None, runs: Runs) -> None:
     write_atomic(folder.storage, json.dumps(note) + "\n", mode=0o600)
 
 
-def connect(folder: StudyFolder, *, timeout_s: float = 20.0, may_start: bool = True) -> Database:
+def connect(
+    folder: StudyFolder,
+    *,
+    timeout_s: float = 20.0,
+    may_start: bool = True,
+    ask_fate: AskFate | None = None,
+) -> Database:
     """Return the study's database; it connects at its first use.
 
     Args:
         may_start: Whether this process may start the embedded server.
+        ask_fate: Says what became of the job that served it last.
 
     Raises:
         SweepError: The folder is no study's, or its file can be read by others.
@@ -108,25 +124,35 @@ def connect(folder: StudyFolder, *, timeout_s: float = 20.0, may_start: bool = T
             f"{folder.storage} can be read by other users.", f"chmod 600 {folder.storage}"
         )
     if "embedded" in note:
-        return EmbeddedDatabase(Path(note["embedded"]), may_start=may_start, timeout_s=timeout_s)
+        db = EmbeddedDatabase(Path(note["embedded"]), may_start=may_start, timeout_s=timeout_s)
+        db.ask_fate = ask_fate
+        return db
     return Database(note["url"], timeout_s=timeout_s)
 
 
 def open_url(
-    runs: Runs, url: str | None, *, timeout_s: float = 20.0, for_nodes: bool = False
+    runs: Runs,
+    url: str | None,
+    *,
+    timeout_s: float = 20.0,
+    for_nodes: bool = False,
+    ask_fate: AskFate | None = None,
 ) -> Database:
     """Return a database by URL, or the embedded one of a runs folder.
 
     Args:
+        ask_fate: Says what became of the job that served the embedded one last.
         for_nodes: Serve the embedded one from here to other machines, until it is stopped by hand.
     """
     if url:
         return Database(url, timeout_s=timeout_s)
     if for_nodes:
-        control.start(runs.postgres, listen="*", idle_stop_s=None)
-    else:
-        control.start(runs.postgres)  # also finishes what a killed launch has begun
-    return EmbeddedDatabase(runs.postgres, timeout_s=timeout_s)
+        control.start(runs.postgres, listen="*", idle_stop_s=None, ask_fate=ask_fate)
+    else:  # also finishes what a killed launch has begun
+        control.start(runs.postgres, ask_fate=ask_fate)
+    db = EmbeddedDatabase(runs.postgres, timeout_s=timeout_s)
+    db.ask_fate = ask_fate
+    return db
 
 
 def stop_if_unused(folder: StudyFolder) -> bool:
@@ -149,6 +175,13 @@ def stop_server(data_dir: Path) -> bool:
 def describe(folder: StudyFolder) -> str:
     """Return where the study's rows lie, without a password."""
     note = read_json(folder.storage) or {}
-    if "embedded" in note:
-        return f"embedded PostgreSQL in {note['embedded']}"
-    return mask(note.get("url", ""))
+    return _describe(note.get("url"), note.get("embedded", ""))
+
+
+def describe_choice(url: str | None, runs: Runs) -> str:
+    """Return the same of where a launch would put them."""
+    return _describe(url, str(runs.postgres))
+
+
+def _describe(url: str | None, data_dir: str) -> str:
+    return mask(url) if url else f"embedded PostgreSQL in {data_dir}"

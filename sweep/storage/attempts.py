@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweep.core import outcomes
+from sweep.core.attributes import CONSTRAINTS
 from sweep.core.errors import StaleAttempt
-from sweep.core.outcomes import USER_FAILURES
+from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Place
 from sweep.storage.connection import Database
 
 # By how much a trial ``t`` breaks its study's constraints; 0 where nothing is noted.
-VIOLATION_SQL = """COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
+VIOLATION_SQL = f"""COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
   json_array_elements_text(s.value_json::json) c
-  WHERE s.trial_id = t.trial_id AND s.key = 'constraints'), 0)"""
+  WHERE s.trial_id = t.trial_id AND s.key = '{CONSTRAINTS}'), 0)"""
 # For how many seconds the ended attempts of the trial of an attempt ``a`` ran.
 USED_SQL = """(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
   FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)"""
@@ -85,6 +86,44 @@ class Attempts:
             (outcomes.TERMINATED,),
         )
 
+    def find_trial(self, number: int) -> tuple[int, str] | None:
+        """Return the id and Optuna's state of a trial by its number, or None."""
+        rows = self.db.execute(
+            "SELECT trial_id, state::text FROM trials WHERE study_id = %s AND number = %s",
+            (self.study_id, number),
+        )
+        return (int(rows[0][0]), str(rows[0][1])) if rows else None
+
+    def seen_at(self, node: str, job: str, quick_s: float) -> tuple[int, bool, bool, bool]:
+        """Return what the trainings of the study have met on one node, and on the others.
+
+        Args:
+            job: Whose failures count.
+            quick_s: A failure is quick if it comes sooner, and before any report.
+
+        Returns:
+            Quick failures here; whether one here has reported, one elsewhere has, and one
+            elsewhere runs.
+        """
+        rows = self.db.execute(
+            "SELECT COUNT(*) FILTER (WHERE a.host = %(node)s AND a.outcome = ANY(%(failures)s) "
+            "AND a.job = %(job)s AND a.first_step IS NULL "
+            "AND a.ended - a.claimed < %(quick_s)s * interval '1 second'), "
+            "COALESCE(bool_or(a.host = %(node)s AND a.first_step IS NOT NULL), FALSE), "
+            "COALESCE(bool_or(a.host <> %(node)s AND a.first_step IS NOT NULL), FALSE), "
+            "COALESCE(bool_or(a.host <> %(node)s AND a.outcome IS NULL), FALSE) "
+            "FROM sweep_attempt a JOIN trials t USING (trial_id) WHERE t.study_id = %(study)s",
+            {
+                "node": node,
+                "job": job,
+                "quick_s": quick_s,
+                "failures": [*USER_FAILURES, GIVEN_BACK],
+                "study": self.study_id,
+            },
+        )
+        quick, here, elsewhere, live = rows[0]
+        return int(quick), bool(here), bool(elsewhere), bool(live)
+
     def latest_token(self, place: Place) -> str | None:
         """Return the token of the latest attempt that a task (and slot) has made, or None."""
         rows = self.db.execute(
@@ -98,6 +137,10 @@ class Attempts:
     def attempts(self, trial_id: int) -> list[Attempt]:
         """Return a trial's attempts, oldest first."""
         return self._attempts("t.trial_id = %s", (trial_id,))
+
+    def attempts_at(self, number: int) -> list[Attempt]:
+        """Return the attempts of the trial with this number, oldest first."""
+        return self._attempts("t.number = %s", (number,))
 
     def count_attempts(self) -> int:
         """Return how many attempts the study has had."""
@@ -180,6 +223,8 @@ class Attempts:
     def best_numbers(self, limit: int, *, infeasible: bool = False) -> list[int]:
         """Return the numbers of the best complete trials, best first (one objective).
 
+        Those without a finite value have no rank.
+
         Args:
             infeasible: Also of those that break the study's constraints, after the others.
         """
@@ -190,7 +235,8 @@ class Attempts:
             keeps = "" if infeasible else f"AND {VIOLATION_SQL} = 0 "
         rows = self.db.execute(
             "SELECT t.number FROM trials t JOIN trial_values v USING (trial_id) "
-            f"WHERE t.study_id = %s AND t.state = 'COMPLETE' AND v.objective = 0 {keeps}"
+            f"WHERE t.study_id = %s AND t.state = 'COMPLETE' AND v.objective = 0 "
+            f"AND v.value_type = 'FINITE' {keeps}"
             f"ORDER BY {order_by}v.value {order}, t.number LIMIT %s",
             (self.study_id, limit),
         )

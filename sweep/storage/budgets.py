@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sweep.core import outcomes
+from sweep.core.attributes import END
 from sweep.core.outcomes import CLAIMABLE, PAUSED
 from sweep.core.study import Study
 from sweep.core.trial import End, better
 from sweep.storage import studies
+from sweep.storage.attempts import VIOLATION_SQL
 from sweep.storage.closing import close_trials, prune_trials
-from sweep.storage.ledger import VIOLATION_SQL, Ledger
-from sweep.storage.records import END
+from sweep.storage.ledger import Ledger
 
 # What the note on a trial's end calls it when the end of its study has cancelled it: launch takes
 # such ones up again where the limit was raised.

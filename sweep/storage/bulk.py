@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sweep.core.attributes import FIXED_PARAMS
 from sweep.storage.connection import Database
 from sweep.storage.prepared import numbers
 from sweep.storage.trial_rows import stored_number
@@ -129,7 +130,7 @@ def insert_steps(db: Database, trial_id: int, steps: Mapping[int, float]) -> Non
 def _system_attributes(trial: Mapping[str, Any]) -> dict[str, Any]:
     fixed = trial.get("fixed_params")
     attributes = dict(trial.get("system_attrs", {}))
-    return attributes | {"fixed_params": dict(fixed)} if fixed else attributes
+    return attributes | {FIXED_PARAMS: dict(fixed)} if fixed else attributes
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

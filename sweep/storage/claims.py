@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from sweep.core.attributes import STATE
 from sweep.core.outcomes import CLAIMABLE, PAUSED
 from sweep.core.trial import Claim, Place
 from sweep.storage import promotion, studies
@@ -113,7 +114,7 @@ class Claims(Attempts):
             CLAIM_SQL,
             {
                 "study": self.study_id,
-                "state_key": studies.STATE,
+                "state_key": STATE,
                 "claimable": self._claimable,
                 "token": token,
                 "job": place.job,

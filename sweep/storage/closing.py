@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from sweep.core import outcomes
+from sweep.core.attributes import END
 from sweep.core.outcomes import PAUSED
 from sweep.core.trial import End
-from sweep.storage import bulk, promotion, studies
+from sweep.storage import bulk, promotion, studies, trial_rows
+from sweep.storage.attempts import clean
 from sweep.storage.connection import Database
-from sweep.storage.ledger import Ledger, clean
-from sweep.storage.records import END
+from sweep.storage.ledger import Ledger
 from sweep.storage.series import read_summaries
 
 
@@ -29,12 +29,7 @@ def close_trials(db: Database, trial_ids: Sequence[int], state: str, end: End) -
         ("PRUNED" if state == outcomes.PRUNED else "FAIL", list(trial_ids)),
     )
     note = {"state": state, "outcome": end.outcome, "reason": clean(end.reason)}
-    db.execute(
-        "INSERT INTO trial_user_attributes (trial_id, key, value_json) "
-        "SELECT u, %s, %s FROM unnest(%s::int[]) AS u ON CONFLICT (trial_id, key) DO UPDATE "
-        "SET value_json = excluded.value_json",
-        (END, json.dumps(note), list(trial_ids)),
-    )
+    trial_rows.write_attribute(db, "user", trial_ids, END, note)
 
 
 def prune_trials(ledger: Ledger, trial_ids: Sequence[int], end: End) -> None:

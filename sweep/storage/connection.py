@@ -90,6 +90,14 @@ class Database:
     def __setstate__(self, state: dict[str, Any]) -> None:
         Database.__init__(self, state.pop("url"), **state)
 
+    def connect(self) -> None:
+        """Make sure that the database answers.
+
+        Raises:
+            As ``execute``.
+        """
+        self.execute("SELECT 1")
+
     def execute(self, sql: str, params: Any = None) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows; an empty list for one that has none.
 

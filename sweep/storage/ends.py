@@ -12,12 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from sweep.core import outcomes
-from sweep.core.outcomes import GIVEN_BACK
+from sweep.core.attributes import CONSTRAINTS, END
+from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.trial import Attempt, End
 from sweep.storage import studies
 from sweep.storage.attempts import Attempts, clean, stale
 from sweep.storage.prepared import numbers
-from sweep.storage.trial_rows import stored_number
+from sweep.storage.trial_rows import stored_number, write_attribute
 
 # Failures before anything was reported that hold a study of which no configuration may fit; half a
 # space that does not fit gives so many in a row once in 32 studies.
@@ -30,7 +31,7 @@ WITH attempt AS (
   WHERE token = %(token)s AND outcome IS NULL RETURNING trial_id
 )
 """
-TRIAL_SQL = """
+TRIAL_SQL = f"""
 , trial AS (
   UPDATE trials t SET state = %(state)s::trialstate,
     datetime_complete = clock_timestamp() AT TIME ZONE 'UTC'
@@ -44,7 +45,7 @@ TRIAL_SQL = """
   SET value = excluded.value, value_type = excluded.value_type
 ), note AS (
   INSERT INTO trial_user_attributes (trial_id, key, value_json)
-  SELECT trial_id, 'sweep:end', %(note)s::text FROM trial WHERE %(note)s::text IS NOT NULL
+  SELECT trial_id, '{END}', %(note)s::text FROM trial WHERE %(note)s::text IS NOT NULL
   ON CONFLICT (trial_id, key) DO UPDATE SET value_json = excluded.value_json
 )
 """
@@ -127,12 +128,7 @@ class Endings(Attempts):
     def note_violations(self, trial_id: int, found: Sequence[float]) -> None:
         """Note by how much a trial breaks each constraint, where Optuna's samplers look for it."""
         if found:
-            self.db.execute(
-                "INSERT INTO trial_system_attributes (trial_id, key, value_json) "
-                "VALUES (%s, 'constraints', %s) ON CONFLICT (trial_id, key) DO UPDATE "
-                "SET value_json = excluded.value_json",
-                (trial_id, json.dumps(list(found))),
-            )
+            write_attribute(self.db, "system", [trial_id], CONSTRAINTS, list(found))
 
     def close_trial(
         self, trial_id: int, end: End, state: str, values: Sequence[float] = ()
@@ -199,13 +195,24 @@ class Endings(Attempts):
 
     def give_back_failures(self) -> int:
         """Let trials that failed before the study was proven be claimed again; return how many."""
-        open_trials = self.open_failures()
-        self.db.execute(
-            "UPDATE sweep_attempt a SET outcome = %s WHERE a.trial_id = ANY(%s::int[]) AND "
-            "a.number = (SELECT MAX(number) FROM sweep_attempt b WHERE b.trial_id = a.trial_id)",
-            (GIVEN_BACK, open_trials),
+        return self._give_back("TRUE", ())
+
+    def give_back_failures_at(self, node: str, job: str) -> int:
+        """The same for those that a node has failed at once, in one array."""
+        return self._give_back(
+            "a.host = %s AND a.job = %s AND a.first_step IS NULL AND a.outcome = ANY(%s)",
+            (node, job, list(USER_FAILURES)),
         )
-        return len(open_trials)
+
+    def _give_back(self, condition: str, values: Sequence[Any]) -> int:
+        rows = self.db.execute(
+            f"UPDATE sweep_attempt a SET outcome = %s WHERE a.trial_id = ANY(%s::int[]) AND "
+            f"{condition} AND a.number = "
+            "(SELECT MAX(number) FROM sweep_attempt b WHERE b.trial_id = a.trial_id) "
+            "RETURNING a.trial_id",
+            (GIVEN_BACK, self.open_failures(), *values),
+        )
+        return len(rows)
 
     def close_failures(self) -> int:
         """Make open failures final once the study is proven; inside ``db.retry``."""

@@ -9,15 +9,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sweep.core.attributes import ENERGY
 from sweep.storage.connection import Database
 
-KEY = "sweep:energy"
 NVML = "nvml"  # the counters of its own GPUs
 SLURM = "slurm"  # its task's part of what Slurm accounts for
 
 _WRITE = f"""
 INSERT INTO trial_user_attributes AS u (trial_id, key, value_json)
-SELECT trial_id, '{KEY}', jsonb_build_object(number::text,
+SELECT trial_id, '{ENERGY}', jsonb_build_object(number::text,
   jsonb_build_object('joules', %(joules)s::float8, 'by', %(by)s::text))::text
 FROM attempt
 ON CONFLICT (trial_id, key) DO UPDATE SET value_json = (CASE
@@ -63,7 +63,7 @@ def read(
     """
     rows = db.execute(
         f"SELECT u.trial_id, u.value_json FROM trial_user_attributes u JOIN trials t "
-        f"USING (trial_id) WHERE u.key = '{KEY}' AND t.study_id = %s "
+        f"USING (trial_id) WHERE u.key = '{ENERGY}' AND t.study_id = %s "
         "AND (%s::int[] IS NULL OR t.number = ANY(%s))",
         (study_id, *[list(numbers) if numbers is not None else None] * 2),
     )

@@ -11,27 +11,9 @@ upserts by (attempt, name, step), and an end that was already written is recogni
 
 from __future__ import annotations
 
-from sweep.core.outcomes import CLAIMABLE, GIVEN_BACK, HALTED, PAUSED, USER_FAILURES
-from sweep.core.trial import Place, Report
-from sweep.storage.attempts import VIOLATION_SQL, clean
-from sweep.storage.claims import Claims, read_params, stored_value
+from sweep.storage.claims import Claims
 from sweep.storage.ends import Endings
 from sweep.storage.reports import Reports
-
-__all__ = [
-    "CLAIMABLE",
-    "GIVEN_BACK",
-    "HALTED",
-    "PAUSED",
-    "USER_FAILURES",
-    "VIOLATION_SQL",
-    "Ledger",
-    "Place",
-    "Report",
-    "clean",
-    "read_params",
-    "stored_value",
-]
 
 
 class Ledger(Claims, Reports, Endings):

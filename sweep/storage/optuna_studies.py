@@ -14,6 +14,7 @@ from optuna.storages._base import DEFAULT_STUDY_NAME_PREFIX
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 
+from sweep.storage import studies
 from sweep.storage.connection import Database
 
 T = TypeVar("T")
@@ -94,34 +95,7 @@ class StudyStorage(BaseStorage):
         return study_id
 
     def delete_study(self, study_id: int) -> None:
-        def delete(database: Database) -> bool:
-            found = database.execute(
-                "SELECT 1 FROM studies WHERE study_id = %s FOR UPDATE", (study_id,)
-            )
-            for table in (
-                "trial_user_attributes",
-                "trial_system_attributes",
-                "trial_params",
-                "trial_values",
-                "trial_intermediate_values",
-                "trial_heartbeats",
-            ):
-                database.execute(
-                    f"DELETE FROM {table} c USING trials t "
-                    "WHERE c.trial_id = t.trial_id AND t.study_id = %s",
-                    (study_id,),
-                )
-            for table in (
-                "trials",
-                "study_directions",
-                "study_user_attributes",
-                "study_system_attributes",
-                "studies",
-            ):
-                database.execute(f"DELETE FROM {table} WHERE study_id = %s", (study_id,))
-            return bool(found)
-
-        if not self._once(delete, transaction=True):
+        if not self._once(lambda db: studies.delete_study(db, study_id), transaction=True):
             raise KeyError(f"no study with id {study_id}")
         self._forget()
 
@@ -181,6 +155,14 @@ class StudyStorage(BaseStorage):
         if not found:
             raise KeyError(f"no study with id {study_id}")
         return {key: json.loads(value) for key, value in found if key is not None}
+
+    def read_study_note(self, study_id: int, key: str) -> Any:
+        """Return one of the study's system attributes, or None."""
+        return self._again(lambda db: studies.read_attribute(db, study_id, key))
+
+    def write_study_note(self, study_id: int, key: str, value: Any) -> Any:
+        """Set one of the study's system attributes unless it is there; return what it is."""
+        return self._again(lambda db: studies.write_attribute_once(db, study_id, key, value))
 
     def get_all_studies(self) -> list[FrozenStudy]:
         def pairs(kind: str) -> str:

@@ -5,8 +5,8 @@ tuning", algorithm 2): whoever looks for work takes the best paused trial of the
 is among its rung's best 1/η, or else starts a new one, so that nothing waits for a rung to fill. A
 paused trial keeps its checkpoint and goes on from it, on any task.
 
-What a trial reached lies in its system attributes: ``sweep:rung:K`` is the objective at rung K, and
-``sweep:promoted`` the highest rung that it may leave behind. Imports no Optuna.
+What a trial reached lies in its system attributes: ``RUNG`` K is the objective at rung K, and
+``PROMOTED`` the highest rung that it may leave behind. Imports no Optuna.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.core.attributes import PROMOTED, RUNG
 from sweep.core.outcomes import PAUSED
 from sweep.core.study import Study
 from sweep.core.trial import summarise
+from sweep.storage import locks, trial_rows
 from sweep.storage.connection import Database
 
 NAME = "promotion"
-RUNG = "sweep:rung:"
-PROMOTED = "sweep:promoted"
-LOCK = 0x5EEB0004  # first half of our advisory locks; the second is the study's id
 
 LAST_SQL = """(SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
   ORDER BY a.number DESC LIMIT 1)"""
@@ -84,7 +83,7 @@ def judge(db: Database, study_id: int, study: Study, trial_id: int) -> bool:
             _write_attribute(db, trial_id, RUNG + str(rung), finite)
     if reached <= attributes.get(PROMOTED, -1):
         return False
-    db.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LOCK, study_id))
+    locks.hold(db, locks.PROMOTE, study_id)
     places = [found for found, _, _ in _best_of_rung(db, study_id, study, reached)]
     if trial_id not in places:
         return True
@@ -97,7 +96,7 @@ def promote(db: Database, study_id: int, study: Study) -> int | None:
 
     Inside the transaction of a claim: promotions take place one after another.
     """
-    db.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LOCK, study_id))
+    locks.hold(db, locks.PROMOTE, study_id)
     for rung in reversed(range(len(rungs(study)))):
         for trial_id, outcome, promoted in _best_of_rung(db, study_id, study, rung):
             if outcome == PAUSED and promoted < rung:
@@ -116,7 +115,7 @@ def unpromoted(db: Database, study_id: int, study: Study) -> list[int]:
 
     That is once every other trial is final, and the best of each rung have gone on.
     """
-    db.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LOCK, study_id))
+    locks.hold(db, locks.PROMOTE, study_id)
     members = _members(db, study_id)
     if any(m.state == "WAITING" or (m.is_open and m.outcome != PAUSED) for m in members):
         return []
@@ -125,15 +124,19 @@ def unpromoted(db: Database, study_id: int, study: Study) -> list[int]:
     return [m.trial_id for m in members if m.is_open]
 
 
+def read_paused(db: Database, study_id: int) -> set[int]:
+    """Return the ids of the trials that wait at a rung."""
+    rows = db.execute(
+        "SELECT t.trial_id FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' "
+        f"AND {LAST_SQL} = '{PAUSED}'",
+        (study_id,),
+    )
+    return {int(row[0]) for row in rows}
+
+
 def count_paused(db: Database, study_id: int) -> int:
     """Return how many trials wait at a rung."""
-    return int(
-        db.execute(
-            "SELECT COUNT(*) FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' "
-            f"AND {LAST_SQL} = '{PAUSED}'",
-            (study_id,),
-        )[0][0]
-    )
+    return len(read_paused(db, study_id))
 
 
 def worth_tasks(db: Database, study_id: int, study: Study, left: int) -> int:
@@ -252,8 +255,4 @@ def _read_attributes(db: Database, trial_id: int) -> dict[str, Any]:
 
 
 def _write_attribute(db: Database, trial_id: int, key: str, value: Any) -> None:
-    db.execute(
-        "INSERT INTO trial_system_attributes (trial_id, key, value_json) VALUES (%s, %s, %s) "
-        "ON CONFLICT (trial_id, key) DO UPDATE SET value_json = excluded.value_json",
-        (trial_id, key, json.dumps(value)),
-    )
+    trial_rows.write_attribute(db, "system", [trial_id], key, value)

@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sweep.core import outcomes, pareto
+from sweep.core.attributes import CONSTRAINTS, END, ENERGY
 from sweep.core.outcomes import USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, TrialRecord, trial_seed
@@ -22,8 +23,6 @@ from sweep.storage import energy
 from sweep.storage.connection import Database
 from sweep.storage.series import LINEAGE_SQL
 from sweep.storage.trial_rows import read_number
-
-END = "sweep:end"  # the trial's user attribute that says why it ended
 
 # An open trial is what its last attempt makes of it: none, or a live one, and it runs; a failure of
 # the user's own code, and it has failed (launch gives it back once the code is corrected); anything
@@ -107,7 +106,7 @@ def read_trials(
     used: dict[int, dict[int, energy.Energy]] = {}
     for trial_id, key, text in db.execute(
         "SELECT u.trial_id, u.key, u.value_json FROM trial_user_attributes u JOIN trials t "
-        f"USING (trial_id) WHERE u.key IN ('{END}', '{energy.KEY}') AND {_CHOSEN}",
+        f"USING (trial_id) WHERE u.key IN ('{END}', '{ENERGY}') AND {_CHOSEN}",
         chosen,
     ):
         if key == END:
@@ -177,7 +176,7 @@ def read_violations(
     """Return by how much trials break the study's constraints, by number, where that is known."""
     rows = db.execute(
         "SELECT t.number, s.value_json FROM trials t JOIN trial_system_attributes s "
-        f"USING (trial_id) WHERE s.key = '{pareto.KEY}' AND {_CHOSEN}",
+        f"USING (trial_id) WHERE s.key = '{CONSTRAINTS}' AND {_CHOSEN}",
         {"study": study_id, "numbers": list(numbers) if numbers is not None else None},
     )
     return {int(number): pareto.total(json.loads(text)) for number, text in rows}

@@ -10,13 +10,13 @@ import time
 import psycopg2
 
 from sweep.core.errors import BusyError, SweepError
+from sweep.storage import locks
 from sweep.storage.connection import Database
 from sweep.storage.url import mask, normalise
 
 # The revision of Optuna's schema that our statements are written for (its alembic head since 3.2).
 REVISION = "v3.2.0.a"
 OLDEST_SERVER = 130000  # server_version_num of PostgreSQL 13
-LOCK = 0x5EEB0001  # our advisory lock for making tables
 LOCK_PATIENCE_S = 60.0
 
 TABLES = """
@@ -201,7 +201,7 @@ def _check_server(database: Database) -> None:
 
 def _lock(database: Database) -> None:
     deadline = time.monotonic() + LOCK_PATIENCE_S
-    while not database.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,))[0][0]:
+    while not locks.try_tables(database):
         if time.monotonic() > deadline:
             raise BusyError(
                 f"Another command has been making the tables for {LOCK_PATIENCE_S:.0f} s.",

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from sweep.core.attributes import END
 from sweep.core.outcomes import USER_FAILURES
 from sweep.storage.connection import Database
-from sweep.storage.records import END, utc
+from sweep.storage.records import utc
 
 
 @dataclass(frozen=True)

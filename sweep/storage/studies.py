@@ -7,20 +7,15 @@ All of it lies in Optuna's ``studies`` and ``study_system_attributes``; keys of 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.attributes import IDENTITY, METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
 from sweep.core.scheduler import Wave
 from sweep.core.study import Study
+from sweep.storage import locks
 from sweep.storage.connection import Database
-
-SPEC = "sweep:study"
-STATE = "sweep:state"
-WAVE = "sweep:wave:"
-CANCEL = "sweep:cancel:"
-LOOK_LOCK = 0x5EEB0002  # first half of an advisory lock; the second is the study's id
-RECONCILED = "sweep:reconciled"
-FOLDER = "sweep:folder"
 
 # What a recorded cancel of ours was meant for.
 WAITING_ONES = "waiting"
@@ -74,10 +69,10 @@ def insert_study(db: Database, study: Study) -> int:
             "INSERT INTO study_directions (direction, study_id, objective) VALUES (%s, %s, %s)",
             (direction.upper(), study_id, index),
         )
-    # Optuna's own key: its dashboard shows the names on its axes.
-    write_attribute(db, study_id, "study:metric_names", [o.metric for o in study.objectives])
+    write_attribute(db, study_id, METRIC_NAMES, [o.metric for o in study.objectives])
     write_specification(db, study_id, study)
     write_state(db, study_id, StudyState())
+    write_attribute(db, study_id, IDENTITY, os.urandom(16).hex())
     return study_id
 
 
@@ -86,11 +81,39 @@ def lock_study(db: Database, study_id: int) -> None:
     db.execute("SELECT 1 FROM studies WHERE study_id = %s FOR UPDATE", (study_id,))
 
 
-def delete_study(db: Database, study_id: int) -> None:
-    """Remove a study that has no trials; call it inside a transaction."""
-    for table in ("study_system_attributes", "study_user_attributes", "study_directions"):
+def list_names(db: Database) -> list[str]:
+    """Return the names of all studies, in their order."""
+    return [str(row[0]) for row in db.execute("SELECT study_name FROM studies ORDER BY 1")]
+
+
+def delete_study(db: Database, study_id: int) -> bool:
+    """Remove a study with all that it has; inside a transaction. Return whether it was there.
+
+    Our own tables follow by their foreign keys.
+    """
+    found = db.execute("SELECT 1 FROM studies WHERE study_id = %s FOR UPDATE", (study_id,))
+    for table in (
+        "trial_user_attributes",
+        "trial_system_attributes",
+        "trial_params",
+        "trial_values",
+        "trial_intermediate_values",
+        "trial_heartbeats",
+    ):
+        db.execute(
+            f"DELETE FROM {table} c USING trials t "
+            "WHERE c.trial_id = t.trial_id AND t.study_id = %s",
+            (study_id,),
+        )
+    for table in (
+        "trials",
+        "study_directions",
+        "study_user_attributes",
+        "study_system_attributes",
+        "studies",
+    ):
         db.execute(f"DELETE FROM {table} WHERE study_id = %s", (study_id,))
-    db.execute("DELETE FROM studies WHERE study_id = %s", (study_id,))
+    return bool(found)
 
 
 def write_attribute(db: Database, study_id: int, key: str, value: Any) -> None:
@@ -109,6 +132,26 @@ def read_attribute(db: Database, study_id: int, key: str) -> Any:
         (study_id, key),
     )
     return json.loads(rows[0][0]) if rows else None
+
+
+def write_attribute_once(db: Database, study_id: int, key: str, value: Any) -> Any:
+    """Set one of the study's system attributes unless it is there; return what it is."""
+    db.execute(
+        "INSERT INTO study_system_attributes (study_id, key, value_json) VALUES (%s, %s, %s) "
+        "ON CONFLICT (study_id, key) DO NOTHING",
+        (study_id, key, json.dumps(value)),
+    )
+    return read_attribute(db, study_id, key)
+
+
+def read_attributes(db: Database, study_id: int, prefix: str) -> dict[str, Any]:
+    """Return the study's system attributes whose keys begin so, by the rest of the key."""
+    rows = db.execute(
+        "SELECT key, value_json FROM study_system_attributes "
+        "WHERE study_id = %s AND starts_with(key, %s) ORDER BY key",
+        (study_id, prefix),
+    )
+    return {key[len(prefix) :]: json.loads(value) for key, value in rows}
 
 
 def remove_attribute(db: Database, study_id: int, key: str) -> None:
@@ -142,12 +185,14 @@ def write_wave(db: Database, study_id: int, wave: Wave) -> None:
 
 def read_waves(db: Database, study_id: int, *, live_only: bool = False) -> list[Wave]:
     """Return the study's waves, oldest first."""
-    rows = db.execute(
-        "SELECT value_json FROM study_system_attributes WHERE study_id = %s AND key LIKE %s",
-        (study_id, WAVE.replace("_", r"\_") + "%"),
-    )
-    waves = sorted((Wave(**json.loads(row[0])) for row in rows), key=lambda wave: wave.submitted)
+    found = read_attributes(db, study_id, WAVE).values()
+    waves = sorted((Wave(**each) for each in found), key=lambda wave: wave.submitted)
     return [wave for wave in waves if not (live_only and wave.over)]
+
+
+def read_clock(db: Database) -> float:
+    """Return the database's clock, in seconds since the epoch."""
+    return float(db.execute("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0][0])
 
 
 def take_turn(db: Database, study_id: int, every_s: float) -> bool:
@@ -157,12 +202,11 @@ def take_turn(db: Database, study_id: int, every_s: float) -> bool:
         every_s: Seconds between two looks, by whomever; 0 for one that must look, because nobody
             may come for what it leaves.
     """
-    lock = (LOOK_LOCK, study_id)
     if not every_s:
-        db.execute("SELECT pg_advisory_xact_lock(%s, %s)", lock)
-    elif not db.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", lock)[0][0]:
+        locks.hold(db, locks.LOOK, study_id)
+    elif not locks.try_hold(db, locks.LOOK, study_id):
         return False
-    now = float(db.execute("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0][0])
+    now = read_clock(db)
     last = read_attribute(db, study_id, RECONCILED) or 0.0
     if every_s and now - last < every_s:
         return False

@@ -91,6 +91,36 @@ def read_distribution(text: str) -> Any:
     return json_to_distribution(text)
 
 
+def write_attribute(
+    db: Database, kind: str, trial_ids: Sequence[int], key: str, value: Any
+) -> None:
+    """Set an attribute of trials. Args: kind: "user" or "system"."""
+    db.execute(
+        f"INSERT INTO trial_{kind}_attributes (trial_id, key, value_json) "
+        "SELECT u, %s, %s FROM unnest(%s::int[]) AS u ON CONFLICT (trial_id, key) DO UPDATE "
+        "SET value_json = excluded.value_json",
+        (key, json.dumps(value), list(trial_ids)),
+    )
+
+
+def read_attribute(db: Database, kind: str, trial_id: int, key: str) -> Any:
+    """Return an attribute of a trial, or None."""
+    rows = db.execute(
+        f"SELECT value_json FROM trial_{kind}_attributes WHERE trial_id = %s AND key = %s",
+        (trial_id, key),
+    )
+    return json.loads(rows[0][0]) if rows else None
+
+
+def read_values(db: Database, trial_id: int) -> list[float]:
+    """Return a trial's objective values; none where it has not ended with any."""
+    rows = db.execute(
+        "SELECT value, value_type::text FROM trial_values WHERE trial_id = %s ORDER BY objective",
+        (trial_id,),
+    )
+    return [read_number(value, kind) for value, kind in rows]
+
+
 def read_trials(database: Database, trial_ids: Sequence[int], *, steps: bool = True) -> list[Any]:
     """Return FrozenTrials by their ids, in the order of their numbers; unknown ids are left out.
 

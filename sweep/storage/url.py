@@ -46,19 +46,6 @@ def mask(url: str) -> str:
     return re.sub(r"(?i)([?&][^=&]*password[^=&]*=)[^&]*", rf"\1{MASK}", masked)
 
 
-def without_password(url: str) -> str:
-    """Return the normalised URL without its password, for a file that others may read.
-
-    Raises:
-        InputError: As ``normalise``.
-    """
-    parts = _split(url)
-    user, _, place = _authority(parts.authority)
-    _hosts(url, place)
-    query = [(key, value) for key, value in parts.query if "password" not in key.lower()]
-    return _join(user, None, place, parts.database, query)
-
-
 def dsn(url: str) -> dict[str, str]:
     """Return libpq's connection parameters for a URL.
 

@@ -1,6 +1,8 @@
-"""``--set key.path=value``: put a value into the tree of a study file."""
+"""``--set key.path=value``: put a value into the tree of a study file; and other NAME=VALUE."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from sweep.core.errors import InputError, Problem
 from sweep.studyfile.tree import Node, YamlError, parse
@@ -33,6 +35,25 @@ def apply_override(root: Node, override: str) -> list[Problem]:
         value = Node("scalar", file, 0)
     problem = _put(root, path.split("."), "", value)
     return [*problems, problem] if problem else problems
+
+
+def parse_setting(text: str, option: str, example: str) -> tuple[str, Any]:
+    """Return the name and the value of an option's ``NAME=VALUE``, the value as YAML has it.
+
+    Args:
+        example: What is shown to whoever gave something else.
+
+    Raises:
+        InputError: It is not ``NAME=VALUE``, or the value is no YAML.
+    """
+    name, equals, value = text.partition("=")
+    try:
+        node, problems = parse(value, f"{option} {text}", first_line=0)
+    except YamlError as error:
+        raise InputError(f"{option} {text}: {error.problem.rule}.") from None
+    if not equals or not name or problems:
+        raise InputError(f"{option} needs NAME=VALUE (got {text!r}).", f"For example {example}.")
+    return name, None if node is None else node.plain()
 
 
 def _put(node: Node, parts: list[str], path: str, value: Node) -> Problem | None:

@@ -37,6 +37,11 @@ class Context:
     term_wait_s: float = 4.0
     say: Callable[[str], None] = lambda text: print(text, flush=True)
 
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether its task came from a cluster, which may end it or run it again by itself."""
+        return self.schedule is not None and self.schedule.name != "local"
+
 
 def config_of(study: Study, values: TrialValues) -> dict[str, object]:
     """Return what the trial's config file holds: parameters, fixed values and the seed."""

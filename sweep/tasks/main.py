@@ -29,10 +29,12 @@ from sweep.core.system import processes
 from sweep.core.system.crash import write_crash
 from sweep.results.page.build import at_the_end
 from sweep.schedulers.choose import SLURM, scheduler_of
+from sweep.schedulers.slurm.own_job import own_job, requeue_self
 from sweep.schedulers.slurm.revive import reviver_of
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from sweep.storage import access, studies
-from sweep.storage.embedded.service import Service, host, requeue_self
+from sweep.storage.embedded.folder import Starter
+from sweep.storage.embedded.service import Service, host
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
 from sweep.tasks.side_runs import command, scaling
@@ -67,7 +69,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return EXIT_DONE
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
     if options[:1] == ["--serve"]:
-        return _serve(folder)
+        return _serve(folder, study)
     if options[:1] == ["--host"]:
         return _host(folder, study)
     on_slurm = study.executor == SLURM
@@ -106,10 +108,11 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     return EXIT_DONE
 
 
-def _serve(folder: StudyFolder) -> int:
+def _serve(folder: StudyFolder, study: Study) -> int:
     """Serve the embedded database until no study needs it."""
     note = read_json(folder.storage) or {}
-    why = Service(Path(note["embedded"])).run()
+    ask_fate = access.fate_asker(scheduler_of(folder, study))
+    why = Service(Path(note["embedded"]), Starter(*own_job()), ask_fate).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
         requeue_self()
@@ -128,7 +131,9 @@ def _host(folder: StudyFolder, study: Study) -> int:
             return False
 
     note = read_json(folder.storage) or {}
-    print(f"serving the database ended: {host(Path(note['embedded']), job_runs)}", flush=True)
+    starter, ask_fate = Starter(*own_job()), access.fate_asker(schedule)
+    why = host(Path(note["embedded"]), starter, ask_fate, job_runs)
+    print(f"serving the database ended: {why}", flush=True)
     return EXIT_DONE
 
 

@@ -4,13 +4,63 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from sweep.core.files import read_json, write_atomic
-from sweep.core.paths import AttemptFolder
-from sweep.report import encode
+from sweep.core.files import make_private, move_aside, read_json, write_atomic
+from sweep.core.paths import AttemptFolder, StudyFolder
+from sweep.core.trial import Attempt
+
+
+def make_folder(folder: AttemptFolder, token: str, *, later_too: bool = True) -> list[Path]:
+    """Make an attempt's folder, with a mark that says whose it is; never enter one that is there.
+
+    Where the database was restored or removed, the folder of a forgotten attempt may stand in its
+    place: it is moved aside, and nobody takes it for this one's.
+
+    Args:
+        later_too: Then move those with higher numbers as well: this is the trial's last attempt.
+
+    Returns:
+        Where something was moved.
+    """
+    moved = []
+    make_private(folder.root.parent)
+    if os.path.lexists(folder.root):
+        old = [folder.root, *(_later(folder) if later_too else ())]
+        moved = [move_aside(path, folder.root.parent / "aside") for path in old]
+    folder.root.mkdir(mode=0o700)
+    write_atomic(folder.mark, json.dumps({"token": token}) + "\n")
+    folder.checkpoints.mkdir(mode=0o700)
+    return moved
+
+
+def folder_of(folder: StudyFolder, attempt: Attempt) -> AttemptFolder:
+    """Return the folder that an attempt has made.
+
+    Where it died before it could, and a forgotten one's stands there, it is one that does not
+    exist.
+    """
+    made = folder.attempt(attempt.trial, attempt.number)
+    return made if _is_own(made, attempt) else AttemptFolder(made.root / "unmade")
+
+
+def _is_own(folder: AttemptFolder, attempt: Attempt) -> bool:
+    try:
+        mark = read_json(folder.mark)
+    except (OSError, ValueError):
+        mark = None
+    if not isinstance(mark, dict):
+        return attempt.group is not None  # it has trained; an earlier version left no mark
+    return mark.get("token") == attempt.token
+
+
+def _later(folder: AttemptFolder) -> list[Path]:
+    numbers = [int(path.name) for path in folder.root.parent.iterdir() if path.name.isdecimal()]
+    own = int(folder.root.name)
+    return [folder.root.parent / str(number) for number in sorted(numbers) if number > own]
 
 
 def tell(folder: AttemptFolder, stop: str | None) -> None:
@@ -19,12 +69,6 @@ def tell(folder: AttemptFolder, stop: str | None) -> None:
         folder.control.unlink(missing_ok=True)
     else:
         write_atomic(folder.control, json.dumps({"stop": stop}) + "\n")
-
-
-def told(folder: AttemptFolder) -> str | None:
-    """Return what training was told, or None."""
-    found = read_json(folder.control)
-    return found.get("stop") if found else None
 
 
 def write_exit(folder: AttemptFolder, exit_code: int | None, signal: int | None, told: str) -> None:
@@ -55,9 +99,3 @@ def last_change(paths: Iterable[Path]) -> float:
         with contextlib.suppress(OSError):  # there may be none, or a link to none
             found = max(found, path.stat().st_mtime)
     return found
-
-
-def append(folder: AttemptFolder, step: int, metrics: dict[str, float]) -> None:
-    """Append a report as the training would."""
-    with folder.metrics.open("a", encoding="utf-8") as stream:
-        stream.write(encode(step, metrics, time.time()))

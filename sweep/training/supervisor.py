@@ -96,25 +96,32 @@ class Ended:
     told: str = ""
 
 
-@dataclass
 class Channel:
     """What the supervisor asks of the outside; each call may raise DatabaseUnavailable, or
     StaleAttempt, which ends the training.
-
-    Attributes:
-        record: Store reports of the attempt.
-        touch: Say that the attempt lives; returns True when the study wants it to leave.
-        judge: Return "pruned" or "paused" when the trial is to stop now, else "".
-        warm: Done once, a moment after training began: load what the next pull needs.
-        rest: Give up the connection if it has not been used for so many seconds: training takes
-            longer than talking about it, and a server has fewer connections than a cluster tasks.
     """
 
-    record: Callable[[Sequence[Report]], None]
-    touch: Callable[[], bool]
-    judge: Callable[[], str] | None = None
-    warm: Callable[[], None] | None = None
-    rest: Callable[[float], None] | None = None
+    def record(self, reports: Sequence[Report]) -> None:
+        """Store reports of the attempt."""
+        raise NotImplementedError
+
+    def touch(self) -> bool:
+        """Say that the attempt lives; return True when the study wants it to leave."""
+        raise NotImplementedError
+
+    def judge(self) -> str:
+        """Return "pruned" or "paused" when the trial is to stop now, else ""."""
+        return ""
+
+    def warm(self) -> None:
+        """Load what the next pull needs; done once, a moment after training began."""
+
+    def rest(self, unused_s: float) -> None:
+        """Give up the connection if it has not been used for so many seconds.
+
+        Training takes longer than talking about it, and a server has fewer connections than a
+        cluster tasks.
+        """
 
 
 class Supervisor:
@@ -228,10 +235,8 @@ class Supervisor:
             self._touch(now)
         if self._warm_at is not None and now >= self._warm_at:
             self._warm_at = None
-            if self.channel.warm is not None:
-                self._guard(self.channel.warm, now)
-        if self.channel.rest is not None:
-            self.channel.rest(REST_AFTER_S)
+            self._guard(self.channel.warm, now)
+        self.channel.rest(REST_AFTER_S)
 
     def _obey(self, now: float) -> None:
         """Turn requests and limits into words to the training, and words into signals."""
@@ -266,10 +271,9 @@ class Supervisor:
         self.unsent.clear()
         if not self.study.may_end_early:  # else it must hear of the end, however often it reports
             self._next_touch = now + TOUCH_EVERY_S
-        if self._verdict_due and not self.told and self.channel.judge is not None:
+        if self._verdict_due and not self.told:
             answer: list[str] = []
-            judge = self.channel.judge
-            if self._guard(lambda: answer.append(judge()), now):
+            if self._guard(lambda: answer.append(self.channel.judge()), now):
                 self._verdict_due = False
                 if answer[0] == PAUSED:
                     self._tell("checkpoint", PAUSED)
@@ -282,8 +286,7 @@ class Supervisor:
         reached = self._guard(lambda: answer.append(self.channel.touch()), now)
         if reached and answer[0] and not self.told:
             self._tell("checkpoint", HALTED)
-        if self.channel.rest is not None:
-            self.channel.rest(0.0)  # a training that is silent stays so
+        self.channel.rest(0.0)  # a training that is silent stays so
 
     def _guard(self, work: Callable[[], object], now: float) -> bool:
         """Do something that needs the database; tell whether it was there.

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import click
 import pytest
 
 from sweep import cli
-from sweep.cli.common import Queue
+from sweep.cli import status
 from sweep.core.errors import (
     BusyError,
     CouldNotAsk,
     DatabaseUnavailable,
     InputError,
-    NotReproduced,
+    LeftRunning,
     Problem,
     SchedulerError,
     StudyChangedError,
@@ -24,6 +25,7 @@ from sweep.core.errors import (
     SweepError,
 )
 
+ROOT = Path(__file__).parents[2]
 PROBLEM = Problem("study.yaml", 3, "trials", "must be > 0", "0", "For example 30.")
 
 
@@ -34,7 +36,7 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
         raise error
 
     monkeypatch.setattr(cli.main_group, "main", main)
-    return cli.run(["status"])
+    return cli.run_command(["status"])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
         (SchedulerError("Refused."), 1, "Error: Refused.\n"),
         (CouldNotAsk("No answer."), 1, "Error: No answer.\n"),
         (DatabaseUnavailable("It is away."), 1, "Error: It is away.\n"),
-        (NotReproduced("It differs."), 3, "Error: It differs.\n"),
+        (LeftRunning("You left.", "End it."), 130, "\nYou left.\nEnd it.\n"),
         (KeyboardInterrupt(), 130, "Interrupted. Nothing is lost: give the same command again.\n"),
         (click.Abort(), 130, "Interrupted. Nothing is lost: give the same command again.\n"),
         (click.UsageError("Wrong."), 2, "Error: Wrong.\n"),
@@ -106,15 +108,15 @@ def test_fault_leaves_a_crash_file_without_passwords(
 )
 def test_mistyped_command(word: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A mistyped command is answered with the one that was meant."""
-    assert cli.run([word]) == 2
+    assert cli.run_command([word]) == 2
     text = capsys.readouterr().err
     assert f"Error: There is no command {word!r}. Did you mean {near}?" in text
 
 
-@pytest.mark.parametrize("name", list(cli.COMMANDS))
+@pytest.mark.parametrize("name", cli.command_names())
 def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each command's help says what it does and shows a call of it."""
-    assert cli.run([name, "--help"]) == 0
+    assert cli.run_command([name, "--help"]) == 0
     got = capsys.readouterr()
     assert got.err == ""
     assert got.out.startswith(f"Usage: sweep {name} ")
@@ -144,40 +146,45 @@ def test_usage_exit_codes(
     arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A wrong call exits with 2 and a text, help and version with 0."""
-    assert cli.run(arguments) == code
+    assert cli.run_command(arguments) == code
     got = capsys.readouterr()
     assert (got.out + got.err).strip() != ""
 
 
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_what_a_command_returns_is_the_exit_code(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command whose result is no success, but no error either, says so by its code."""
+    monkeypatch.setattr(status.status, "callback", lambda **_: code)
+    assert cli.run_command(["status"]) == code
+
+
 def test_every_command_is_found() -> None:
-    """The table of commands names real commands."""
+    """Each module is a command, named as it; what --help says of it fits on its line."""
+    names = cli.command_names()
+    assert {"launch", "rerun-best", "collect", "db"} <= set(names)
     context = click.Context(cli.main_group)
-    for name in cli.COMMANDS:
+    width = 80 - max(map(len, names)) - 4
+    for name in names:
         command = cli.main_group.get_command(context, name)
         assert command is not None and command.name == name
+        assert re.fullmatch(r"[A-Z].*[.]", cli.sentence_of(name)), name
+        assert len(cli.sentence_of(name)) <= width, name
 
 
-class Counted(Queue):
-    """Notes when everything that goes to the scheduler is asked."""
-
-    def __init__(self, name: str, now_s: list[float]) -> None:
-        schedule: Any = SimpleNamespace(name=name)
-        super().__init__(SimpleNamespace(), schedule, now_s=lambda: now_s[0])  # type: ignore[arg-type]
-        self.times: list[float] = []
-
-    def _ask(self) -> dict[str, Any]:
-        self.times.append(self.now_s())
-        return {"asked": len(self.times)}
-
-
-@pytest.mark.parametrize(("name", "times"), [("slurm", [0.0, 30.0, 60.0]), ("local", None)])
-def test_a_view_that_stays_asks_a_cluster_every_30_s(name: str, times: list[float] | None) -> None:
-    """Looking after the study included, however often the view is renewed."""
-    now_s = [0.0]
-    queue = Counted(name, now_s)
-    seen = []
-    for tick in range(45):
-        now_s[0] = 2.0 * tick
-        seen.append(queue.ask()["asked"])
-    assert queue.times == (times or [2.0 * tick for tick in range(45)])
-    assert seen == sorted(seen)
+def test_help_imports_no_command() -> None:
+    """It shows each command with its sentence, and is quick: nothing of them is imported."""
+    code = (
+        "import sys; from sweep import cli; cli.run_command(['--help']);"
+        "print(*sorted(n for n in sys.modules if n.startswith('sweep.')), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in cli.command_names():
+        assert f"  {name} " in done.stdout
+        assert cli.sentence_of(name) in done.stdout
+    rooms = {name.split(".")[1] for name in done.stderr.split()}
+    assert rooms == {"cli", "core"}
+    assert not [name for name in done.stderr.split() if name.startswith("sweep.cli.")]

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ENDED, Scheduler, TaskState
+from sweep.core.scheduler import ENDED, JobFate, Scheduler, TaskState
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from tests.cluster.cluster import Cluster
+from tests.cluster.processes import wait_for
 from tests.schedulers.scheduler_contract import SchedulerContract
 from tests.study_rows import make_study
 
@@ -26,6 +27,7 @@ SHORT = {
     "test_after_runs_once_when_all_have_ended",
     "test_limits_are_the_sites",
     "test_time_left",
+    "test_what_became_of_a_job",
 }
 
 
@@ -99,6 +101,22 @@ class OnSlurm(SchedulerContract):
         """MaxArraySize and the partition's MaxTime are read."""
         limits = scheduler.limits()
         assert (limits.array_size, limits.time_s) == (1001, 86400)
+
+    def test_what_became_of_a_job(self, scheduler: SlurmScheduler, folder: Path) -> None:
+        """Whoever serves the data next asks: in the queue, over, or over where nobody can look."""
+        job = scheduler.submit(self.job(folder, "sleep 60", size=1))
+        self.wait_states(scheduler, job, {0: "running"})
+        asked = ["squeue", "-h", "-j", job, "-o", "%N"]
+        node = scheduler.run(asked, scheduler.environ, 30).stdout.strip()
+        assert scheduler.job_fate(job, node) is JobFate.LIVES
+        scheduler.cancel(job)
+        wait_for(lambda: scheduler.job_fate(job, node) is JobFate.ENDED, 60, "the job to be over")
+        update = ["scontrol", "update", f"NodeName={node}"]
+        scheduler.run([*update, "State=DRAIN", "Reason=test"], scheduler.environ, 30)
+        try:
+            assert scheduler.job_fate(job, node) is JobFate.UNPROVED
+        finally:
+            scheduler.run([*update, "State=RESUME"], scheduler.environ, 30)
 
     def test_time_left(self, scheduler: SlurmScheduler, folder: Path) -> None:
         """A running element knows how long it may go on."""

@@ -178,10 +178,7 @@ HISTORIES = [
     (["killed", "killed", "interrupted+"], None),
     (["out of memory"], None),
     (["out of memory", "out of memory"], "2 attempts ended so, the last: why"),
-    (
-        ["out of memory+", "interrupted+", "out of memory+"],
-        "2 attempts ended so, the last: why",
-    ),
+    (["out of memory+", "interrupted+", "out of memory+"], "2 attempts ended so, the last: why"),
     (["out of memory", "killed", "interrupted+"], None),
     (["killed", "interrupted", "killed"], None),
     (["interrupted", "killed", "interrupted"], None),

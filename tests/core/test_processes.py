@@ -19,13 +19,12 @@ from sweep.core.system.processes import (
     TOKEN_VARIABLE,
     NotStarted,
     Process,
+    _Members,
     boot_id,
     end_group,
     find_process,
-    group_alive,
     is_alive,
     live_processes,
-    processes_of,
     processes_with,
     spawn,
     start_time,
@@ -33,6 +32,16 @@ from sweep.core.system.processes import (
 
 DEAF = "trap '' TERM; echo ready; while true; do sleep 0.02; done"
 PROJECT = Path(__file__).parents[2]
+
+
+def processes_of(token: str) -> list[int]:
+    """Return the pids of our live processes that carry an attempt's token."""
+    return [found.pid for found in processes_with(TOKEN_VARIABLE, token)]
+
+
+def group_alive(group: int, token: str, *, leader_start: int | None = None) -> bool:
+    """Tell whether there is anything that ``end_group`` would end."""
+    return bool(_Members(group, token, leader_start).find())
 
 
 @pytest.fixture

@@ -141,6 +141,18 @@ def test_collect_json_is_the_contracts(finished: Sweep) -> None:
     assert len({row["seed"] for row in rows}) == 5
 
 
+def test_collect_by_a_metric(finished: Sweep) -> None:
+    """The objective's direction is known; a metric with its direction ranks, and is shown."""
+    by_score = [row["trial"] for row in collected(finished)]
+    assert [row["trial"] for row in collected(finished, "--by", "score")] == by_score
+    for asked in (("--by", "loss:minimize"), ("--by", "loss", "--minimize")):
+        rows = collected(finished, *asked)
+        assert [row["trial"] for row in rows] == by_score
+        assert [row["metrics"]["loss:min"] for row in rows] == [-row["value"] for row in rows]
+    assert [row["trial"] for row in collected(finished, "--by", "loss:max")] != by_score
+    assert "loss:min" in finished("collect", "--by", "loss:minimize", "--no-plots").out
+
+
 def test_csv_reads_back_equal(finished: Sweep, tmp_path: Path) -> None:
     """What CSV holds are the same numbers, to the last digit."""
     file = tmp_path / "out.csv"
@@ -213,7 +225,9 @@ def test_logs_prints_what_training_printed(finished: Sweep) -> None:
         (["collect", "--state", "done"], "there is no state 'done'."),
         (["rerun-best", "--trial", "99"], "toy has no trial 99.\nIts trials are 0 to 4."),
         (["rerun-best", "--tolerance", "lots"], "--tolerance must be a percentage"),
-        (["collect", "--by", "nope"], "nope"),
+        (["collect", "--by", "nope", "--minimize"], "No trial has reported nope."),
+        (["collect", "--by", "nope"], "Write --by nope:minimize or --by nope:maximize."),
+        (["collect", "--maximize"], "--maximize says how to rank --by a metric."),
         (["launch", "nope.yaml"], "There is no study file nope.yaml."),
         (["launch", "study.yaml", "--set", "trials=0"], "trials: must be a whole number from 1"),
         (["launch", "study.yaml", "--set", "trails=9"], "trails: is not a key"),

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from sweep.control.slurm_energy import note_tasks
+from sweep.core.attributes import ENERGY
 from sweep.core.outcomes import STATES
 from sweep.core.paths import Runs
 from sweep.results import ranking
-from sweep.results.page import accounts, contents, source
+from sweep.results.page import accounts, contents, source, tiles
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from sweep.storage import energy, records
 from tests.conftest import Sweep, run_sweep
@@ -74,7 +75,7 @@ def test_what_gpus_used_is_in_collect_and_report(sweep: Sweep, tmp_path: Path, r
     page = (tmp_path / "page.html").read_text()
     assert (
         "GPUs alone, by NVML" in page
-        and contents.energy_text(sum(row["energy_j"] for row in rows)) in page
+        and tiles.energy_text(sum(row["energy_j"] for row in rows)) in page
     )
     assert "energy_j" in sweep("collect", "--format", "markdown").out.replace("\\", "")
 
@@ -117,7 +118,7 @@ def test_what_slurm_accounts_for(database_url: str, tmp_path: Path) -> None:  # 
     ledger.db.execute(
         "INSERT INTO trial_user_attributes (trial_id, key, value_json) SELECT trial_id, %s, %s "
         "FROM trials WHERE number = 1",
-        (energy.KEY, measured),
+        (ENERGY, measured),
     )
     assert note_tasks(ledger, schedule) == 2
     assert note_tasks(ledger, schedule) == 0  # and Slurm was not asked again

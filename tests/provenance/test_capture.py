@@ -9,19 +9,24 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweep.core.space import Space
 from sweep.core.study import Environment, Objective, Study
-from sweep.provenance import data, machine
-from sweep.provenance.capture import capture_study
+from sweep.provenance import capture, data, machine
 from sweep.provenance.differences import differences
 from sweep.provenance.installed import list_packages, mask
 from sweep.provenance.machine import capture_gpus, capture_host
 from sweep.provenance.packages import describe_conda, describe_python
 
 COMMAND = ("python", "train.py", "--lr", "{lr}")
+
+
+def capture_study(*arguments: Any, **options: Any) -> dict[str, Any]:
+    """Return the record of a study without the patch of its code."""
+    return capture.capture_study(*arguments, **options)[0]
 
 
 def make_study(folder: Path, command: tuple[str, ...] = COMMAND, **more: object) -> Study:

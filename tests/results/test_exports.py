@@ -18,7 +18,7 @@ from sweep.core.outcomes import STATES
 from sweep.core.paths import Runs
 from sweep.core.study import Objective, Resources
 from sweep.core.trial import trial_seed
-from sweep.results import frames, ranking
+from sweep.results import exports, frames, ranking
 from sweep.results.columns import long_columns
 from sweep.storage import access, records, series
 from sweep.storage.ledger import Ledger
@@ -239,7 +239,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 def test_json_reads_back_equal(hostile):
     """JSON is the rows."""
     rows = expected_rows(hostile)
-    assert json.loads(ranking.export(rows, "json", hostile.study)) == rows
+    assert json.loads(exports.export(rows, "json", hostile.study)) == rows
     assert [(row["rank"], row["trial"]) for row in rows] == [(1, 0), (2, 2), (3, 1), (None, 3)]
 
 
@@ -262,7 +262,7 @@ def parsed(name: str, text: str, json_columns: tuple[str, ...]) -> Any:
 def test_csv_reads_back_equal(hostile):
     """Every number to the last bit; lists, null, and strings that look like something else."""
     rows = expected_rows(hostile)
-    text = ranking.export(rows, "csv", hostile.study)
+    text = exports.export(rows, "csv", hostile.study)
     found = [
         {name: parsed(name, cell, (*JSON_TEXT, "tag")) for name, cell in line.items() if cell}
         for line in csv.DictReader(io.StringIO(text, newline=""))
@@ -283,7 +283,7 @@ def test_csv_reads_back_equal_in_pandas(hostile):
     """pandas guesses the types right, with the options that the exports' docstring names."""
     pandas = pytest.importorskip("pandas")
     rows = expected_rows(hostile)
-    text = ranking.export(rows, "csv", hostile.study)
+    text = exports.export(rows, "csv", hostile.study)
     exact = {} if int(pandas.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
     found = pandas.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""], **exact)
     assert list(found["value"]) == [row["value"] for row in rows]
@@ -302,7 +302,7 @@ def test_parquet_reads_back_equal(hostile):
     from pyarrow import parquet
 
     rows = expected_rows(hostile)
-    table = parquet.read_table(io.BytesIO(ranking.export(rows, "parquet", hostile.study)))
+    table = parquet.read_table(io.BytesIO(exports.export(rows, "parquet", hostile.study)))
     wanted = {
         "rank": "int64",
         "value": "double",
@@ -360,7 +360,7 @@ def read_latex(text: str) -> list[list[str]]:
 def test_tables_for_papers_read_back_equal(hostile, format, reader):
     """Markdown and LaTeX keep all digits and every special character."""
     rows = expected_rows(hostile)
-    headings, *lines = reader(ranking.export(rows, format, hostile.study))
+    headings, *lines = reader(exports.export(rows, format, hostile.study))
     found = [
         {
             name: parsed(name, cell, JSON_TEXT)
@@ -379,7 +379,7 @@ def test_tables_for_papers_read_back_equal(hostile, format, reader):
 def test_latex_is_one_booktabs_table(hostile):
     """The frame around the rows is what booktabs documents, one line a trial."""
     rows = ranking.rows(read(hostile), hostile.study, top=1)
-    lines = ranking.export(rows, "latex", hostile.study, digits=3).splitlines()
+    lines = exports.export(rows, "latex", hostile.study, digits=3).splitlines()
     assert lines == [
         r"% \usepackage[T1]{fontenc} \usepackage{booktabs}",
         r"\begin{tabular}{rrlrrrlrlllrlrrrr}",
@@ -416,11 +416,11 @@ def test_several_objectives_and_metrics_have_columns(database_url):  # noqa: F81
     ledger = fill(database_url, study, [row])
     rows = ranking.rows(read(ledger, metrics=True), study)
     assert (rows[0]["values"], rows[0]["metrics"]) == ({"acc": 0.75, "ms": 3.0}, {"acc": 0.75})
-    line = next(csv.DictReader(io.StringIO(ranking.export(rows, "csv", study))))
+    line = next(csv.DictReader(io.StringIO(exports.export(rows, "csv", study))))
     shown = {name: line[name] for name in ("values.acc", "values.ms", "metrics.acc")}
     assert shown == {"values.acc": "0.75", "values.ms": "3.0", "metrics.acc": "0.75"}
     assert "value" not in line
-    heading = read_markdown(ranking.export(rows, "markdown", study))[0]
+    heading = read_markdown(exports.export(rows, "markdown", study))[0]
     assert heading[3:5] == ["values.acc", "ms"]
 
 
@@ -433,13 +433,13 @@ def test_an_empty_study_exports_headings(database_url):  # noqa: F811
     rows = ranking.rows(read(ledger), ledger.study)
     study = ledger.study
     assert rows == []
-    assert ranking.export(rows, "json", study) == "[]\n"
+    assert exports.export(rows, "json", study) == "[]\n"
     lengths = {
-        f: len(ranking.export(rows, f, study).splitlines())
+        f: len(exports.export(rows, f, study).splitlines())
         for f in ("csv", "table", "markdown", "latex")
     }
     assert lengths == {"csv": 1, "table": 1, "markdown": 2, "latex": 7}
-    table = parquet.read_table(io.BytesIO(ranking.export(rows, "parquet", study)))
+    table = parquet.read_table(io.BytesIO(exports.export(rows, "parquet", study)))
     assert (table.num_rows, "params.lr" in table.column_names) == (0, True)
 
 
@@ -475,12 +475,12 @@ def test_long_form_reads_back_equal(database_url, tmp_path, monkeypatch):  # noq
     assert wide.loc[wide.trial == 0, shown].values.tolist() == [[0.25, TINY, THIRD, 120 / 3600, 2]]
     assert wide["state"].tolist() == ["complete", "failed"]
     rows = series.as_rows(series.read_series(ledger.db, ledger.study_id))
-    csv_text = ranking.export(rows, "csv", study, shape=long_columns)
+    csv_text = exports.export(rows, "csv", study, shape=long_columns)
     lines = list(csv.DictReader(io.StringIO(csv_text)))
     assert [
         (int(line["step"]), json.loads(line["metric"]), float(line["value"])) for line in lines
     ] == [(s, m, v) for _, _, s, m, v in expected]
-    parquet = ranking.export(rows, "parquet", study, shape=long_columns)
+    parquet = exports.export(rows, "parquet", study, shape=long_columns)
     again = pandas.read_parquet(io.BytesIO(parquet))
     assert list(again[named].itertuples(index=False, name=None)) == expected
 

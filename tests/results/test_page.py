@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import pytest
 
-from sweep.core.study import Objective, Resources, Study
+from sweep.core.study import Constraint, Objective, Resources, Study
 from sweep.core.trial import Attempt, TrialRecord
-from sweep.results.page import accounts, contents, page, views
+from sweep.results.page import accounts, contents, page, tiles, views
 from sweep.results.page.lanes import timeline
 from sweep.results.page.source import Source, make
 from sweep.results.ranking import gpu_hours
@@ -132,7 +132,7 @@ def test_shares_of_a_gpu_are_not_known(source: Source) -> None:
     spent = accounts.hours(dataclasses.replace(source, study=study))
     assert spent.gpus is None
     assert gpu_hours(3600.0, study.resources) is None
-    assert contents.gpu_text(spent.of_gpus(spent.training)) == "not known"
+    assert tiles.gpu_text(spent.of_gpus(spent.training)) == "not known"
 
 
 def test_interruptions(source: Source) -> None:
@@ -295,6 +295,77 @@ def test_the_command_is_safe_to_paste() -> None:
     assert contents.rerun_command(source, "/data/my runs") == (
         "sweep rerun-best digits --trial 3 --wait --runs '/data/my runs'"
     )
+
+
+BOUND = (Constraint("ms", max=50.0),)
+
+
+def bounded(broken: list[float | None], objectives: int = 1) -> Source:
+    """Return trials of a study with a constraint: the higher the number, the better its value."""
+    aims = (Objective("acc", "maximize"), Objective("loss", "maximize"))[:objectives]
+    study: Study = make_study(objectives=aims, trials=len(broken), constraints=BOUND)
+    trials = [
+        dataclasses.replace(
+            record(n, "complete", (n / 10,) * objectives, attempt(n, 1, n, n + 1)), violation=amount
+        )
+        for n, amount in enumerate(broken)
+    ]
+    return make(study, trials, [series(n, (1, 0, 0.0, n), (1, 1, n / 10, n)) for n in (0, 1, 2)])
+
+
+def test_no_trial_that_breaks_a_constraint_wins() -> None:
+    """The winner, its command, the best so far, the levels and the bright curves are feasible."""
+    source = bounded([0.0, 0.0, 3.0])
+    found = contents.arrange(source)
+    assert source.best is not None and source.best.number == 1
+    assert (found.tiles[0].value, found.tiles[0].note) == ("0.1", "trial 1")
+    assert "--trial 1 " in found.command
+    assert [cell["trial"] for cell in views.best_so_far(source).cells] == [0, 1, 1]
+    assert [level.trial for level in found.levels] == [0, 1]
+    bright = {c["group"] for c in views.curves(source).cells} - {"complete"}
+    assert bright == {"1. trial 1: 0.1", "2. trial 0: 0"}
+    kinds = {cell["trial"]: cell["state"] for cell in views.results(source).cells}
+    assert kinds == {0: "complete", 1: "complete", 2: "breaks the constraints"}
+    text = page.render(found, "")
+    assert "<h3>The winner: trial 1</h3>" in text
+    assert "1 breaks the constraints, and cannot be best." in text
+    assert re.findall(r"<td>(yes|no)</td>", text) == ["yes", "yes", "no"]
+
+
+def test_where_all_break_a_constraint_there_is_no_winner() -> None:
+    """The page says so, and shows neither a command nor a best so far."""
+    source = bounded([4.0, 2.0, 3.0])
+    found = contents.arrange(source)
+    assert (source.best, found.command, found.levels) == (None, "", [])
+    assert (found.tiles[0].name, found.tiles[0].value) == ("best acc", "none")
+    assert views.best_so_far(source).cells == []
+    text = page.render(found, "")
+    assert "<h3>No winner</h3>" in text
+    assert (
+        "No trial keeps to the constraints (ms &lt;= 50): all 3 complete trials break them, "
+        "trial 1 the least." in text
+    )
+
+
+def test_a_front_holds_feasible_trials_alone() -> None:
+    """What dominates all others and breaks a constraint is drawn behind, as such."""
+    source = bounded([0.0, 0.0, 3.0], objectives=2)
+    cells = {cell["trial"]: cell for cell in views.front(source, 0, 1).cells}
+    assert [(cells[n]["front"], cells[n]["state"]) for n in range(3)] == [
+        (False, "complete"),
+        (True, "complete"),
+        (False, "breaks the constraints"),
+    ]
+    assert contents.arrange(source).tiles[0].value == "1"
+    none = bounded([1.0, 2.0, 3.0], objectives=2)
+    assert not any(cell["front"] for cell in views.front(none, 0, 1).cells)
+    assert contents.arrange(none).tiles[0].value == "none"
+
+
+def test_the_best_is_on_the_axis_whatever_lies_beyond() -> None:
+    """Many better ones that break a constraint do not push the winner off the picture."""
+    scale = views.scale_of([0.1, *([0.9] * 30), 0.95], "maximize", 0.1)
+    assert scale is not None and scale.low < 0.1
 
 
 def test_several_objectives() -> None:

@@ -282,6 +282,76 @@ def test_plain_text(text):
     assert not is_ambiguous(text)
 
 
+LESS = make_study(objectives=(Objective("loss", "minimize", at="last"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "expected"),
+    [
+        ("loss", None, Objective("loss", "minimize", at="last")),
+        ("loss:maximize", None, Objective("loss", "maximize", at="last")),
+        ("loss", "maximize", Objective("loss", "maximize", at="last")),
+        ("time", "minimize", Objective("time", "minimize")),
+        ("time:minimize", None, Objective("time", "minimize")),
+        ("time:max", "maximize", Objective("time", "maximize")),
+        ("val:acc", "maximize", Objective("val:acc", "maximize")),
+        ("val:acc:min", None, Objective("val:acc", "minimize")),
+    ],
+)
+def test_by_knows_its_direction(text, given, expected):
+    """The objective's is known; another metric's is what was given with it."""
+    assert ranking.parse_by(text, given, LESS) == expected
+
+
+def test_by_without_a_direction_is_refused():
+    """What is good of a metric that is no objective is not guessed, nor two answers weighed."""
+    with pytest.raises(InputError) as raised:
+        ranking.parse_by("time", None, LESS)
+    assert str(raised.value) == (
+        "--by time: time is no objective of the study, so nothing says whether less or more of it "
+        "is better.\nWrite --by time:minimize or --by time:maximize."
+    )
+    with pytest.raises(InputError, match="contradict"):
+        ranking.parse_by("time:min", "maximize", LESS)
+
+
+def test_ranked_by_a_metric_its_value_is_shown():
+    """The value that ranks, beside the last of each metric or those that are asked for."""
+    records = [
+        record(0, "complete", 0.9, metrics={"loss": [(0, 0.25), (1, 2.0)], "t": [(0, 1.0)]}),
+        record(1, "complete", 0.1, metrics={"loss": [(0, 0.5), (1, 1.0)]}),
+    ]
+    by = ranking.parse_by("loss:minimize", None, make_study())
+    found = ranking.rows(records, make_study(), by=by)
+    assert [(row["trial"], row["metrics"]["loss:min"]) for row in found] == [(0, 0.25), (1, 0.5)]
+    assert found[0]["metrics"] == {"loss": 2.0, "t": 1.0, "loss:min": 0.25}
+    found = ranking.rows(records, make_study(), by=by, wanted=[ranking.Wanted("t")])
+    assert found[0]["metrics"] == {"t": 1.0, "loss:min": 0.25}
+
+
+def test_ranked_by_one_of_several_objectives():
+    """By its value, also where nothing but the value is known."""
+    both = make_study(objectives=(Objective("acc", "maximize"), Objective("ms", "minimize")))
+    records = [
+        dataclasses.replace(record(number, "complete", 0.0), values=values)
+        for number, values in enumerate([(0.9, 30.0), (0.1, 10.0), (0.5, 20.0)])
+    ]
+    by = ranking.parse_by("ms", None, both)
+    assert numbers(ranking.rank(records, both, by)) == [1, 2, 0]
+    assert ranking.shown_for(by, both) is None
+
+
+def test_constraints_hold_whatever_ranks():
+    """A trial that breaks them comes after those that keep to them, by any metric."""
+    records = [
+        dataclasses.replace(record(number, "complete", 0.0), violation=broken, metrics=metrics)
+        for number, (broken, metrics) in enumerate(
+            [(1.0, {"loss": [(0, 0.1)]}), (0.0, {"loss": [(0, 0.5)]})]
+        )
+    ]
+    assert numbers(ranking.rank(records, make_study(), Objective("loss"))) == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("path", "given", "expected"),
     [

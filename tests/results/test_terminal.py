@@ -278,6 +278,17 @@ def test_trials_table():
     ]
 
 
+def test_what_ranks_has_a_column():
+    """The metric that ranks stands before the objective, empty where a trial has none."""
+    study = make_study(Space((Parameter("lr", "float", low=0, high=1),)))
+    rows = [row(metrics={"loss:min": 0.25, "loss": 2.0}), row(rank=None, trial=3, metrics={})]
+    text = drawn(terminal.trials_table(rows, study, width=80, by="loss:min"))
+    assert [line.split() for line in text.splitlines()][::2] == [
+        ["rank", "trial", "loss:min", "acc", "lr", "time"],
+        ["1", "12", "0.25", "0.123457", "0.1", "1:01"],
+    ]
+
+
 def test_reasons_that_do_not_fit_stand_below():
     """A long reason does not squeeze the table: it has the whole width below it."""
     study = make_study(Space((Parameter("lr", "float", low=0, high=1),)))
@@ -360,15 +371,16 @@ def test_watch_prints_lines_where_there_is_no_terminal(monkeypatch):
     ]
 
 
-def test_watch_ends_quietly_on_ctrl_c():
-    """Ctrl-C leaves the last status and no traceback."""
+def test_ctrl_c_ends_the_watch():
+    """Its last status stays on the screen; the command line says what goes on."""
     running = make_status()
 
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
-    assert live.watch(lambda: running, 1.0, console, sleep=interrupt) is running
+    with pytest.raises(KeyboardInterrupt):
+        live.watch(lambda: running, 1.0, console, sleep=interrupt)
     assert "3 complete" in console.file.getvalue()  # type: ignore[attr-defined]
 
 

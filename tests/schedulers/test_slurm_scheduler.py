@@ -12,7 +12,7 @@ import pytest
 
 from sweep.core.errors import CouldNotAsk, InputError, OverLimit, SchedulerError, SubmitUnclear
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, TaskState
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate, TaskState
 from sweep.core.study import Resources, Slurm, Storage
 from sweep.schedulers.slurm import ask
 from sweep.schedulers.slurm import scheduler as slurm
@@ -57,6 +57,9 @@ def job(tmp_path: Path, **changes: Any) -> ArrayJob:
         "after": [*argv, "--finalise", "sweep-digits-1f"],
     }
     return ArrayJob(**(given | changes))
+
+
+GONE = Answer("", "slurm_load_jobs error: Invalid job id specified\n", 1)
 
 
 def row(
@@ -368,6 +371,41 @@ def test_a_job_of_the_database_that_we_added_goes_with_the_array(tmp_path: Path)
     with pytest.raises(SchedulerError, match="Memory specification"):
         scheduler(tmp_path, run, storage=Storage(embedded="job")).submit(job(tmp_path))
     assert run.of("scancel") == [["11"]]
+
+
+@pytest.mark.parametrize(
+    ("queue", "nodes", "fate"),
+    [
+        (row("N/A", "RUNNING", of="7"), "idle", JobFate.LIVES),
+        (row("N/A", "COMPLETING", of="7"), "completing", JobFate.LIVES),  # it is being killed
+        (row("N/A", "PENDING", of="7"), "idle", JobFate.LIVES),  # it was put back
+        (row("N/A", "FAILED", of="7"), "idle\nmixed", JobFate.ENDED),
+        (GONE, "allocated", JobFate.ENDED),
+        (GONE, "down*", JobFate.UNPROVED),  # its processes may live on behind a lost network
+        (GONE, "idle*", JobFate.UNPROVED),  # it does not answer, and is not down yet
+        (GONE, "drained", JobFate.UNPROVED),  # as after a process that could not be killed
+        (GONE, "idle\ndraining", JobFate.UNPROVED),
+        (GONE, "", JobFate.UNPROVED),  # no such node any more
+    ],
+)
+def test_what_became_of_a_job(
+    tmp_path: Path, queue: str | Answer, nodes: str, fate: JobFate
+) -> None:
+    asked = scheduler(tmp_path, ScriptedSlurm(squeue=queue, sinfo=nodes))
+    assert asked.job_fate("7", "n1") is fate
+
+
+def test_our_own_earlier_run_is_never_proved_over(tmp_path: Path) -> None:
+    """A requeued job keeps its id, and a controller that crashed may run it twice."""
+    asked = scheduler(tmp_path, ScriptedSlurm(squeue=GONE, sinfo="idle"))
+    asked.environ = {**asked.environ, "SLURM_JOB_ID": "7"}
+    assert asked.job_fate("7", "n1") is JobFate.UNPROVED
+    assert asked.job_fate("8", "") is JobFate.UNPROVED  # nobody knows where it ran
+
+
+def test_what_became_of_a_job_cannot_be_asked(tmp_path: Path) -> None:
+    with pytest.raises(CouldNotAsk):
+        scheduler(tmp_path, ScriptedSlurm(squeue=SILENCE)).job_fate("7", "n1")
 
 
 def test_a_node_is_excluded_beside_others(tmp_path: Path) -> None:

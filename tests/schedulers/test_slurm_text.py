@@ -23,14 +23,12 @@ from sweep.schedulers.slurm.text.control import (
     excluded_argv,
     parse_excluded,
     release_argv,
-    requeue_argv,
     throttle_argv,
 )
 from sweep.schedulers.slurm.text.extra import OWNED, check_extra, excluded_by
 from sweep.schedulers.slurm.text.limits import (
     Association,
     Config,
-    NodeGroup,
     Partition,
     Qos,
     associations_argv,
@@ -40,10 +38,8 @@ from sweep.schedulers.slurm.text.limits import (
     parse_config,
     parse_partitions,
     parse_qos,
-    parse_sinfo,
     partitions_argv,
     qos_argv,
-    sinfo_argv,
 )
 from sweep.schedulers.slurm.text.queue import (
     QueuedTask,
@@ -969,7 +965,6 @@ def test_control_argv() -> None:
         "--name=tok",
         "12",
     ]
-    assert requeue_argv("12", 3) == ["scontrol", "requeue", "12_3"]
     assert release_argv("12") == ["scontrol", "release", "12"]
     assert throttle_argv("12", 7) == ["scontrol", "update", "JobId=12", "ArrayTaskThrottle=7"]
     assert exclude_argv("12", ["n3", "n1", "n3"]) == [
@@ -1135,48 +1130,16 @@ PARTITIONS = (
 
 def test_parse_config() -> None:
     """The site's own limits are read, and a missing one is None."""
-    assert parse_config(CONFIG) == Config("sweeptest", "22.05.8", 1001, 20000, 60, 5, True)
+    assert parse_config(CONFIG) == Config("sweeptest", "22.05.8", 1001, 20000, 5, True)
     assert parse_config("") == Config()
 
 
 def test_parse_partitions() -> None:
     """A partition is read in both of scontrol's forms."""
-    assert parse_partitions(PARTITION) == [
-        Partition(
-            "short",
-            "UP",
-            "n[1-4]",
-            4,
-            None,
-            120,
-            60,
-            False,
-            ("proj1", "proj2"),
-            (),
-            "ALL",
-            "",
-            "OFF",
-            0,
-        )
-    ]
+    assert parse_partitions(PARTITION) == [Partition("short", "n[1-4]", 120)]
     assert parse_partitions(PARTITIONS) == [
-        Partition("main", "UP", "n[1-4]", 4, 8, 86400, 1800, True, (), (), "ALL", "", "OFF", 0),
-        Partition(
-            "preempt",
-            "DRAIN",
-            "",
-            0,
-            None,
-            None,
-            None,
-            False,
-            (),
-            (),
-            "login",
-            "small",
-            "REQUEUE",
-            5,
-        ),
+        Partition("main", "n[1-4]", 86400, True),
+        Partition("preempt", "", None, False, "login", "small"),
     ]
     assert parse_partitions("Partition nono not found\n") == []
 
@@ -1184,9 +1147,11 @@ def test_parse_partitions() -> None:
 def test_parse_accounting_limits() -> None:
     """A user's limits and those of a QOS are read; an empty cell is no limit."""
     assert parse_associations(
-        "proj1|sweeper|||||||few,normal,small|\nproj2|sweeper||2|20|||1-00:00:00|normal|normal\n"
+        "proj1|sweeper|||||||few,normal,small||proj1\n"
+        "proj2|sweeper||2|20|||1-00:00:00|normal|normal|proj1\n"
+        "||||||||||proj3\n"
     ) == [
-        Association("proj1", "sweeper", qos=("few", "normal", "small")),
+        Association("proj1", "sweeper", qos=("few", "normal", "small"), is_default=True),
         Association("proj2", "sweeper", "", 2, 20, None, None, 86400, ("normal",), "normal"),
     ]
     qos = parse_qos("normal|||||||\nsmall||50|||||\nfew|3|||40|||02:00:00\n")
@@ -1194,18 +1159,6 @@ def test_parse_accounting_limits() -> None:
         ("normal", None, None, None),
         ("small", None, 50, None),
         ("few", 3, 40, 7200),
-    ]
-
-
-def test_parse_sinfo() -> None:
-    """Nodes are read by partition and state, the marks behind names removed."""
-    printed = (
-        "main*|up|1-00:00:00|1|down*|n2|gpu:a100:4,shard:a100:64|8|8000\n"
-        "high|up|infinite|3|idle|n[1,3-4]|(null)|8+|8000+\n"
-    )
-    assert parse_sinfo(printed) == [
-        NodeGroup("main", True, "up", 86400, 1, "down", "n2", "gpu:a100:4,shard:a100:64", 8, 8000),
-        NodeGroup("high", False, "up", None, 3, "idle", "n[1,3-4]", "", 8, 8000),
     ]
 
 
@@ -1240,9 +1193,9 @@ def test_argv_of_questions_about_limits() -> None:
     assert config_argv() == ["scontrol", "show", "config"]
     assert partitions_argv() == ["scontrol", "show", "partition", "-o"]
     assert partitions_argv("gpu") == ["scontrol", "show", "partition", "gpu", "-o"]
-    assert associations_argv("ann")[:6] == ["sacctmgr", "-nP", "show", "assoc", "where", "user=ann"]
+    asked = associations_argv("ann")
+    assert asked[:7] == ["sacctmgr", "-nP", "show", "user", "where", "name=ann", "withassoc"]
     assert qos_argv(["a", "b"])[4:6] == ["where", "name=a,b"]
-    assert sinfo_argv() == ["sinfo", "-h", "-o", "%P|%a|%l|%D|%t|%N|%G|%c|%m"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import psycopg2
 import pytest
 
 from sweep.core.errors import BusyError, DatabaseUnavailable, InputError, SweepError
-from sweep.storage import connection, schema
+from sweep.storage import connection, locks, schema
 from sweep.storage.connection import Database
 from tests.postgres_fixture import PASSWORD, Server, running_server
 
@@ -443,7 +443,7 @@ def test_schema_lock_held_by_another(server: Server, monkeypatch: pytest.MonkeyP
     """Whoever waits in vain for another command's table making is told so."""
     server.sql("CREATE DATABASE locked")
     holder = Database(server.url("locked"))
-    holder.execute("SELECT pg_advisory_lock(%s)", (schema.LOCK,))
+    holder.execute("SELECT pg_advisory_lock(%s)", (locks.TABLES,))
     monkeypatch.setattr(schema, "LOCK_PATIENCE_S", 0.2)
     with pytest.raises(BusyError):
         schema.create(holder.url)

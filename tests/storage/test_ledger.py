@@ -16,7 +16,7 @@ from sweep.core.errors import DatabaseUnavailable, StaleAttempt
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Objective, Retry, Study
 from sweep.core.trial import End, Place, Report
-from sweep.storage import records, studies
+from sweep.storage import records, studies, trial_rows
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.studies import StudyState
@@ -583,3 +583,57 @@ def test_times_have_a_zone(ledger: Ledger) -> None:
         m is not None and abs((now - m).total_seconds()) < 600
         for m in (found.claimed, found.seen, found.ended)
     )
+
+
+class TestNode:
+    """What the trainings of an array have met on a node, and giving back what it failed."""
+
+    def test_what_a_node_has_met(self, ledger: Ledger) -> None:
+        """Quick failures of the array here; reports here and elsewhere; who runs elsewhere."""
+        assert ledger.seen_at("node1", "job", 10.0) == (0, False, False, False)
+        claim(ledger, "a")
+        leave(ledger, "a", "error")
+        claim_on(ledger, "b", "node2")
+        assert ledger.seen_at("node1", "job", 10.0) == (1, False, False, True)
+        assert ledger.seen_at("node1", "other job", 10.0)[0] == 0
+        assert ledger.seen_at("node1", "job", 0.0)[0] == 0
+        do(ledger, lambda: ledger.record("b", [report(1, loss=0.5)]))
+        assert ledger.seen_at("node1", "job", 10.0) == (1, False, True, True)
+        assert ledger.seen_at("node2", "job", 10.0) == (0, True, False, False)
+
+    def test_what_it_failed_at_once_is_given_back(self, ledger: Ledger) -> None:
+        """Only there, only of that array, and only what has reported nothing."""
+        claim(ledger, "a")
+        leave(ledger, "a", "error")
+        claim_on(ledger, "b", "node2")
+        leave(ledger, "b", "error")
+        assert do(ledger, lambda: ledger.give_back_failures_at("node1", "other job")) == 0
+        assert do(ledger, lambda: ledger.give_back_failures_at("node1", "job")) == 1
+        assert [a.outcome for a in ledger.all_attempts()] == ["given back", "error"]
+        assert ledger.seen_at("node1", "job", 10.0)[0] == 1
+
+
+def claim_on(ledger: Ledger, token: str, node: str) -> Any:
+    return do(ledger, lambda: ledger.claim(token, replace(PLACE, host=node)))
+
+
+def test_a_trial_is_found_by_its_number(ledger: Ledger) -> None:
+    """With Optuna's word for its state."""
+    first = claim(ledger, "a")
+    assert ledger.find_trial(0) == (first.trial_id, "RUNNING")
+    assert ledger.find_trial(3) == (first.trial_id + 3, "WAITING")
+    assert ledger.find_trial(4) is None
+
+
+@pytest.mark.parametrize("value", [0.5, math.inf, -math.inf])
+def test_values_and_attributes_of_a_trial(ledger: Ledger, value: float) -> None:
+    """Values also where they are no finite number; an attribute is overwritten."""
+    first = claim(ledger, "a")
+    assert trial_rows.read_values(ledger.db, first.trial_id) == []
+    do(ledger, lambda: ledger.finish("a", OK, "complete", [value]))
+    assert trial_rows.read_values(ledger.db, first.trial_id) == [value]
+    ids = [first.trial_id, first.trial_id + 1]
+    for found in ("x", {"a": [1, None]}):
+        trial_rows.write_attribute(ledger.db, "user", ids, "k", found)
+        assert [trial_rows.read_attribute(ledger.db, "user", i, "k") for i in ids] == [found] * 2
+    assert trial_rows.read_attribute(ledger.db, "system", ids[0], "k") is None

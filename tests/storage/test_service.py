@@ -1,4 +1,4 @@
-"""The lease on a data folder, and how the database's job puts itself back into the queue."""
+"""The lease on a data folder, and who serves while the database's job waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from sweep.core.paths import StudyFolder
 from sweep.schedulers.slurm.revive import Reviver
-from sweep.storage.embedded.service import PERIODS, Lease, LeaseLost, requeue_self
+from sweep.storage.embedded.lease import PERIODS, Lease, LeaseLost
 
 PERIOD_S = 10.0
 
@@ -76,24 +76,6 @@ def test_giving_up_frees_at_once(tmp_path: Path) -> None:
     assert other.is_free()
     mine.give_up()  # a second time does no harm
     assert [path.name for path in tmp_path.iterdir()] == []
-
-
-@pytest.mark.parametrize(("job", "asked"), [("70", "requeue 70\n"), (None, "")])
-def test_a_job_requeues_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str | None, asked: str
-) -> None:
-    """By its own number; outside Slurm nothing happens."""
-    program, heard = tmp_path / "scontrol", tmp_path / "heard"
-    program.write_text(f'#!/bin/bash\necho "$@" >> {heard}\n')
-    program.chmod(0o755)
-    heard.touch()
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    if job is None:
-        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    else:
-        monkeypatch.setenv("SLURM_JOB_ID", job)
-    requeue_self()
-    assert heard.read_text() == asked
 
 
 def test_the_last_of_two_that_took_it_has_it(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweep.core.errors import InputError
-from sweep.storage.url import dsn, mask, normalise, without_password
+from sweep.storage.url import dsn, mask, normalise
 
 NORMALISED = [
     ("postgres://h/d", "postgresql+psycopg2://h/d"),
@@ -91,9 +91,3 @@ def test_refusals_say_why_and_hide_passwords(url: str, words: str) -> None:
         normalise(url)
     assert words in str(caught.value)
     assert "secret" not in str(caught.value) and "ret@" not in str(caught.value)
-
-
-def test_without_password() -> None:
-    """What may stand in a file that others read has user, host and options, and no password."""
-    url = "postgres://u:secret@h:5433/d?sslmode=require&password=secret"
-    assert without_password(url) == "postgresql+psycopg2://u@h:5433/d?sslmode=require"

@@ -20,9 +20,9 @@ from sweep.core.study import Study
 from sweep.report import capture, decode
 from sweep.studyfile import load, loads
 from sweep.studyfile.starter import flags as script_flags
-from sweep.studyfile.starter.draft import join_command, make_name
+from sweep.studyfile.starter.draft import join_command, make_name, write_draft
 from sweep.studyfile.starter.flags import Flag, ask_help, read_help, read_source, scan
-from sweep.studyfile.starter.init import init, write_study
+from sweep.studyfile.starter.init import draft_study, init
 from sweep.studyfile.starter.metrics import find_metrics
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues, install_reporter
@@ -118,6 +118,11 @@ max_parallel: 4   # so many at once, at most
 # slurm: {partition: gpu, account: my-project}
 # environment: {runtime: venv, image: .venv}
 """  # noqa: E501
+
+
+def write_study(script: Path, folder: Path) -> str:
+    """Return the text of a study file for a script."""
+    return write_draft(draft_study(script, folder))
 
 
 def read(source: str) -> list[Flag]:

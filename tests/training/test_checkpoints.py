@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sweep.core.paths import AttemptFolder, StudyFolder
-from sweep.training.attempt_files import append
 from sweep.training.checkpoints import SAVED_S, checkpoints, digest, newest_checkpoint
+from tests.reports import append
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from sweep.core.errors import InputError
 from sweep.core.hydra_text import Call, read_value, write_value
-from sweep.core.placeholders import escape, placeholders
+from sweep.core.placeholders import escape
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Environment, Objective, Resources, Study
 from sweep.core.system.search_path import _TOOL_MARKS, search_path
@@ -129,9 +129,8 @@ def test_a_wrong_placeholder_is_named(element: str, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_placeholders_are_listed_and_braces_escaped() -> None:
-    """The names in a command are known before any value is; escaped text comes out as it was."""
-    assert placeholders(["{lr}x{seed}", "{{no}}", "{ lr }"]) == {"lr", "seed"}
+def test_braces_are_escaped() -> None:
+    """Escaped text comes out as it was."""
     assert fill([escape('{"a": {}}')], VALUES) == ['{"a": {}}']
 
 

@@ -28,6 +28,7 @@ from sweep.storage.connection import Database
 from sweep.storage.embedded.binaries import find_binaries, major_version
 from sweep.storage.embedded.cluster import SETTINGS
 from sweep.storage.embedded.server import running
+from sweep.storage.server_facts import read_facts
 from sweep.storage.url import describe, dsn
 from sweep.training.command import rendezvous
 
@@ -81,42 +82,28 @@ def ask_scratch() -> dict[str, Any]:
         }
 
 
-_CONNECTIONS = """
-SELECT current_setting('max_connections')::int,
-       current_setting('superuser_reserved_connections')::int,
-       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'
-        AND pid <> pg_backend_pid()),
-       (SELECT CASE WHEN rolsuper THEN -1 ELSE rolconnlimit END
-        FROM pg_roles WHERE rolname = current_user),
-       (SELECT CASE WHEN rolsuper THEN -1 ELSE datconnlimit END
-        FROM pg_database, pg_roles WHERE datname = current_database() AND rolname = current_user),
-       current_setting('server_version'), extract(epoch from clock_timestamp())::float8
-"""
-
-
 def ask_database(url: str, timeout_s: float = 8.0) -> dict[str, Any]:
     """Return how quickly a database answers, how many connections it takes, and its clock."""
     fact: dict[str, Any] = {"where": describe(dsn(url)), "error": "", "hint": ""}
     db = Database(url, timeout_s=timeout_s, application="sweep check")
     try:
         began = time.monotonic()
-        db.execute("SELECT 1")
+        db.connect()
         fact["connected_s"] = round(time.monotonic() - began, 4)
         pings = []
         for _ in range(PINGS):
             asked, wall_s = time.monotonic(), time.time()
-            row = db.execute(_CONNECTIONS)[0]
+            facts = read_facts(db)
             pings.append(time.monotonic() - asked)
-            skew_s = float(row[6]) - (wall_s + time.time()) / 2
-        most, reserved, used, of_role, of_database, version, _ = row
+            skew_s = facts.clock_s - (wall_s + time.time()) / 2
         fact |= {
             "latency_s": round(min(pings), 5),
-            "max_connections": most,
-            "reserved": reserved,
-            "used": used,
-            "role_limit": of_role,
-            "database_limit": of_database,
-            "version": version,
+            "max_connections": facts.max_connections,
+            "reserved": facts.reserved,
+            "used": facts.used,
+            "role_limit": facts.role_limit,
+            "database_limit": facts.database_limit,
+            "version": facts.version,
             "skew_s": round(skew_s, 3),
         }
     except SweepError as error:

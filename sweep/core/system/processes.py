@@ -144,11 +144,6 @@ def processes_with(name: str, value: str) -> list[Process]:
     return [found for found in live_processes() if found.environment().get(name) == value]
 
 
-def processes_of(token: str) -> list[int]:
-    """Return the pids of our live processes that carry an attempt's token (SWEEP_TOKEN)."""
-    return [found.pid for found in processes_with(TOKEN_VARIABLE, token)]
-
-
 def spawn(
     argv: Sequence[str],
     *,
@@ -275,20 +270,12 @@ def reap_orphans(child: int | None = None) -> bool:
             os.waitpid(found.si_pid, os.WNOHANG)
 
 
-def group_alive(group: int, token: str, *, leader_start: int | None = None) -> bool:
-    """Tell whether anything of an attempt still runs: its process group, or who carries its token.
-
-    A group counts only if it is known to be the attempt's: a member carries the token, or its
-    leader started at ``leader_start``. Zombies do not count.
-    """
-    return bool(_Members(group, token, leader_start).find())
-
-
 def end_group(group: int, token: str, *, grace_s: float, leader_start: int | None = None) -> bool:
     """End every process of an attempt: SIGTERM, and SIGKILL for what is left after the grace.
 
     Reaches the process group and whoever carries the token (processes that left the group). A
-    group whose number belongs to others by now is left alone; see ``group_alive``.
+    group counts only if it is known to be the attempt's: a member carries the token, or its leader
+    started at ``leader_start``. Zombies do not count.
 
     Args:
         grace_s: Seconds between SIGTERM and SIGKILL.

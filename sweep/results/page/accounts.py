@@ -241,9 +241,8 @@ def improvements(done: Sequence[TrialRecord], direction: str) -> list[tuple[int,
     """Return (place from 1, trial) of each complete trial that was the best when it ended."""
     found: list[tuple[int, TrialRecord]] = []
     for place, record in enumerate(done, 1):
-        if record.state == outcomes.COMPLETE and (
-            not found or better(record.values[0], found[-1][1].values[0], direction)
-        ):
+        can_win = record.state == outcomes.COMPLETE and record.is_feasible
+        if can_win and (not found or better(record.values[0], found[-1][1].values[0], direction)):
             found.append((place, record))
     return found
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sweep.core import outcomes
 from sweep.core.study import Objective
+from sweep.results.feasibility import BREAKS
 from sweep.results.page.views import Scale, View
 
 Spec = dict[str, Any]
@@ -26,7 +27,12 @@ BLUE, VERMILLION, GREEN, ORANGE, PURPLE, GREY = (
     "#8A8F98",
 )
 TOP_COLOURS = (VERMILLION, GREEN, ORANGE, PURPLE, BLUE)
-STATE_COLOURS = {outcomes.COMPLETE: BLUE, outcomes.PRUNED: GREY, outcomes.FAILED: ORANGE}
+STATE_COLOURS = {
+    outcomes.COMPLETE: BLUE,
+    outcomes.PRUNED: GREY,
+    outcomes.FAILED: ORANGE,
+    BREAKS: PURPLE,
+}
 HEIGHT = 300
 MANY = 400  # marks above this many are small
 
@@ -93,7 +99,7 @@ def states(present: Sequence[str]) -> Spec:
 
 
 def shapes(present: Sequence[str]) -> Spec:
-    marks = {outcomes.COMPLETE: "circle", outcomes.PRUNED: "cross"}
+    marks = {outcomes.COMPLETE: "circle", outcomes.PRUNED: "cross", BREAKS: "triangle-down"}
     return {
         "field": "state",
         "type": "nominal",
@@ -128,7 +134,7 @@ def history(
     y = value_axis(objective, scale)
     present = [
         s
-        for s in (outcomes.COMPLETE, outcomes.PRUNED)
+        for s in (outcomes.COMPLETE, BREAKS, outcomes.PRUNED)
         if any(cell["state"] == s for cell in results.cells)
     ]
     many = len(results.cells) > MANY
@@ -308,18 +314,26 @@ def pareto(view: View, across: Objective, up: Objective, scales: Sequence[Scale 
     hover = tip(("trial", "trial"), ("x", across.metric), ("y", up.metric))
     corner = "step-after" if across.direction == "minimize" else "step-before"
     others = [c for c in view.cells if not c["front"]]
+    shown = [s for s in (outcomes.COMPLETE, BREAKS) if any(c["state"] == s for c in others)]
     behind: list[Spec] = (
         [
             {
                 "data": {"values": others},
-                "mark": {
-                    "type": "point",
-                    "filled": True,
-                    "color": GREY,
-                    "opacity": 0.55,
-                    "size": 30,
+                "mark": {"type": "point", "filled": True, "opacity": 0.55, "size": 30},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "tooltip": hover,
+                    "color": {
+                        **states(shown),
+                        "scale": {
+                            "domain": shown,
+                            "range": [PURPLE if s == BREAKS else GREY for s in shown],
+                        },
+                        "legend": {} if BREAKS in shown else None,
+                    },
+                    "shape": shapes(shown) | {"legend": {} if BREAKS in shown else None},
                 },
-                "encoding": {"x": x, "y": y, "tooltip": hover},
             }
         ]
         if others

@@ -8,6 +8,7 @@ from typing import Any
 from sweep.core import outcomes
 from sweep.core.space import Parameter
 from sweep.core.study import Objective
+from sweep.results.feasibility import BREAKS
 from sweep.results.page.charts import GREY, MANY, Spec, base, shapes, states, tip, value_axis
 from sweep.results.page.views import Cells, Scale, View, text_of
 
@@ -51,9 +52,8 @@ def parallel(
         "scale": {"domain": [-0.12, 1.12], "nice": False},
     }
     # The best are drawn last, over the others.
-    order = sorted(
-        view.cells, key=lambda cell: cell["value"], reverse=objective.direction == "minimize"
-    )
+    sign = -1.0 if objective.direction == "minimize" else 1.0
+    order = sorted(view.cells, key=lambda cell: (cell["state"] != BREAKS, sign * cell["value"]))
     heads = [
         {"axis": axis, "y": 1.06 + 0.05 * (axis % 2), "text": label}
         for axis, label in enumerate(labels)
@@ -68,8 +68,11 @@ def parallel(
                 "y": y,
                 "detail": {"field": "trial"},
                 "order": {"field": "axis"},
-                "color": _colour(objective, scale, objective.metric),
-                "tooltip": tip(("trial", "trial"), ("value", objective.metric)),
+                "color": {
+                    **_colour(objective, scale, objective.metric),
+                    "condition": {"test": f"datum.state === '{BREAKS}'", "value": GREY},
+                },
+                "tooltip": tip(("trial", "trial"), ("value", objective.metric), ("state", "state")),
             },
         },
         {
@@ -121,7 +124,7 @@ def slice_of(view: View, parameter: Parameter, objective: Objective, scale: Scal
     """Return the objective over one parameter."""
     present = [
         s
-        for s in (outcomes.PRUNED, outcomes.COMPLETE)
+        for s in (outcomes.PRUNED, BREAKS, outcomes.COMPLETE)
         if any(cell["state"] == s for cell in view.cells)
     ]
     many = len(view.cells) > MANY
@@ -191,7 +194,6 @@ def contour(
             "mark": {
                 "type": "point",
                 "filled": True,
-                "size": 16,
                 "color": "white",
                 "opacity": 0.9,
                 "stroke": "black",
@@ -200,7 +202,15 @@ def contour(
             "encoding": {
                 "x": {**x, "field": "x"},
                 "y": {**y, "field": "y"},
-                "tooltip": tip(("trial", "trial"), ("value", objective.metric)),
+                "shape": {
+                    "condition": {"test": f"datum.state === '{BREAKS}'", "value": "cross"},
+                    "value": "circle",
+                },
+                "size": {
+                    "condition": {"test": f"datum.state === '{BREAKS}'", "value": 40},
+                    "value": 16,
+                },
+                "tooltip": tip(("trial", "trial"), ("value", objective.metric), ("state", "state")),
             },
         },
         height=260,

@@ -1,4 +1,4 @@
-"""Which charts a study's report has, and the figures and tables beside them."""
+"""Which charts a study's report has, and the tables beside them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,13 @@ from sweep.results.page.charts import Chart
 from sweep.results.page.importance import importances
 from sweep.results.page.lanes import timeline
 from sweep.results.page.source import Source
+from sweep.results.page.tiles import Tile, tiles
 from sweep.results.page.views import View
 
 MOST_AXES = 10  # of parallel coordinates
 MOST_MAPS = 3  # contours
 TABLE = 20  # trials in the table
 FAILED_SHOWN = 10
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One figure with its name and a sentence."""
-
-    name: str
-    value: str
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ def arrange(source: Source, runs: str | None = None) -> Contents:
     failed = [row for row in source.rows if row["state"] == outcomes.FAILED]
     return Contents(
         source=source,
-        tiles=_tiles(source, spent),
+        tiles=tiles(source, spent),
         command=rerun_command(source, runs),
         charts=_charts(source),
         levels=accounts.levels(source),
@@ -81,132 +73,13 @@ def rerun_command(source: Source, runs: str | None) -> str:
     return shlex.join([*argv, *(["--runs", runs] if runs else [])])
 
 
-def duration(hours: float | None) -> str:
-    """Return hours as people say them."""
-    if hours is None:
-        return "not known"
-    if hours >= 10:
-        return f"{hours:,.0f} h" if hours >= 100 else f"{hours:.1f} h"
-    if hours >= 1:
-        return f"{hours:.2f} h"
-    minutes = hours * 60
-    return f"{minutes:.1f} min" if minutes >= 1 else f"{minutes * 60:.1f} s"
-
-
-def gpu_text(hours: float | None) -> str:
-    """Return GPU-hours as text."""
-    if hours is None:
-        return "not known"
-    return f"{hours:,.0f} GPU-h" if hours >= 100 else f"{hours:.3g} GPU-h"
-
-
-def _both(spent: accounts.Hours, hours: float | None) -> str:
-    """Return hours of training, as GPU-hours where GPUs were used."""
-    if hours is None:
-        return "not known"
-    return gpu_text(spent.of_gpus(hours)) if spent.gpus else duration(hours)
-
-
-def _tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
-    counts = source.counts
-    best = source.best
-    study = source.study
-    others = ", ".join(
-        f"{counts[state]} {state}"
-        for state in outcomes.STATES
-        if counts[state] and state != outcomes.COMPLETE
-    )
-    tiles = []
-    if best is not None and not study.is_multi_objective:
-        tiles.append(
-            Tile(f"best {study.objective.metric}", f"{best.values[0]:.6g}", f"trial {best.number}")
-        )
-    elif best is not None:
-        size = sum(place == 1 for place in source.places.values())
-        tiles.append(Tile("on the Pareto front", str(size), "trials that none is better than"))
-    tiles.append(
-        Tile(
-            "trials complete",
-            f"{counts[outcomes.COMPLETE]:,} of {len(source.records):,}",
-            others or "no others",
-        )
-    )
-    begin = accounts.first_claim(source)
-    ended = [accounts.end_of(a) for _, a in accounts.attempts(source)]
-    if begin is not None:
-        tiles.append(
-            Tile(
-                "from first to last",
-                duration((max(ended) - begin).total_seconds() / 3600),
-                f"{begin:%Y-%m-%d %H:%M} to {max(ended):%Y-%m-%d %H:%M} UTC",
-            )
-        )
-    no_gpu = "" if spent.gpus else "no GPUs were asked for: hours of training"
-    if spent.gpus is None:
-        no_gpu = "shares of GPUs: hours of training"
-    tiles.append(
-        Tile(
-            "in training",
-            _both(spent, spent.training),
-            no_gpu or f"{duration(spent.training)} of training",
-        )
-    )
-    share = spent.lost / spent.training if spent.training else 0.0
-    tiles.append(
-        Tile(
-            "lost to crashes",
-            _both(spent, spent.lost),
-            f"{share:.1%} of training: failed trials, and what was done again",
-        )
-    )
-    tiles.append(
-        Tile(
-            "saved by pruning",
-            ("about " if spent.saved else "") + _both(spent, spent.saved),
-            "what pruned trials had left to the usual number of steps",
-        )
-    )
-    stops = accounts.interruptions(source)
-    tiles.append(
-        Tile(
-            "interrupted and resumed",
-            "none interrupted" if stops.share is None else f"{stops.resumed} of {stops.total}",
-            ""
-            if stops.share is None
-            else f"{stops.share:.0%} from a checkpoint; "
-            f"{stops.restarted} from the start, {stops.over} not again",
-        )
-    )
-    tiles.append(_energy(source))
-    return tiles
-
-
-def _energy(source: Source) -> Tile:
-    used = accounts.energy(source)
-    if not used.joules:
-        return Tile(
-            "energy", "not reported", "neither NVML nor Slurm's accounting has measured it here"
-        )
-    how = {"nvml": "GPUs alone, by NVML", "slurm": "Slurm's accounting of the tasks"}
-    note = " and ".join(how[by] for by in sorted(used.by) if by in how)
-    if used.measured < used.attempts:
-        note += f"; {used.measured:,} of {used.attempts:,} attempts"
-    return Tile("energy", energy_text(used.joules), note)
-
-
-def energy_text(joules: float) -> str:
-    """Return an energy as people say it."""
-    kwh = joules / 3.6e6
-    if kwh >= 100:
-        return f"{kwh:,.0f} kWh"
-    return f"{kwh:.3g} kWh" if kwh >= 0.001 else f"{joules:.3g} J"
-
-
 def _facts(source: Source) -> list[tuple[str, str]]:
     study = source.study
     facts = [("command", shlex.join(study.command))]
     for objective in study.objectives:
         facts.append(("objective", f"{objective.direction} {objective.metric} ({objective.at})"))
+    for bound in study.constraints:
+        facts.append(("constraint", f"{bound.metric} {bound.limits}"))
     for parameter in study.space:
         facts.append((parameter.name, _range(parameter)))
     for name, value in study.fixed.items():
@@ -267,7 +140,16 @@ def _charts(source: Source) -> list[Chart]:
 
 def _scale(source: Source, objective: int = 0) -> views.Scale | None:
     values = [r.values[objective] for r in accounts.finished(source) if len(r.values) > objective]
-    return views.scale_of(values, source.study.objectives[objective].direction)
+    best = source.best.values[objective] if source.best is not None else None
+    return views.scale_of(values, source.study.objectives[objective].direction, best)
+
+
+def _breaking(source: Source) -> str:
+    """Return a sentence about results that cannot win; empty where all can."""
+    count = sum(not source.can_win(record) for record in views.valued(source))
+    if not count:
+        return ""
+    return f" {count:,} {'breaks' if count == 1 else 'break'} the constraints, and cannot be best."
 
 
 def _progress(source: Source) -> list[Chart]:
@@ -282,6 +164,7 @@ def _progress(source: Source) -> list[Chart]:
         if source.counts[outcomes.PRUNED]
         else ""
     )
+    pruned += _breaking(source)
     unit = views.clock(source)[0]
     found = [
         Chart(
@@ -320,7 +203,8 @@ def _pareto(source: Source) -> list[Chart]:
                 f"front-{a}-{b}",
                 f"Pareto front: {up.metric} and {across.metric}",
                 spec,
-                f"{first} trials on the front, of all {len(study.objectives)} objectives.",
+                f"{first} trials on the front, of all {len(study.objectives)} objectives."
+                + _breaking(source),
             )
         )
     return found
@@ -333,7 +217,7 @@ def _learning(source: Source) -> list[Chart]:
     objective = source.study.objective
     scale = views.scale_of([cell["value"] for cell in view.cells], objective.direction)
     caption = f"{objective.metric}; the best in colour, other complete trials faint, pruned and "
-    caption += "failed ones grey. " + _part(view, "curves")
+    caption += "failed ones grey. " + _part(view, "curves") + _breaking(source)
     return [
         Chart(
             "curves",
@@ -372,7 +256,10 @@ def _space(source: Source) -> list[Chart]:
                 "parallel",
                 "Parallel coordinates",
                 charts_space.parallel(view, marks, [p.name for p in axes], objective, complete),
-                caption + "Complete trials; the brighter, the better. " + _part(view, "trials"),
+                caption
+                + "Complete trials; the brighter, the better. "
+                + ("Grey ones break the constraints. " if _breaking(source) else "")
+                + _part(view, "trials"),
             )
         )
     for place, parameter in enumerate(chosen[: views.MOST_SLICES]):
@@ -394,7 +281,13 @@ def _space(source: Source) -> list[Chart]:
             spec = charts_space.contour(grid, dots, numeric[a], numeric[b], objective, complete)
             title = f"{objective.metric} over {numeric[a].name} and {numeric[b].name}"
             found.append(
-                Chart(f"contour-{a}-{b}", title, spec, "Linear between the complete trials (dots).")
+                Chart(
+                    f"contour-{a}-{b}",
+                    title,
+                    spec,
+                    "Linear between the complete trials (dots)."
+                    + (" Crosses break the constraints." if _breaking(source) else ""),
+                )
             )
     return found
 

@@ -16,8 +16,9 @@ from sweep.core import templates
 from sweep.core.errors import InputError
 from sweep.core.files import make_private, write_atomic
 from sweep.results.page.charts import Chart
-from sweep.results.page.contents import Contents, duration, gpu_text
+from sweep.results.page.contents import Contents
 from sweep.results.page.theme import DARK, LIGHT
+from sweep.results.page.tiles import duration, gpu_text
 from sweep.results.page.views import text_of
 
 TEMPLATE = "report.html.j2"

@@ -12,6 +12,7 @@ from sweep.core.files import read_json
 from sweep.core.outcomes import STATES
 from sweep.core.study import Study
 from sweep.core.trial import TrialRecord
+from sweep.results.feasibility import none_feasible_of
 from sweep.results.ranking import rank, ranks, rows
 from sweep.storage import records, series
 from sweep.storage.series import Series
@@ -47,9 +48,18 @@ class Source:
 
     @property
     def best(self) -> TrialRecord | None:
-        """The trial of rank 1; of several on a front, the first."""
+        """The trial of rank 1; of several on a front, the first. None that breaks constraints."""
         first = self.records[0] if self.records else None
-        return first if first is not None and self.places[first.number] is not None else None
+        return first if first is not None and self.can_win(first) else None
+
+    def can_win(self, record: TrialRecord) -> bool:
+        """Tell whether a trial has a rank and keeps to the constraints."""
+        return self.places[record.number] is not None and record.is_feasible
+
+    @property
+    def infeasible(self) -> str:
+        """That no complete trial keeps to the constraints, in words; else empty."""
+        return none_feasible_of(self.study, self.records)
 
 
 def read(opened: Opened) -> Source:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core import outcomes
 from sweep.core.space import Parameter
 from sweep.core.study import Objective
 from sweep.core.trial import TrialRecord
+from sweep.results.feasibility import BREAKS
 from sweep.results.page import accounts
 from sweep.results.page.source import Source
 
@@ -70,12 +72,15 @@ def evenly(items: Sequence[Any], most: int) -> list[Any]:
     return [items[int(place * len(items) / most)] for place in range(most)]
 
 
-def scale_of(values: Sequence[float], direction: str) -> Scale | None:
+def scale_of(values: Sequence[float], direction: str, best: float | None = None) -> Scale | None:
     """Return a value axis on which the good end is seen; None without a finite value.
 
     A few bad results must not squeeze the good ones into a line: a minimised positive value that
     spans decades gets a logarithmic axis, and the worst tenth is drawn at the edge where it would
     take more than half the axis.
+
+    Args:
+        best: Is seen as well; results that break the constraints may lie beyond it.
     """
     ordered = sorted(value for value in values if math.isfinite(value))
     if not ordered:
@@ -86,6 +91,8 @@ def scale_of(values: Sequence[float], direction: str) -> Scale | None:
         return Scale(low / ratio**MARGIN, high * ratio**MARGIN, True)
     kept = max(1, math.ceil(SHOWN_SHARE * len(ordered)))
     cut = ordered[-kept] if direction == "maximize" else ordered[kept - 1]
+    if best is not None:
+        cut = min(cut, best) if direction == "maximize" else max(cut, best)
     good = high if direction == "maximize" else low
     if abs(good - cut) < 0.5 * (high - low) and cut != good:
         low, high = min(good, cut), max(good, cut)
@@ -103,13 +110,19 @@ def results(source: Source) -> View:
         {
             "place": place,
             "value": short(record.values[0]),
-            "state": record.state,
+            "state": kind_of(record),
             "trial": record.number,
             "time": time(record),
         }
         for place, record in enumerate(accounts.finished(source), 1)
     ]
     return View(cells, len(cells), len(cells))
+
+
+def kind_of(record: TrialRecord) -> str:
+    """Return a trial's state, or that it is complete but breaks the constraints."""
+    is_broken = record.state == outcomes.COMPLETE and not record.is_feasible
+    return BREAKS if is_broken else record.state
 
 
 def best_so_far(source: Source) -> View:
@@ -156,7 +169,7 @@ def _timer(source: Source) -> Callable[[TrialRecord], float | None]:
 def curves(source: Source) -> View:
     """Return the objective over the steps: trial, step, value, group (state, or "1. trial 7")."""
     having = [r for r in source.records if len(_finite(source, r)) > 1]
-    top = [r for r in having if source.places[r.number] is not None][:TOP]
+    top = [r for r in having if source.can_win(r)][:TOP]
     others = [r for r in having if r not in top]
     drawn = evenly(others, MOST_CURVES)
     cells = []
@@ -189,7 +202,8 @@ def _finite(source: Source, record: TrialRecord) -> list[tuple[int, float]]:
 def complete_scale(source: Source) -> Scale | None:
     """Return the first objective's scale over the complete trials."""
     values = [record.values[0] for record in valued(source)]
-    return scale_of(values, source.study.objective.direction)
+    best = source.best.values[0] if source.best is not None else None
+    return scale_of(values, source.study.objective.direction, best)
 
 
 def valued(source: Source) -> list[TrialRecord]:
@@ -216,7 +230,7 @@ def parallel(source: Source, parameters: Sequence[Parameter]) -> tuple[View, Cel
     """Return the lines of parallel coordinates and the marks at their axes.
 
     Lines: trial, axis (0, 1, …; the objective is the last), y (0 at the bottom), value (of the
-    objective). A trial without a parameter passes below its axis. Marks: axis, y, text.
+    objective), state. A trial without a parameter passes below its axis. Marks: axis, y, text.
     """
     done = valued(source)
     drawn = evenly(done, MOST_LINES)
@@ -238,6 +252,7 @@ def parallel(source: Source, parameters: Sequence[Parameter]) -> tuple[View, Cel
                     "axis": axis,
                     "y": short(y),
                     "value": short(record.values[0]),
+                    "state": kind_of(record),
                 }
             )
             lacking = lacking or not has
@@ -249,7 +264,13 @@ def parallel(source: Source, parameters: Sequence[Parameter]) -> tuple[View, Cel
     for record in drawn:
         y = min(1.0, max(0.0, place_value(record.values[0])))
         cells.append(
-            {"trial": record.number, "axis": last, "y": short(y), "value": short(record.values[0])}
+            {
+                "trial": record.number,
+                "axis": last,
+                "y": short(y),
+                "value": short(record.values[0]),
+                "state": kind_of(record),
+            }
         )
     return View(cells, len(drawn), len(done)), marks
 
@@ -288,7 +309,7 @@ def slice_of(source: Source, parameter: Parameter, objective: int = 0) -> View:
             "trial": r.number,
             "x": axis_value(parameter, r.params[name]),
             "y": short(r.values[objective]),
-            "state": r.state,
+            "state": kind_of(r),
         }
         for r in (*drawn, *best)
     ]
@@ -358,6 +379,7 @@ def contour(source: Source, across: Parameter, up: Parameter) -> tuple[View, Vie
             "y": axis_value(up, r.params[up.name]),
             "value": short(r.values[0]),
             "trial": r.number,
+            "state": kind_of(r),
         }
         for r in evenly(found, MOST_POINTS // 4)
     ]
@@ -380,7 +402,8 @@ def front(source: Source, across: int, up: int) -> View:
             "x": short(r.values[across]),
             "y": short(r.values[up]),
             "trial": r.number,
-            "front": source.places[r.number] == 1,
+            "front": source.places[r.number] == 1 and r.is_feasible,
+            "state": kind_of(r),
         }
         for r in found
     ]

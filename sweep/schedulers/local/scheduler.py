@@ -33,6 +33,7 @@ from sweep.core.scheduler import (
     PENDING,
     RUNNING,
     ArrayJob,
+    JobFate,
     Limits,
     Task,
     TaskState,
@@ -204,6 +205,10 @@ class LocalScheduler:
         }
         if not self._ask(folder, record, request) and not pending_only:
             self._end_orphans(folder, record, indices)
+
+    def job_fate(self, job: str, node: str) -> JobFate:
+        """Return that nobody can say: it is another scheduler's; ours is seen by its processes."""
+        return JobFate.UNPROVED
 
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once; running ones go on.

@@ -77,7 +77,7 @@ class SlurmScheduler(SmallJobs):
 
     def limits(self) -> Limits:
         """Return the tightest limits that hold for this study's submissions."""
-        return self.site.limits()
+        return self.site.limits
 
     # Submitting
 
@@ -85,8 +85,7 @@ class SlurmScheduler(SmallJobs):
         """Submit an array, and after it the finaliser that looks at what became of it."""
         request = self.request(replace(job, exclude=self._excludable(job.exclude)))
         self._write_script(job)
-        before = self.service_jobs()
-        service = self.ensure_service(job.cwd)
+        service, is_new = self._ensure_service(job.cwd)
         conditions = [f"after:{service}"] if service else []
         if job.behind:
             conditions.append(f"afterany:{job.behind}")
@@ -94,7 +93,7 @@ class SlurmScheduler(SmallJobs):
         try:
             job_id = self.sbatch(request)
         except SchedulerError:
-            if service and service not in before:
+            if service and is_new:
                 self.cancel(service)
             raise
         if job.after:
@@ -110,7 +109,7 @@ class SlurmScheduler(SmallJobs):
         if not nodes:
             return ()
         there = {
-            node for partition in self.site.partitions() for node in expand_nodes(partition.nodes)
+            node for partition in self.site.partitions for node in expand_nodes(partition.nodes)
         }
         if len(there - set(nodes)) < self.study.resources.nodes:
             self.say(f"too few nodes are left without {', '.join(nodes)}: none is excluded")

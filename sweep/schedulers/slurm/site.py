@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pwd
 import re
@@ -23,7 +24,6 @@ from sweep.schedulers.slurm.text.limits import (
     Qos,
     associations_argv,
     config_argv,
-    default_account_argv,
     find_limits,
     parse_associations,
     parse_config,
@@ -42,7 +42,7 @@ DEFAULT_KILL_WAIT_S = 30  # slurm.conf(5)
 
 
 class Site:
-    """A cluster, as far as it concerns one study.
+    """A cluster, as far as it concerns one study; it is asked each question once.
 
     Args:
         asker: Asks it.
@@ -52,7 +52,6 @@ class Site:
     def __init__(self, asker: Asker, study: Study) -> None:
         self.asker = asker
         self.study = study
-        self._known_config: Config | None = None
 
     def check(self, request: ArrayRequest, *, embedded: bool) -> None:
         """Refuse what this cluster cannot run, before anything is made.
@@ -66,7 +65,7 @@ class Site:
             SchedulerError: Slurm knows no such partition, account or QOS; in its own words.
             CouldNotAsk: There is no answer.
         """
-        limits = self.limits()
+        limits = self.limits
         wanted_s = self.study.resources.time_limit_s
         if wanted_s is not None and limits.time_s is not None and wanted_s > limits.time_s:
             raise InputError(
@@ -93,7 +92,7 @@ class Site:
 
     def nodes_may_submit(self) -> bool:
         """Tell whether jobs may be submitted from the nodes of this study's partitions."""
-        for partition in self.partitions():
+        for partition in self.partitions:
             allowed = partition.alloc_nodes
             if allowed in ("ALL", "", "(null)"):
                 continue
@@ -102,9 +101,10 @@ class Site:
                 return False
         return True
 
+    @functools.cached_property
     def limits(self) -> Limits:
-        """Return the tightest limits that hold for this study's submissions."""
-        config, mine = self.config(), self.partitions()
+        """The tightest limits that hold for this study's submissions."""
+        config, mine = self.config, self.partitions
         associations: list[Association] = []
         qos: list[Qos] = []
         if config.accounting:
@@ -115,22 +115,22 @@ class Site:
                 pass  # limits that cannot be read are met when sbatch refuses
         return find_limits(config, mine, associations, qos)
 
+    @functools.cached_property
     def config(self) -> Config:
-        if self._known_config is None:
-            answer = self.asker.ask(config_argv())
-            self._known_config = parse_config(answer.stdout)
-        return self._known_config
+        """What the controller says of its configuration."""
+        return parse_config(self.asker.ask(config_argv()).stdout)
 
     def keeps_accounts(self) -> bool:
         """Tell whether this cluster keeps accounts, which say who cancelled a job."""
-        return self.config().accounting
+        return self.config.accounting
 
     def kill_wait_s(self) -> int:
         """Return the seconds between TERM and KILL here."""
-        return self.config().kill_wait_s or DEFAULT_KILL_WAIT_S
+        return self.config.kill_wait_s or DEFAULT_KILL_WAIT_S
 
+    @functools.cached_property
     def partitions(self) -> list[Partition]:
-        """Return the partitions that the study's tasks may go to."""
+        """The partitions that the study's tasks may go to."""
         found = parse_partitions(self.asker.ask(partitions_argv()).stdout)
         wanted = (self.study.slurm.partition or "").split(",")
         return [p for p in found if p.name in wanted or (wanted == [""] and p.is_default)]
@@ -139,11 +139,12 @@ class Site:
         user = pwd.getpwuid(os.getuid()).pw_name
         found = parse_associations(self.asker.ask(associations_argv(user)).stdout)
         account = self.study.slurm.account
-        if account is None:
-            answer = self.asker.ask(default_account_argv(user))
-            account = answer.stdout.strip() or None
+        if account is not None:
+            found = [one for one in found if one.account == account]
+        elif any(one.is_default for one in found):
+            found = [one for one in found if one.is_default]
         partitions = ("", *(self.study.slurm.partition or "").split(","))
-        return [a for a in found if account in (None, a.account) and a.partition in partitions]
+        return [one for one in found if one.partition in partitions]
 
     def _qos(
         self, associations: Sequence[Association], partitions: Sequence[Partition]

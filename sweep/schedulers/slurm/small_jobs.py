@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate
 from sweep.core.study import Study
 from sweep.schedulers.slurm.ask import Asker, Run, print_aside, run_command
+from sweep.schedulers.slurm.own_job import own_job
 from sweep.schedulers.slurm.text.control import check_update, release_argv
+from sweep.schedulers.slurm.text.nodes import are_well, node_states_argv
 from sweep.schedulers.slurm.text.queue import QueuedTask, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason, is_launch_failure
 from sweep.schedulers.slurm.text.submit import ArrayRequest
@@ -53,15 +55,19 @@ class SmallJobs(Asker):
         Returns:
             Its id; None where the database is not a job's affair.
         """
+        return self._ensure_service(cwd)[0]
+
+    def _ensure_service(self, cwd: Path) -> tuple[str | None, bool]:
+        """Return that job's id, and whether it was submitted just now."""
         token = self.service_token()
         if token is None:
-            return None
+            return None, False
         live = self._live([token])
         if live:
             self.release(_held(live))
-            return min(task.job for task in live)
+            return min(task.job for task in live), False
         options, service = self.study.slurm, self.study.slurm.service
-        return self.sbatch(
+        job = self.sbatch(
             ArrayRequest(
                 token=token,
                 script=str(self.folder.script),
@@ -77,6 +83,7 @@ class SmallJobs(Asker):
                 extra=service.extra,
             )
         )
+        return job, True
 
     def service_token(self) -> str | None:
         """Return the name token of the database's job, one for each data folder, or None."""
@@ -90,6 +97,26 @@ class SmallJobs(Asker):
         token = self.service_token()
         live = self._live([token]) if token else []
         return sorted({task.job for task in live if not running or task.phase == RUNNING})
+
+    def job_fate(self, job: str, node: str) -> JobFate:
+        """Return what became of a job of ours on a node.
+
+        Slurm requeues a job whose node it has lost, and its processes may live there. So what has
+        left the queue is over only where its node is well: it answers, and is not drained, as it
+        is where a process could not be killed. Our own earlier run is never proved to be over.
+        """
+        own, _ = own_job(self.environ)
+        if job == own:
+            return JobFate.UNPROVED
+        if any(
+            task.phase != ENDED or task.state == "COMPLETING"
+            for task in self.queue(squeue_argv(jobs=[job]))
+        ):
+            return JobFate.LIVES
+        if not node:
+            return JobFate.UNPROVED
+        answer = self.ask(node_states_argv(node))
+        return JobFate.ENDED if are_well(answer.stdout) else JobFate.UNPROVED
 
     def beside(self, tokens: Sequence[str]) -> Beside:
         """Return what stands beside the waves of these name tokens, the last one's finaliser too.

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.errors import SweepError
@@ -27,19 +28,25 @@ from sweep.storage.embedded.cluster import (
 from sweep.storage.embedded.folder import (
     Folder,
     Record,
+    Starter,
     check_owner,
     find_place,
-    is_local,
     is_locked,
     locked,
-    may_take_over,
     mind_os_errors,
     read_record,
     take_lock,
     write_record,
 )
 from sweep.storage.embedded.identity import choose_identity
-from sweep.storage.embedded.processes import Postmaster, detach, plain_environment, read_postmaster
+from sweep.storage.embedded.lease import Lease
+from sweep.storage.embedded.processes import (
+    Postmaster,
+    Spawn,
+    detach,
+    plain_environment,
+    read_postmaster,
+)
 from sweep.storage.embedded.server import (
     EVERYWHERE,
     LOCK_WAIT_S,
@@ -49,6 +56,7 @@ from sweep.storage.embedded.server import (
     find_postmaster,
     running,
 )
+from sweep.storage.embedded.succession import AskFate, succeed
 
 # Recovery after a crash replays at most max_wal_size; a slow shared disk takes its time over it.
 READY_WAIT_S = 170.0
@@ -59,21 +67,45 @@ IDLE_STOP_S = 600.0
 LOG_LIMIT_BYTES = 1 << 20
 
 
+@dataclass(frozen=True)
+class Within:
+    """The job that a server belongs to.
+
+    Attributes:
+        starter: Its id and node, for those who come after it.
+        lease: Its right to serve.
+        spawn: Starts the server's main process as a child of the job.
+    """
+
+    starter: Starter
+    lease: Lease
+    spawn: Spawn
+
+
 def start(
-    data_dir: Path, *, listen: str = LOOPBACK, idle_stop_s: float | None = IDLE_STOP_S
+    data_dir: Path,
+    *,
+    listen: str = LOOPBACK,
+    idle_stop_s: float | None = IDLE_STOP_S,
+    ask_fate: AskFate | None = None,
+    within: Within | None = None,
 ) -> Server:
     """Return the running server of this folder, started, and made, if need be.
 
-    Safe to call from any number of processes at once. The server outlives the caller.
+    Safe to call from any number of processes at once. The server outlives the caller, unless it is
+    started within a job.
 
     Args:
         data_dir: The data folder, made if it is missing.
         listen: The address to listen on; ``*`` for all.
         idle_stop_s: Its watcher stops it when nothing has used it for so many seconds; None: never.
+        ask_fate: Says what became of the job that the last server belonged to.
+        within: The job that it belongs to.
 
     Raises:
         SweepError: It cannot be started; the message ends with the log's last lines.
         BusyError: Another command starts or stops it, and has not ended in three minutes.
+        CouldNotAsk: Whether the last server has ended cannot be said now.
     """
     folder = Folder(Path(data_dir).absolute())
     with mind_os_errors(folder):
@@ -81,7 +113,15 @@ def start(
         check_owner(folder)
         with locked(folder.lock_file, wait_s=LOCK_WAIT_S):
             os.utime(folder.lock_file)  # the watcher reads from it when the server was asked for
-            server = _adopt(folder) or _start(folder, listen)
+            server = running(folder.root)
+            if server is None:
+                succeed(
+                    folder,
+                    read_record(folder),
+                    ask_fate,
+                    within.lease if within else Lease(folder.root),
+                )
+            server = _adopt(folder, server) or _start(folder, listen, within)
             if idle_stop_s is not None and server.pid:
                 _ensure_watcher(folder, idle_stop_s)
     if listen != LOOPBACK and server.listen not in (listen, *EVERYWHERE):
@@ -142,9 +182,9 @@ def stop_locked(folder: Folder) -> bool:
     )
 
 
-def _start(folder: Folder, listen: str) -> Server:
+def _start(folder: Folder, listen: str, within: Within | None) -> Server:
     """Make the data if there are none and start the server, under the folder's lock."""
-    _check_abandoned(folder)
+    spawn = within.spawn if within else detach
     binaries = find_binaries(major=data_version(folder) if folder.has_data() else None)
     identity = choose_identity(folder, binaries)
     if not folder.has_data():
@@ -160,7 +200,8 @@ def _start(folder: Folder, listen: str) -> Server:
         port = choose_port(folder, listen)
         address = socket.gethostname() if listen in EVERYWHERE else listen
         # First the record, then the server: a record without a server does no harm.
-        record = Record(find_place(), address, port, listen)
+        starter = within.starter if within else Starter()
+        record = Record(find_place(), address, port, listen, starter)
         write_record(folder, record)
         configure(folder, listen=listen, port=port)
         before = folder.log.stat().st_size if folder.log.exists() else 0
@@ -169,7 +210,7 @@ def _start(folder: Folder, listen: str) -> Server:
             locked(folder.alive_file, wait_s=5) as alive,
             open(folder.log, "ab", opener=_private) as log,
         ):
-            pid = detach(
+            pid = spawn(
                 [binaries / "postgres", "-D", folder.pgdata],
                 log=log,
                 environment=plain_environment(),
@@ -187,12 +228,11 @@ def _start(folder: Folder, listen: str) -> Server:
     return server
 
 
-def _adopt(folder: Folder) -> Server | None:
+def _adopt(folder: Folder, server: Server | None) -> Server | None:
     """Return the server that runs, waiting for one that is starting, under the folder's lock.
 
     One is still starting when the command that started it was killed meanwhile.
     """
-    server = running(folder.root)
     if server is not None and server.pid == 0:
         return server
     record = read_record(folder)
@@ -215,19 +255,6 @@ def _adopt(folder: Folder) -> Server | None:
         server = describe(folder, record, _wait_ready(folder, pid, size))
     _create_database(server)  # the command that started it may have been killed just before
     return server
-
-
-def _check_abandoned(folder: Folder) -> None:
-    record = read_record(folder)
-    if may_take_over(record, find_place(), local=is_local(folder.root.resolve())):
-        return
-    assert record is not None
-    raise SweepError(
-        f"The database in {folder.root} was started on {record.place.host} and not stopped, and "
-        f"does not answer at {record.address}:{record.port}.",
-        f"Stop it there (sweep db stop). If that host is down or was set up anew, so that no "
-        f"server of it can write there any more: rm '{folder.record_file}'",
-    )
 
 
 class _PortTaken(SweepError):

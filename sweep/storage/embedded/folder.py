@@ -2,13 +2,14 @@
 
 The layout of ``runs/.postgres`` (0700)::
 
-    pgdata/        PostgreSQL's own data directory
+    pgdata/        PostgreSQL's own data directory; pgdata-2, … of a later generation
+    generation     the number of the generation that is served, where it is not the first
     password       of the role ``sweep`` (0600)
     server.json    where the server was last started; gone after a clean stop
     port           the port to try first
     log, log.1     the server's messages
     lock           held for the moments in which a command starts or stops the server
-    alive          held by the server's processes for as long as any of them lives
+    alive          held by the server's processes for as long as any of them lives; alive-2, …
     using, watch   held by those who need the server without a connection, and by its watcher
 
 All locks are flock: the kernel drops them when the holder dies, so none is ever stale, and on NFS
@@ -49,8 +50,34 @@ class Folder:
     root: Path
 
     @property
+    def generation_file(self) -> Path:
+        return self.root / "generation"
+
+    @property
+    def generation(self) -> int:
+        """The number of the data directory that is served.
+
+        Raises:
+            SweepError: The file that says so cannot be understood.
+        """
+        try:
+            text = self.generation_file.read_text()
+        except FileNotFoundError:
+            return 1
+        if not text.strip().isdigit() or int(text) < 1:
+            raise SweepError(
+                f"{self.generation_file} should hold the number of a data directory, and holds "
+                f"{text[:40]!r}.",
+                f"Write the highest N of pgdata-N in {self.root} there, 1 where there is none.",
+            )
+        return int(text)
+
+    def pgdata_of(self, generation: int) -> Path:
+        return self.root / ("pgdata" if generation == 1 else f"pgdata-{generation}")
+
+    @property
     def pgdata(self) -> Path:
-        return self.root / "pgdata"
+        return self.pgdata_of(self.generation)
 
     @property
     def password_file(self) -> Path:
@@ -74,7 +101,8 @@ class Folder:
 
     @property
     def alive_file(self) -> Path:
-        return self.root / "alive"
+        generation = self.generation
+        return self.root / ("alive" if generation == 1 else f"alive-{generation}")
 
     @property
     def using_file(self) -> Path:
@@ -98,6 +126,14 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Starter:
+    """The job in which a server was started, as its scheduler knows it; empty outside of one."""
+
+    job: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True)
 class Record:
     """Where a server was started, and where it listens."""
 
@@ -105,6 +141,7 @@ class Record:
     address: str
     port: int
     listen: str
+    starter: Starter = Starter()
 
 
 def find_place() -> Place:
@@ -194,7 +231,8 @@ def read_record(folder: Folder) -> Record | None:
     """Return the record of the last start; None if there is none or it cannot be read."""
     try:
         data = json.loads(folder.record_file.read_text())
-        return Record(Place(**data["place"]), data["address"], int(data["port"]), data["listen"])
+        place, starter = Place(**data["place"]), Starter(**data.get("starter", {}))
+        return Record(place, data["address"], int(data["port"]), data["listen"], starter)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from sweep.core.system.processes import find_process
+from sweep.core.system.processes import die_with, find_process
 
 # Passed on to the server's programs and the watcher. All else stays out, so that no secret of the
 # user's shell sits in /proc/PID/environ of a long-lived process, and no PG* variable bends ours.
@@ -90,6 +92,69 @@ def detach(
         **identity.popen_options(),
     )
     return int(done.stdout)
+
+
+class Spawn(Protocol):
+    """Starts a server's main process; see ``detach``."""
+
+    def __call__(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        log: IO[bytes],
+        environment: Mapping[str, str],
+        identity: Identity,
+        keep: Sequence[int],
+    ) -> int: ...
+
+
+class Child:
+    """A server's main process as our own child: in our job, and ended when we end."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def spawn(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        log: IO[bytes],
+        environment: Mapping[str, str],
+        identity: Identity = AS_OURSELVES,
+        keep: Sequence[int] = (),
+    ) -> int:
+        """Start it; what the arguments are, ``detach`` says.
+
+        QUIT, by which the system ends it when we are killed, is PostgreSQL's immediate shutdown.
+        """
+        self.process = subprocess.Popen(
+            [*identity.prefix, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=keep,
+            env=dict(environment),
+            cwd="/",
+            preexec_fn=die_with(os.getpid(), signal.SIGQUIT),
+            **identity.popen_options(),
+        )
+        return self.process.pid
+
+    def end(self, *, at_once: bool = False) -> None:
+        """End it, if it lives.
+
+        Args:
+            at_once: Without a last checkpoint: the data may be another's by now.
+        """
+        if self.process is None:
+            return
+        steps = [(signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0)]
+        for number, wait_s in steps if at_once else [(signal.SIGINT, 60.0), *steps]:
+            if self.process.poll() is not None:
+                return
+            self.process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(wait_s)
 
 
 def read_postmaster(pgdata: Path) -> Postmaster | None:

@@ -79,11 +79,6 @@ def _template(name: str, folder: Path) -> str:
     return templates.find(f"starter/{name}", folder).path.read_text(encoding="utf-8")
 
 
-def write_study(script: Path, folder: Path) -> str:
-    """Return the text of a study file for a script. Raises: InputError as ``scan`` does."""
-    return write_draft(draft_study(script, folder))
-
-
 def draft_study(script: Path, folder: Path) -> Draft:
     """Guess a study from a script's flags and from what it prints.
 

@@ -25,16 +25,19 @@ from sweep.provenance import record
 from sweep.provenance import snapshot as frozen
 from sweep.schedulers import arrays
 from sweep.storage import reruns
+from sweep.storage.ledger import Ledger
 from sweep.tasks.context import Context
 from sweep.tasks.side_runs.run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
+    PATIENCE_S,
     ask,
     claim,
     params_of,
     train_claimed,
     write_values,
 )
+from sweep.training.attempt_files import folder_of
 from sweep.training.checkpoints import checkpoints
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
@@ -98,15 +101,15 @@ def as_study(study: Study, name: str) -> Study:
     )
 
 
-def find_checkpoint(folder: StudyFolder, trial: int) -> Path:
+def find_checkpoint(ledger: Ledger, folder: StudyFolder, trial: int) -> Path:
     """Return the newest checkpoint of a trial.
 
     Raises:
         InputError: It has none (any more).
     """
-    attempts = (folder.trial(trial) / "attempts").glob("*")
-    for number in sorted((int(path.name) for path in attempts), reverse=True):
-        found = checkpoints(folder.attempt(trial, number))
+    attempts = ledger.db.retry(lambda _: ledger.attempts_at(trial), patience_s=PATIENCE_S)
+    for attempt in reversed(attempts):
+        found = checkpoints(folder_of(folder, attempt))
         if found:
             return found[0]
     raise InputError(
@@ -131,7 +134,7 @@ def request(
         SchedulerError: The scheduler refused; nothing stays.
     """
     study, folder = as_study(opened.study, name), opened.folder
-    find_checkpoint(folder, trial)
+    find_checkpoint(opened.ledger, folder, trial)
     snapshot = record.choose_snapshot(folder, None, keep=False)
     placed = frozen.place(study, folder, snapshot, environ)
     check_command(placed.study, placed.environ)
@@ -162,7 +165,7 @@ def run(context: Context, k: int) -> None:
     result: dict[str, Any] = {}
     try:
         study = as_study(context.study, name)
-        checkpoint = find_checkpoint(context.folder, row.trial)
+        checkpoint = find_checkpoint(context.ledger, context.folder, row.trial)
         result["checkpoint"] = str(checkpoint)
         params = params_of(ledger, row.trial_id, AWAY_PATIENCE_S)
         values = write_values(
@@ -199,7 +202,8 @@ def read(opened: Opened, k: int) -> Outcome:
     row = ask(opened.ledger, reruns.read, k)
     assert row is not None
     folder = opened.folder.rerun(k)
-    own = {folder.metrics, folder.control, folder.exit, folder.log, folder.root / "config.yaml"}
+    own = {folder.mark, folder.metrics, folder.control, folder.exit, folder.log}
+    own.add(folder.root / "config.yaml")
     files = sorted(str(p) for p in folder.root.rglob("*") if p.is_file() and p not in own)
     state = None
     if row.outcome is not None:

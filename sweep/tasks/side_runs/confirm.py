@@ -50,8 +50,7 @@ def choose(opened: Opened, top: int) -> list[Candidate]:
     ledger = opened.ledger
     best = ledger.db.retry(lambda _: ledger.best_numbers(top), patience_s=PATIENCE_S)
     if not best:
-        name = opened.study.name
-        raise InputError(f"No trial of {name} is complete yet.", f"See: sweep status {name}")
+        raise rerun.no_best(opened)
     return [Candidate(*rerun.choose_trial(opened, number)) for number in best]
 
 

@@ -26,8 +26,9 @@ from sweep.core.system import processes
 from sweep.core.trial import End, Report, summarise, trial_seed
 from sweep.provenance import capture, container, manifest, record
 from sweep.provenance import snapshot as frozen
+from sweep.results.feasibility import read_none_feasible
 from sweep.schedulers import arrays
-from sweep.storage import reruns
+from sweep.storage import reruns, trial_rows
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
 from sweep.tasks.context import Context
 from sweep.tasks.side_runs.run import (
@@ -61,28 +62,30 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
             )
         best = ledger.db.retry(lambda _: ledger.best_numbers(1), patience_s=PATIENCE_S)
         if not best:
-            raise InputError(
-                f"No trial of {study.name} is complete yet.", f"See: sweep status {study.name}"
-            )
+            raise no_best(opened)
         number = best[0]
-    rows = ledger.db.retry(
-        lambda db: db.execute(
-            "SELECT t.trial_id, v.value FROM trials t JOIN trial_values v USING (trial_id) "
-            "WHERE t.study_id = %s AND t.number = %s AND t.state = 'COMPLETE' AND v.objective = 0",
-            (ledger.study_id, number),
-        ),
-        patience_s=PATIENCE_S,
-    )
-    if not rows and not 0 <= number < study.trials:
+    found = ledger.db.retry(lambda _: ledger.find_trial(number), patience_s=PATIENCE_S)
+    if found is None:
         raise InputError(
             f"{study.name} has no trial {number}.", f"Its trials are 0 to {study.trials - 1}."
         )
-    if not rows:
+    trial_id, state = found
+    if state != "COMPLETE":
         raise InputError(
             f"Trial {number} of {study.name} is not complete.",
             "Only a complete trial can be run again; `sweep collect` lists them.",
         )
-    return number, int(rows[0][0]), float(rows[0][1])
+    values = ledger.db.retry(lambda db: trial_rows.read_values(db, trial_id), patience_s=PATIENCE_S)
+    return number, trial_id, values[0]
+
+
+def no_best(opened: Opened) -> InputError:
+    """Return why no trial is the best one."""
+    name, ledger = opened.study.name, opened.ledger
+    infeasible = ledger.db.retry(lambda _: read_none_feasible(ledger), patience_s=PATIENCE_S)
+    if infeasible:
+        return InputError(infeasible, "Name one that shall run all the same: rerun-best --trial N.")
+    return InputError(f"No trial of {name} is complete yet.", f"See: sweep status {name}")
 
 
 def choose_trials(opened: Opened, number: int | None, top: int) -> list[tuple[int, int, float]]:

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.core.study import Study
-from sweep.results.plots import (
+from sweep.results.figures import (
     BLUE,
     INSTALL,
     VERMILLION,
-    _figure,
-    _legend,
-    _limits,
-    _save,
-    _title,
-    _value_label,
+    new_figure,
+    save,
+    set_legend,
+    set_limits,
+    set_title,
+    value_label,
 )
 from sweep.tasks.side_runs.reproduction import Verdict
 
@@ -37,8 +37,8 @@ def plot_rerun(
     values = [value for one in series for _, value in one]
     if not values:
         return "neither run reported a finite value"
-    figure, axes = _figure()
-    _limits(values, study.objective, axes)
+    figure, axes = new_figure()
+    set_limits(values, study.objective, axes)
     styles = (
         {"color": BLUE, "linewidth": 4.5, "alpha": 0.45, "label": f"trial {verdict.trial}"},
         {
@@ -63,11 +63,11 @@ def plot_rerun(
         )
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("step")
-    axes.set_ylabel(_value_label(study.objective))
+    axes.set_ylabel(value_label(study.objective))
     said = verdict.verdict
     if verdict.relative_difference is not None:
         said += f", relative difference {verdict.relative_difference:.3g}"
-    _title(axes, f"{study.name}: trial {verdict.trial} and its re-run", said)
-    _legend(figure, axes)
-    _save(figure, path)
+    set_title(axes, f"{study.name}: trial {verdict.trial} and its re-run", said)
+    set_legend(figure, axes)
+    save(figure, path)
     return ""

@@ -7,26 +7,26 @@ claimed for it.
 from __future__ import annotations
 
 import secrets
-import shutil
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sweep.core import outcomes
 from sweep.core.errors import SweepError
-from sweep.core.files import make_private, write_atomic
+from sweep.core.files import write_atomic
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.trial import End, Place, Report
 from sweep.provenance import snapshot as frozen
 from sweep.storage import reruns
-from sweep.storage.ledger import Ledger, read_params
+from sweep.storage.claims import read_params
+from sweep.storage.ledger import Ledger
 from sweep.storage.reruns import Rerun
 from sweep.tasks.context import Context, config_of
 from sweep.training import build
-from sweep.training.attempt_files import write_exit
+from sweep.training.attempt_files import make_folder, write_exit
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
@@ -73,9 +73,9 @@ def claim(context: Context, k: int, name: str) -> tuple[Rerun, str, AttemptFolde
     if row is None:
         raise SweepError(f"{name} {k} is not to be run: it has ended, or somebody runs it.")
     folder = context.folder.rerun(k)
-    if folder.root.exists():
-        shutil.rmtree(folder.root)  # of a run with this number in a database that is gone
-    make_private(folder.checkpoints)
+    # One with this number may be there, of a database that is gone.
+    for moved in make_folder(folder, token, later_too=False):
+        context.say(f"a folder of a forgotten run is now {moved}")
     return row, token, folder
 
 
@@ -148,12 +148,7 @@ def train(
     except SweepError as error:
         return reports, End(outcomes.NOT_STARTED, error.message)
     else:
-
-        def touched() -> bool:
-            touch(child.pid)
-            return False
-
-        channel = Channel(reports.extend, touched)
+        channel = _Kept(reports, lambda: touch(child.pid))
         supervisor = Supervisor(child, values.token, folder, study, journal, channel, leave)
         ended = supervisor.run()
         reports.extend(supervisor.unsent)
@@ -163,6 +158,21 @@ def train(
     finally:
         if meeting is not None:
             meeting.close()
+
+
+class _Kept(Channel):
+    """Keeps a side run's reports, for its caller to store; nobody judges it or asks it to leave."""
+
+    def __init__(self, reports: list[Report], touch: Callable[[], object]) -> None:
+        self.reports = reports
+        self._touch = touch
+
+    def record(self, reports: Sequence[Report]) -> None:
+        self.reports.extend(reports)
+
+    def touch(self) -> bool:
+        self._touch()
+        return False
 
 
 def train_claimed(

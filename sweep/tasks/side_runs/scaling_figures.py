@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from sweep.results.figures import INSTALL
+
 RATE = "samples_per_s"
 SHARES = ("compute", "communication", "data", "other")
 GOOD = 0.9  # of linear: nothing to mend
@@ -149,17 +151,15 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([texts[0], "─" * len(texts[0]), *texts[1:]])
 
 
-def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -> bool:
-    """Draw speed against the ideal, and the shares; False where there is nothing to draw.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-    """
-    from matplotlib.figure import Figure
-
+def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -> str:
+    """Draw speed against the ideal, and the shares; return why there is no picture, or ""."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return INSTALL
     done = [row for row in rows if row.get(RATE)]
     if not done:
-        return False
+        return "no plot: no training reported samples_per_s"
     counts = [row["ranks"] for row in done]
     rates = [row[RATE] for row in done]
     figure = Figure(figsize=(9, 4), layout="constrained")
@@ -189,4 +189,4 @@ def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -
     figure.suptitle(title)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
-    return True
+    return ""

@@ -49,14 +49,6 @@ def cancel_argv(
     return [*argv, job if indices is None else f"{job}_[{compress_indices(indices)}]"]
 
 
-def requeue_argv(job: str, index: int | None = None, scontrol: str = "scontrol") -> list[str]:
-    """Return the command line that ends a task and puts it back into the queue.
-
-    A task that has ended already runs once more: look first.
-    """
-    return [scontrol, "requeue", _element(job, index)]
-
-
 def release_argv(job: str, index: int | None = None, scontrol: str = "scontrol") -> list[str]:
     """Return the command line that lets a held task go."""
     return [scontrol, "release", _element(job, index)]

@@ -1,4 +1,4 @@
-"""What a site allows: scontrol show config and partition, sacctmgr's limits, sinfo."""
+"""What a site allows: scontrol show config and partition, sacctmgr's limits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sweep.core.scheduler import Limits
 from sweep.schedulers.slurm.text.times import parse_time
 
 _ASSOCIATION_FIELDS = (
-    "account,user,partition,maxjobs,maxsubmit,grpjobs,grpsubmit,maxwall,qos,defaultqos"
+    "account,user,partition,maxjobs,maxsubmit,grpjobs,grpsubmit,maxwall,qos,defaultqos,"
+    "defaultaccount"
 )
 _QOS_FIELDS = "name,maxjobspu,maxsubmitpu,maxjobspa,maxsubmitpa,grpjobs,grpsubmit,maxwall"
-_SINFO_FORMAT = "%P|%a|%l|%D|%t|%N|%G|%c|%m"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,6 @@ class Config:
     version: str = ""
     max_array_size: int | None = None
     max_job_count: int | None = None
-    min_job_age_s: int | None = None
     kill_wait_s: int | None = None
     accounting: bool = False
 
@@ -34,24 +33,20 @@ class Partition:
     """A partition; times in seconds, None for no limit."""
 
     name: str
-    state: str = ""
     nodes: str = ""
-    total_nodes: int | None = None
-    max_nodes: int | None = None
     max_time_s: int | None = None
-    default_time_s: int | None = None
     is_default: bool = False
-    allow_accounts: tuple[str, ...] = ()
-    allow_qos: tuple[str, ...] = ()
     alloc_nodes: str = "ALL"
     qos: str = ""
-    preempt_mode: str = ""
-    grace_s: int | None = None
 
 
 @dataclass(frozen=True)
 class Association:
-    """A user's limits under one account; None where there is none."""
+    """A user's limits under one account; None where there is none.
+
+    Attributes:
+        is_default: Whether jobs that name no account are charged to this one.
+    """
 
     account: str
     user: str
@@ -63,6 +58,7 @@ class Association:
     max_time_s: int | None = None
     qos: tuple[str, ...] = ()
     default_qos: str = ""
+    is_default: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,22 +83,6 @@ class Qos:
         return _least(self.max_submit_per_user, self.max_submit_per_account, self.group_submit)
 
 
-@dataclass(frozen=True)
-class NodeGroup:
-    """Nodes of a partition that are alike, from sinfo."""
-
-    partition: str
-    is_default: bool
-    availability: str
-    time_limit_s: int | None
-    count: int
-    state: str
-    nodes: str
-    gres: str
-    cpus: int
-    memory_mb: int
-
-
 def config_argv(scontrol: str = "scontrol") -> list[str]:
     """Return the command line that prints slurm.conf as the controller sees it."""
     return [scontrol, "show", "config"]
@@ -114,21 +94,12 @@ def partitions_argv(name: str | None = None, scontrol: str = "scontrol") -> list
 
 
 def associations_argv(user: str, sacctmgr: str = "sacctmgr") -> list[str]:
-    """Return the command line that prints a user's limits, an account a line."""
-    return [
-        sacctmgr,
-        "-nP",
-        "show",
-        "assoc",
-        "where",
-        f"user={user}",
-        f"format={_ASSOCIATION_FIELDS}",
-    ]
+    """Return the command line that prints a user's limits, an account a line.
 
-
-def default_account_argv(user: str, sacctmgr: str = "sacctmgr") -> list[str]:
-    """Return the command line that prints the account which a user's jobs are charged to."""
-    return [sacctmgr, "-nP", "show", "user", user, "format=defaultaccount"]
+    That of the user rather than of the associations: it knows the default account as well.
+    """
+    where = ["where", f"name={user}", "withassoc"]
+    return [sacctmgr, "-nP", "show", "user", *where, f"format={_ASSOCIATION_FIELDS}"]
 
 
 def qos_argv(names: Iterable[str] = (), sacctmgr: str = "sacctmgr") -> list[str]:
@@ -136,11 +107,6 @@ def qos_argv(names: Iterable[str] = (), sacctmgr: str = "sacctmgr") -> list[str]
     listed = ",".join(names)
     where = ["where", f"name={listed}"] if listed else []
     return [sacctmgr, "-nP", "show", "qos", *where, f"format={_QOS_FIELDS}"]
-
-
-def sinfo_argv(sinfo: str = "sinfo") -> list[str]:
-    """Return the command line that prints the nodes of every partition by state."""
-    return [sinfo, "-h", "-o", _SINFO_FORMAT]
 
 
 def parse_config(stdout: str) -> Config:
@@ -151,7 +117,6 @@ def parse_config(stdout: str) -> Config:
         values.get("SLURM_VERSION", ""),
         _number(values.get("MaxArraySize", "")),
         _number(values.get("MaxJobCount", "")),
-        _number(values.get("MinJobAge", "")),
         _number(values.get("KillWait", "")),
         values.get("AccountingStorageType", "").endswith("slurmdbd"),
     )
@@ -165,19 +130,11 @@ def parse_partitions(stdout: str) -> list[Partition]:
         partitions.append(
             Partition(
                 values["PartitionName"],
-                values.get("State", ""),
                 values.get("Nodes", "").replace("(null)", ""),
-                _number(values.get("TotalNodes", "")),
-                _number(values.get("MaxNodes", "")),
                 parse_time(values.get("MaxTime", "")),
-                parse_time(values.get("DefaultTime", "")),
                 values.get("Default") == "YES",
-                _list(values.get("AllowAccounts", "")),
-                _list(values.get("AllowQos", "")),
                 values.get("AllocNodes", "ALL"),
                 values.get("QoS", "").replace("N/A", ""),
-                values.get("PreemptMode", ""),
-                _number(values.get("GraceTime", "")),
             )
         )
     return partitions
@@ -187,6 +144,8 @@ def parse_associations(stdout: str) -> list[Association]:
     """Read what ``associations_argv`` printed."""
     found = []
     for row in _rows(stdout, _ASSOCIATION_FIELDS.count(",") + 1):
+        if not row[0]:
+            continue  # a user without an account
         jobs, submit, group_jobs, group_submit = map(_number, row[3:7])
         found.append(
             Association(
@@ -195,6 +154,7 @@ def parse_associations(stdout: str) -> list[Association]:
                 parse_time(row[7]),
                 _list(row[8]),
                 row[9],
+                row[0] == row[10],
             )
         )
     return found
@@ -208,25 +168,6 @@ def parse_qos(stdout: str) -> list[Qos]:
         limits = (user_jobs, user_submit, jobs, submit, group_jobs, group_submit)
         found.append(Qos(row[0], *limits, parse_time(row[7])))
     return found
-
-
-def parse_sinfo(stdout: str) -> list[NodeGroup]:
-    """Read what ``sinfo_argv`` printed."""
-    return [
-        NodeGroup(
-            row[0].rstrip("*"),
-            row[0].endswith("*"),
-            row[1],
-            parse_time(row[2]),
-            _number(row[3]) or 0,
-            row[4].rstrip("*$~#!%@^-"),
-            row[5],
-            "" if row[6] == "(null)" else row[6],
-            _number(row[7]) or 0,
-            _number(row[8]) or 0,
-        )
-        for row in _rows(stdout, _SINFO_FORMAT.count("|") + 1)
-    ]
 
 
 def find_limits(

@@ -1,4 +1,4 @@
-"""The command that runs the best trials again: rerun-best."""
+"""Run the best trial again and say whether it reproduced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sweep.cli.common import (
     study_argument,
     wait_side_runs,
 )
-from sweep.core.errors import EXIT_DIFFERS, EXIT_FAILED, InputError
+from sweep.core.errors import EXIT_DIFFERS, EXIT_DONE, EXIT_FAILED, InputError
 from sweep.storage import reruns
 from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs.reproduction import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 @click.command(
     name="rerun-best",
-    short_help="Run the best trial again and say whether it reproduced.",
     epilog="\b\nExamples:\n"
     "  sweep rerun-best --wait\n"
     "  sweep rerun-best digits --trial 7 --tolerance 0.5%\n"
@@ -79,7 +78,7 @@ def rerun_best(
     tolerance: str,
     as_json: bool,
     runs: Path | None,
-) -> None:
+) -> int:
     """Run the best trial again, from the start, and say whether it reproduced.
 
     Same parameters, seed, code and image; without any checkpoint; it must report as many steps. The
@@ -126,7 +125,7 @@ def rerun_best(
             click.echo(json.dumps(waiting if top else waiting[0]))
         else:
             click.echo("it runs; `sweep rerun-best` reports once it has ended (or: --wait)")
-        return
+        return EXIT_DONE
     verdicts = [_draw(opened, judge(opened, numbers[number], allowed)) for number, *_ in chosen]
     if as_json:
         click.echo(to_json(verdicts, as_list=bool(top)))
@@ -135,9 +134,8 @@ def rerun_best(
             show(verdict)
     said = {verdict.verdict for verdict in verdicts}
     if DIFFERS in said:
-        raise click.exceptions.Exit(EXIT_DIFFERS)
-    if FAILED in said:
-        raise click.exceptions.Exit(EXIT_FAILED)
+        return EXIT_DIFFERS
+    return EXIT_FAILED if FAILED in said else EXIT_DONE
 
 
 def _draw(opened: Opened, verdict: Verdict) -> Verdict:

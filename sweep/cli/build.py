@@ -1,4 +1,4 @@
-"""The command that makes a study's image or environment: build."""
+"""Build or pull a study's image or environment, once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from sweep.training.build import ensure
 
 
 @click.command(
-    short_help="Build or pull a study's image or environment, once.",
     epilog="\b\nExamples:\n"
     "  sweep build study.yaml\n"
     "  sweep build study.yaml --where job     on a compute node, as a job of Slurm's\n"
-    "  sweep build study.yaml --force         again: its name means another image by now",
+    "  sweep build study.yaml --force         again: its name means another image by now"
 )
 @click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Build anew what is there already.")

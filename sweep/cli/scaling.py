@@ -1,4 +1,4 @@
-"""Commands that look at what a study brought: run, scaling."""
+"""Measure how the training speeds up with more GPUs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweep.cli.common import (
-    get_runs,
-    json_option,
-    open_study,
-    runs_option,
-    scheduler_for,
-    study_argument,
-    wait_side_runs,
-)
-from sweep.core.errors import EXIT_FAILED, InputError
+from sweep.cli.common import get_runs, json_option, open_study, runs_option, study_argument
+from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.schedulers.choose import resolve, scheduler_of
 from sweep.studyfile import load
-from sweep.studyfile.tree import YamlError, parse
-from sweep.tasks.side_runs import command as trial_command
+from sweep.studyfile.overrides import parse_setting
 from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs import scaling as measured
 from sweep.tasks.side_runs import scaling_figures as figures
@@ -33,92 +24,14 @@ from sweep.tasks.side_runs.scaling import default_params
 if TYPE_CHECKING:
     from sweep.core.paths import Runs
     from sweep.core.study import Study
-    from sweep.tasks.side_runs.command import Outcome
 
 
 @click.command(
-    short_help="Run another command of the study on the best trial's checkpoint.",
-    epilog="\b\nExamples:\n"
-    "  sweep run evaluate --wait\n"
-    "  sweep run export digits --trial 7\n"
-    "  sweep run evaluate --report --json",
-)
-@click.argument("name", metavar="NAME")
-@study_argument
-@click.option("--trial", type=int, help="Use this trial's checkpoint instead of the best's.")
-@click.option("--wait", is_flag=True, help="Wait for the result; else a later call reports it.")
-@click.option("--report", is_flag=True, help="Start nothing: report the newest run again.")
-@json_option
-@runs_option
-def run(
-    name: str,
-    study: str | None,
-    trial: int | None,
-    wait: bool,
-    report: bool,
-    as_json: bool,
-    runs: Path | None,
-) -> None:
-    """Run one of the study's `commands` (evaluate, export, …) on the best trial's checkpoint.
-
-    With the study's software, executor and resources, as a single process. What it reports and
-    writes is kept beside the study's trials, in a folder of its own.
-    """
-    opened = open_study(get_runs(runs), study)
-    command = trial_command.as_study(opened.study, name)
-    schedule = scheduler_for(command)(opened.folder)
-    number, trial_id, _ = rerun.choose_trial(opened, trial)
-    rerun.refresh(opened, schedule)
-    k = trial_command.newest(opened, name, number, untold=not report)
-    if k is None and report:
-        raise InputError(
-            f"{name} has not been run on trial {number} yet.", f"Without --report it is: {name}."
-        )
-    if k is None:
-        k = trial_command.request(
-            opened,
-            lambda one: scheduler_for(one)(opened.folder),
-            os.environ,
-            name,
-            number,
-            trial_id,
-        )
-        if not as_json:
-            click.echo(f"{name} of trial {number} runs in {opened.folder.rerun(k).root}", err=True)
-    if wait:
-        again = f"`sweep run {name}` reports once it has ended."
-        wait_side_runs(opened, schedule, [k], f"{name} runs", again)
-    found = trial_command.read(opened, k)
-    if as_json:
-        click.echo(found.to_json())
-    else:
-        _show(found)
-    if found.state == "failed":
-        raise click.exceptions.Exit(EXIT_FAILED)
-
-
-def _show(found: Outcome) -> None:
-    if found.state is None:
-        click.echo(f"it runs; `sweep run {found.command}` reports once it has ended (or: --wait)")
-        return
-    reason = f": {found.reason}" if found.reason else ""
-    click.echo(f"{found.command} of trial {found.trial} of {found.study} {found.state}{reason}")
-    rows: list[tuple[str, Any]] = [(n, f"{value:.6g}") for n, value in found.metrics.items()]
-    rows += [("file", path) for path in found.files]
-    rows += [("checkpoint", found.checkpoint)] if found.checkpoint else []
-    rows += [("log", f"{found.folder}/log.txt")]
-    width = max(len(label) for label, _ in rows)
-    for label, value in rows:
-        click.echo(f"  {label:<{width}}  {value}")
-
-
-@click.command(
-    short_help="Measure how the training speeds up with more GPUs.",
     epilog="\b\nExamples:\n"
     "  sweep scaling study.yaml --gpus 1,2,4\n"
     "  sweep scaling study.yaml --gpus 1,2 --mode weak --param batch_size=256 --param epochs=3\n"
     "  sweep scaling study.yaml --ranks 1,2 --executor local\n"
-    "  sweep scaling digits --gpus 4,8,16 --per-node 4",
+    "  sweep scaling digits --gpus 4,8,16 --per-node 4"
 )
 @study_argument
 @click.option("--gpus", metavar="N,N,…", help="Numbers of GPUs, one process on each.")
@@ -164,7 +77,7 @@ def scaling(
     executor: str | None,
     as_json: bool,
     runs: Path | None,
-) -> None:
+) -> int:
     """Measure how the study's training speeds up with more GPUs, and what holds it back.
 
     Runs the training once for each number, one after another, and compares what it reports with
@@ -176,7 +89,7 @@ def scaling(
         raise InputError("Give --gpus or --ranks.", "For example --gpus 1,2,4.")
     where = get_runs(runs)
     found, values = _subject(where, study, trial, executor)
-    values = {**values, **dict(_parse_param(each) for each in params)}
+    values = {**values, **dict(parse_setting(each, "--param", "epochs=3") for each in params)}
     cases = measured.plan(
         found,
         _parse_counts(gpus or ranks or ""),
@@ -200,17 +113,13 @@ def scaling(
         # Also of an interrupted one: each training that has ended took its time.
         if report:
             _show_scaling(report, measured.report_path(folder, mode), as_json)
-    if any(row["failed"] for row in report["rows"]):
-        raise click.exceptions.Exit(EXIT_FAILED)
+    return EXIT_FAILED if any(row["failed"] for row in report["rows"]) else EXIT_DONE
 
 
 def _show_scaling(report: dict[str, Any], path: Path, as_json: bool) -> None:
     rows, unit, picture = report["rows"], report["unit"], path.with_suffix(".png")
-    try:
-        drawn = figures.draw(rows, f"{report['study']}: {report['mode']} scaling", unit, picture)
-        note = f"plot: {picture}" if drawn else ""
-    except ImportError:
-        note = "No plot: it needs matplotlib (pip install 'sweep-hpo[report]')."
+    title = f"{report['study']}: {report['mode']} scaling"
+    why_not = figures.draw(rows, title, unit, picture)
     if as_json:
         click.echo(json.dumps(report, indent=1))
     else:
@@ -220,8 +129,7 @@ def _show_scaling(report: dict[str, Any], path: Path, as_json: bool) -> None:
                 click.echo(f"{row['ranks']}: {row['failed']} (log: {row['folder']}/log.txt)")
         click.echo(report["bottleneck"])
     click.echo(f"written: {path}", err=True)
-    if note:
-        click.echo(note, err=True)
+    click.echo(why_not or f"plot: {picture}", err=True)
 
 
 def _subject(
@@ -244,14 +152,3 @@ def _parse_counts(text: str) -> list[int]:
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise InputError(f"{text!r} must be numbers above 0 with commas.", "For example 1,2,4.")
     return [int(part) for part in parts]
-
-
-def _parse_param(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    try:
-        node, problems = parse(value, f"--param {text}", first_line=0)
-    except YamlError as error:
-        raise InputError(f"--param {text}: {error.problem.rule}.") from None
-    if not equals or not name or problems:
-        raise InputError(f"--param needs NAME=VALUE (got {text!r}).", "For example epochs=3.")
-    return name, None if node is None else node.plain()

@@ -1,4 +1,4 @@
-"""Commands that make something run or stop: launch, stop."""
+"""Launch a study, or go on with it."""
 
 from __future__ import annotations
 
@@ -14,38 +14,34 @@ import click
 from rich.console import Console
 
 from sweep.cli.common import (
-    Queue,
     get_runs,
     json_option,
-    leave,
+    leaving_study,
     open_study,
     runs_option,
     scheduler_for,
-    study_argument,
+    scheduler_view,
 )
 from sweep.control.check import quick
 from sweep.control.launch import launch as launch_study
-from sweep.control.waves import stop_waves
-from sweep.core.errors import EXIT_FAILED
+from sweep.core.errors import EXIT_DONE, EXIT_FAILED
 from sweep.core.scheduler import Wave
 from sweep.provenance import snapshot as code_snapshot
 from sweep.results.live import progress
 from sweep.results.status import snapshot as status_now
-from sweep.results.terminal import counted
+from sweep.results.terminal import count_trials, counted
 from sweep.schedulers.arrays import array_job, array_size, name_token, task_argv, throttle_of
 from sweep.schedulers.choose import resolve
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from sweep.schedulers.slurm.text.times import format_time
 from sweep.search.propose import fixed_design
-from sweep.storage import studies
 from sweep.storage.access import choose_url
-from sweep.storage.studies import StudyState
 from sweep.studyfile import load
 
 if TYPE_CHECKING:
     from sweep.control.launch import Launched
     from sweep.control.open_study import Opened
-    from sweep.core.scheduler import Limits, Scheduler
+    from sweep.core.scheduler import Limits
     from sweep.results.status import Status
 
 POLL_S = 1.0
@@ -72,6 +68,12 @@ RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
 )
+@click.option(
+    "--set-aside",
+    is_flag=True,
+    help="Where this study's folder is one that the database does not know (it was removed, or the "
+    "storage was changed), move it to .aside/ in the runs folder and begin anew.",
+)
 @click.option("--hash-data", is_flag=True, help="Hash all of `data` byte by byte, however large.")
 @json_option
 @runs_option
@@ -83,9 +85,10 @@ def launch(
     executor: str | None,
     overrides: tuple[str, ...],
     hash_data: bool,
+    set_aside: bool,
     as_json: bool,
     runs: Path | None,
-) -> None:
+) -> int:
     """Launch a study, or go on with it.
 
     Writes the trials into the database and submits a capped array of tasks that pull them; then
@@ -97,7 +100,7 @@ def launch(
     study = resolve(load(study_file, overrides))
     if dry_run:
         _show_plan(study, runs)
-        return
+        return EXIT_DONE
     where = get_runs(runs)
     schedule_for = scheduler_for(study)
     launched = launch_study(
@@ -108,18 +111,19 @@ def launch(
         lambda text: click.echo(f"… {text}", err=True),
         check_first=not no_check,
         hash_data=hash_data,
+        set_aside=set_aside,
     )
     if not (as_json and wait):
         _show_launched(launched, as_json, where.study(study.name).root, wait)
     if not wait:
-        return
+        return EXIT_DONE
     opened = open_study(where, study.name)
-    status = _wait(opened, schedule_for(opened.folder), quiet=as_json)
+    status = _wait(opened, quiet=as_json)
     if as_json:
         click.echo(status.to_json())
     # A study of which no trial has a result has failed, even if it came to its end.
     is_done = status.state == "finished" and status.counts["complete"]
-    raise click.exceptions.Exit(0 if is_done else EXIT_FAILED)
+    return EXIT_DONE if is_done else EXIT_FAILED
 
 
 def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) -> None:
@@ -133,14 +137,14 @@ def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) ->
     for sentence in launched.notes:
         click.echo(f"note: {sentence}")
     if launched.given_back:
-        what = _trials(launched.given_back, "that had failed is", "that had failed are")
+        what = count_trials(launched.given_back, "that had failed is", "that had failed are")
         click.echo(f"{what} tried again")
     if launched.created:
-        click.echo(f"study {launched.name}: {_trials(launched.added)}, in {root}")
+        click.echo(f"study {launched.name}: {count_trials(launched.added)}, in {root}")
     elif launched.added:
-        click.echo(f"study {launched.name}: {_trials(launched.added)} added")
+        click.echo(f"study {launched.name}: {count_trials(launched.added)} added")
     if launched.reopened:
-        click.echo(f"{_trials(launched.reopened)} that its end had cancelled: taken up again")
+        click.echo(f"{count_trials(launched.reopened)} that its end had cancelled: taken up again")
     if launched.ended:
         click.echo(f"study {launched.name}: it has ended early: {launched.ended}")
         click.echo("raise or remove that limit, and `sweep launch` goes on; or see: sweep collect")
@@ -151,15 +155,10 @@ def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) ->
     verb = "submitted" if launched.submitted else "runs already:"
     click.echo(
         f"{verb} {launched.wave.job} (--array=0-{launched.wave.size - 1}%{launched.wave.throttle}, "
-        f"{launched.wave.executor}); {_trials(launched.left, 'is', 'are')} left"
+        f"{launched.wave.executor}); {count_trials(launched.left, 'is', 'are')} left"
     )
     if not wait:
         click.echo("see: sweep status --watch")
-
-
-def _trials(count: int, one: str = "", more: str = "") -> str:
-    """Return "1 trial" or "3 trials", with the words that go with one or with several."""
-    return f"{count} trial {one}".rstrip() if count == 1 else f"{count} trials {more}".rstrip()
 
 
 def _show_plan(study: Any, runs: Path | None) -> None:
@@ -218,28 +217,24 @@ def _limits_line(limits: Limits) -> str:
     return ", ".join(parts)
 
 
-def _wait(opened: Opened, schedule: Scheduler, *, quiet: bool = False) -> Status:
+def _wait(opened: Opened, *, quiet: bool = False) -> Status:
     """Show the progress until the study has ended, is held or stopped, or nothing runs it."""
-
     idle_since: float | None = None
-    status = None
-    queue = Queue(opened, schedule, RECONCILE_UNSEEN_S, WAIT_PATIENCE_S)
-    try:
-        with progress(Console(stderr=True, quiet=quiet)) as bar:
-            while True:
-                status = status_now(
-                    opened.ledger, opened.folder, **queue.ask(), patience_s=WAIT_PATIENCE_S
-                )
-                bar.update(status)
-                if status.is_over:
-                    break
-                # The finaliser may be about to submit the next wave: give it time.
-                idle_since = (idle_since or time.monotonic()) if status.state == "idle" else None
-                if idle_since and time.monotonic() - idle_since > 15.0 + queue.every_s:
-                    break
-                time.sleep(POLL_S)
-    except KeyboardInterrupt:
-        leave(f"sweep status {opened.study.name} --watch", opened.study.name)
+    view = scheduler_view(opened, unseen_s=RECONCILE_UNSEEN_S, patience_s=WAIT_PATIENCE_S)
+    left = leaving_study(opened, f"sweep status {opened.study.name} --watch")
+    with left, progress(Console(stderr=True, quiet=quiet)) as bar:
+        while True:
+            status = status_now(
+                opened.ledger, opened.folder, **view.ask(), patience_s=WAIT_PATIENCE_S
+            )
+            bar.update(status)
+            if status.is_over:
+                break
+            # The finaliser may be about to submit the next wave: give it time.
+            idle_since = (idle_since or time.monotonic()) if status.state == "idle" else None
+            if idle_since and time.monotonic() - idle_since > 15.0 + view.every_s:
+                break
+            time.sleep(POLL_S)
     if not quiet:
         _show_end(status)
     return status
@@ -262,34 +257,3 @@ def _show_end(status: Status) -> None:
         click.echo(top if status.counts["complete"] else "no trial is complete: see sweep logs")
     else:
         click.echo("`sweep launch` goes on")
-
-
-@click.command(
-    short_help="Stop a study; `sweep launch` takes it up again.",
-    epilog="\b\nExamples:\n  sweep stop\n  sweep stop digits --drain\n",
-)
-@study_argument
-@click.option("--drain", is_flag=True, help="Let the running trials end; pull no further ones.")
-@runs_option
-def stop(study: str | None, drain: bool, runs: Path | None) -> None:
-    """Stop a study: its running trials save a checkpoint and leave, and no further one starts.
-
-    `sweep launch` takes it up again; nothing is lost. Only this study's tasks are touched.
-    """
-    opened = open_study(get_runs(runs), study)
-    ledger = opened.ledger
-    word = studies.DRAINING if drain else studies.STOPPED
-    state = StudyState(word, "by `sweep stop`")
-    left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
-    if left:  # else it keeps the reason for which it has ended
-        ledger.db.retry(lambda db: studies.write_state(db, ledger.study_id, state), patience_s=60.0)
-    stop_waves(ledger, scheduler_for(opened.study)(opened.folder), running=not drain)
-    left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
-    if not left:
-        click.echo(f"study {opened.study.name}: all its trials have ended; nothing to stop")
-        return
-    if drain:
-        click.echo(f"study {opened.study.name}: no further trial starts; those that run may end")
-    else:
-        click.echo(f"study {opened.study.name}: stopped; {_trials(left, 'is', 'are')} left")
-    click.echo("`sweep launch` takes it up again")

@@ -1,4 +1,4 @@
-"""The command that makes a page of a study: report."""
+"""Make a page of a study, for any browser, without network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from sweep.cli.common import (
     get_runs,
-    look_after,
+    look_once,
     open_study,
     runs_option,
     scheduler_for,
@@ -19,11 +19,10 @@ from sweep.results.page import build
 
 
 @click.command(
-    short_help="Make a page of a study, for any browser, without network.",
     epilog="\b\nExamples:\n"
     "  sweep report\n"
     "  sweep report digits -o digits.html\n"
-    "  sweep report digits --figures pictures --figure-format svg",
+    "  sweep report digits --figures pictures --figure-format svg"
 )
 @study_argument
 @click.option(
@@ -60,7 +59,7 @@ def report(
     """
     opened = open_study(get_runs(runs), study)
     schedule = scheduler_for(opened.study)(opened.folder)
-    look_after(opened, schedule, 120.0)
+    look_once(opened, schedule)
     note_tasks(opened.ledger, schedule)
     for path in build.report(opened, output, figures, formats or ("png", "svg")):
         click.echo(f"wrote {path}")

@@ -1,4 +1,4 @@
-"""Commands that say how far a result can be trusted: confirm, diff."""
+"""Run the best few with fresh seeds; say which is the honest one."""
 
 from __future__ import annotations
 
@@ -18,21 +18,16 @@ from sweep.cli.common import (
     study_argument,
     wait_side_runs,
 )
-from sweep.core.errors import EXIT_FAILED
+from sweep.core.errors import EXIT_DONE, EXIT_FAILED
 from sweep.tasks.side_runs import confirm as verb
 from sweep.tasks.side_runs import rerun
-from sweep.tasks.side_runs.compare import compare, find
 
 if TYPE_CHECKING:
-    from sweep.tasks.side_runs.compare import Comparison
     from sweep.tasks.side_runs.confirm import Confirmed
 
 
 @click.command(
-    short_help="Run the best few with fresh seeds; say which is the honest choice.",
-    epilog="\b\nExamples:\n"
-    "  sweep confirm --wait\n"
-    "  sweep confirm digits --top 3 --seeds 10 --wait",
+    epilog="\b\nExamples:\n  sweep confirm --wait\n  sweep confirm digits --top 3 --seeds 10 --wait"
 )
 @study_argument
 @click.option(
@@ -54,7 +49,7 @@ if TYPE_CHECKING:
 @runs_option
 def confirm(
     study: str | None, top: int, seeds: int, wait: bool, as_json: bool, runs: Path | None
-) -> None:
+) -> int:
     """Run the best few trials with fresh seeds, and say which is the honest choice.
 
     The best of many noisy results is lucky as well as good. Seeds that had no part in the search
@@ -77,14 +72,13 @@ def confirm(
             click.echo(json.dumps({"study": opened.study.name, "running": len(live)}))
         else:
             click.echo(f"{len(live)} still run; the same command reports later (or: --wait)")
-        return
+        return EXIT_DONE
     if live:
         again = "The same command reports later."
         wait_side_runs(opened, schedule, live, f"running {len(live)} trainings", again)
     found = verb.report(opened, chosen, fresh)
     click.echo(json.dumps(found.to_data(), indent=1) if as_json else say(found))
-    if found.judgement is None:
-        raise click.exceptions.Exit(EXIT_FAILED)
+    return EXIT_FAILED if found.judgement is None else EXIT_DONE
 
 
 def say(found: Confirmed) -> str:
@@ -134,57 +128,3 @@ def say(found: Confirmed) -> str:
     if found.seed_is_ignored:
         lines.append("every seed gave the same values: does the command use the seed ({seed})?")
     return "\n".join(lines)
-
-
-@click.command(
-    short_help="Compare two trials, re-runs or studies.",
-    epilog="\b\nExamples:\n"
-    "  sweep diff 7 12              two trials of the study last launched\n"
-    "  sweep diff digits:7 digits:r1    a trial and its re-run\n"
-    "  sweep diff digits digits-2",
-)
-@click.argument("a")
-@click.argument("b")
-@json_option
-@runs_option
-def diff(a: str, b: str, as_json: bool, runs: Path | None) -> None:
-    """Compare two trials, re-runs or studies: values, what made them, metrics and curves.
-
-    A number is a trial, r and a number a re-run, anything else a study; STUDY:7 and STUDY:r2 name
-    the study too.
-    """
-    where = get_runs(runs)
-    sides = [find(name, lambda study: open_study(where, study)) for name in (a, b)]
-    found = compare(*sides)
-    click.echo(found.to_json() if as_json else say_comparison(found))
-
-
-def say_comparison(found: Comparison) -> str:
-    """Return a comparison in words."""
-    lines = [f"a: {found.a}", f"b: {found.b}"]
-    width = max((len(name) for name in found.values), default=0)
-    if found.values:
-        lines.append("values that differ")
-        lines += [
-            f"  {name:<{width}}  {_text(x)}  |  {_text(y)}" for name, (x, y) in found.values.items()
-        ]
-    for title, sentences in (("study", found.study), ("what made them", found.axes)):
-        if sentences:
-            lines += [f"{title}", *(f"  {sentence}" for sentence in sentences)]
-    if found.curves:
-        lines.append("curves")
-    for name, curve in found.curves.items():
-        steps = "{} and {} steps".format(*curve["steps"])
-        if curve["first_difference"] is not None:
-            gap = curve["greatest_difference"]
-            most = "" if gap is None else f", by {gap:.3g} at most"
-            lines.append(f"  {name}: {steps}; apart from step {curve['first_difference']}{most}")
-        else:
-            lines.append(f"  {name}: {steps}; equal in the {curve['common']} common steps")
-    if not (found.values or found.study or found.axes):
-        lines.append("nothing else differs, as far as it was recorded")
-    return "\n".join(lines)
-
-
-def _text(value: object) -> str:
-    return "-" if value is None else json.dumps(value)

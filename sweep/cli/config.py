@@ -1,4 +1,4 @@
-"""Commands about defaults and templates: config, templates."""
+"""Show each value of a study, and where it came from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from sweep.cli.common import get_runs, json_option, runs_option
-from sweep.core import templates as template
 from sweep.core.errors import InputError
 from sweep.core.paths import RUNS_VARIABLE
 from sweep.core.settings import homes
@@ -21,11 +20,10 @@ from sweep.studyfile.origins import Origin, origins
 
 
 @click.command(
-    short_help="Show each value of a study, and where it came from.",
     epilog="\b\nExamples:\n"
     "  sweep config                   what the site's and your defaults hold\n"
     "  sweep config study.yaml        each value with its file and line\n"
-    "  sweep config study.yaml --set slurm.partition=gpu --json",
+    "  sweep config study.yaml --set slurm.partition=gpu --json"
 )
 @click.argument("study", required=False)
 @click.option(
@@ -41,7 +39,7 @@ def config(study: str | None, overrides: tuple[str, ...], as_json: bool, runs: P
     upper one wins, key by key. Without STUDY the defaults alone are shown.
     """
     if overrides and study is None:
-        raise click.UsageError("--set goes with a STUDY.")
+        raise InputError("--set goes with a study file.", "Give its path: sweep config STUDY.yaml.")
     where = get_runs(runs)
     path = None if study is None else _study_file(study, where)
     found = origins(path, overrides, os.environ)
@@ -88,51 +86,3 @@ def _study_file(study: str, runs: Any) -> Path:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-@click.command(
-    short_help="List the templates in force; copy one out to change it.",
-    epilog="\b\nExamples:\n"
-    "  sweep templates\n"
-    "  sweep templates --copy task.sh.j2            to templates/ here, for the studies here\n"
-    "  sweep templates --copy task.sh.j2 --user     for all your studies",
-)
-@click.argument("folder", default=".", type=click.Path(file_okay=True, path_type=Path))
-@click.option("--copy", "name", metavar="NAME", help="Copy the one in force out.")
-@click.option("--user", "to_user", is_flag=True, help="Copy it into your own folder.")
-@click.option("--force", is_flag=True, help="Replace a copy that is there.")
-@json_option
-def templates(folder: Path, name: str | None, to_user: bool, force: bool, as_json: bool) -> None:
-    """List which file each template is, for the studies of FOLDER (or of a study file's folder).
-
-    The first that has the name wins: templates/ in the study's folder, your own
-    (~/.config/sweep/templates), the site's (/etc/sweep/templates), sweep's.
-    """
-    beside = (folder.parent if folder.is_file() else folder).absolute()
-    if name:
-        click.echo(f"wrote {template.copy_out(name, beside, to_user=to_user, force=force)}")
-        return
-    if to_user or force:
-        raise click.UsageError("--user and --force go with --copy.")
-    found = [template.find(one, beside) for one in template.names()]
-    if as_json:
-        click.echo(
-            json.dumps(
-                [
-                    {
-                        "name": one.name,
-                        "path": str(one.path),
-                        "whose": one.whose,
-                        "hides": [str(path) for path in one.hidden],
-                    }
-                    for one in found
-                ],
-                indent=1,
-            )
-        )
-        return
-    width = max(len(one.name) for one in found)
-    for one in found:
-        click.echo(f"{one.name:<{width}}  {one.whose:<5}  {one.path}")
-        for path in one.hidden:
-            click.echo(f"{'':<{width}}  hides  {path}")

@@ -1,0 +1,166 @@
+"""Rank the trials; print, export and plot them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from sweep.cli.common import (
+    get_runs,
+    look_once,
+    open_study,
+    runs_option,
+    scheduler_for,
+    study_argument,
+)
+from sweep.core import outcomes
+from sweep.core.errors import InputError
+from sweep.results.columns import long_columns
+from sweep.results.exports import export, format_of, write
+from sweep.results.feasibility import none_feasible_of
+from sweep.results.plots import draw
+from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
+from sweep.results.terminal import trials_table
+from sweep.storage import records, series
+
+if TYPE_CHECKING:
+    from sweep.control.open_study import Opened
+    from sweep.core.study import Objective
+    from sweep.results.ranking import Wanted
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  sweep collect --top 5\n"
+    "  sweep collect digits --format csv -o digits.csv\n"
+    "  sweep collect --metric train_loss:min --metric val_accuracy:best\n"
+    "  sweep collect --long -o steps.parquet\n"
+    "  sweep collect --state failed"
+)
+@study_argument
+@click.option("--top", type=click.IntRange(1), help="The best so many [default: all results].")
+@click.option(
+    "--format",
+    "format_",
+    metavar="FORMAT",
+    help="table, json, csv, parquet, markdown or latex [default: by FILE's ending, else table].",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write into a file.")
+@click.option("--state", "states", multiple=True, help="Only trials in this state; repeatable.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME[:last|min|max|best]",
+    help="Show this metric, by default its last value; repeatable.",
+)
+@click.option(
+    "--long",
+    "long_",
+    is_flag=True,
+    help="One row for each reported value: trial, attempt, step, metric, value, logged.",
+)
+@click.option(
+    "--by",
+    metavar="METRIC[:minimize|maximize]",
+    help="Rank by the best value of another metric than the objective; it is shown.",
+)
+@click.option("--minimize/--maximize", "minimize", default=None, help="Direction for --by.")
+@click.option(
+    "--plots/--no-plots",
+    default=None,
+    help="Draw pictures into runs/<name>/results/ [default: beside a table].",
+)
+@runs_option
+def collect(
+    study: str | None,
+    top: int | None,
+    format_: str | None,
+    output: Path | None,
+    states: tuple[str, ...],
+    metrics: tuple[str, ...],
+    long_: bool,
+    by: str | None,
+    minimize: bool | None,
+    plots: bool | None,
+    runs: Path | None,
+) -> None:
+    """Rank the trials; print, export and plot them.
+
+    As a pandas frame in Python: sweep.load("digits").trials(), and .metrics() for all steps.
+    """
+    format_ = format_of(output, format_)
+    for state in states:
+        if state not in outcomes.STATES:
+            raise InputError(
+                f"--state: there is no state {state!r}.", f"One of {', '.join(outcomes.STATES)}."
+            )
+    opened = open_study(get_runs(runs), study)
+    look_once(opened, scheduler_for(opened.study)(opened.folder))
+    as_table = format_ == "table" and output is None and not long_
+    wants_plots = plots if plots is not None else as_table
+    wanted = [parse_wanted(text, opened.study) for text in metrics] or None
+    direction = None if minimize is None else "minimize" if minimize else "maximize"
+    if direction and not by:
+        raise InputError(f"--{direction} says how to rank --by a metric.", "Give --by METRIC.")
+    ranking = parse_by(by, direction, opened.study) if by else None
+    ledger = opened.ledger
+    found = ledger.db.retry(
+        lambda db: records.read_trials(
+            db, ledger.study_id, opened.study, metrics=bool(by or wanted) or wants_plots
+        ),
+        patience_s=60.0,
+    )
+    chosen = rows(
+        found,
+        opened.study,
+        top,
+        states=states or None,
+        by=ranking,
+        folder=opened.folder,
+        wanted=wanted,
+    )
+    infeasible = none_feasible_of(opened.study, found)
+    if infeasible and not (as_table and wanted is None):
+        click.echo(infeasible, err=True)
+    if long_:
+        steps = _read_long(opened, [row["trial"] for row in chosen], wanted)
+        write(export(steps, format_, opened.study, shape=long_columns), output, sys.stdout)
+    elif as_table and wanted is None:
+        _print_table(chosen, opened, nothing_complete(records.count(found)), ranking)
+        if infeasible:
+            click.echo(infeasible)
+    else:
+        write(export(chosen, format_, opened.study), output, sys.stdout)
+    if wants_plots:
+        paths, note = draw(found, opened.study, opened.folder.results)
+        for path in paths:
+            click.echo(f"plot: {path}", err=True)
+        if note:
+            click.echo(note, err=True)
+
+
+def _read_long(
+    opened: Opened, trials: list[int], wanted: list[Wanted] | None
+) -> list[dict[str, Any]]:
+    names = [metric.name for metric in wanted] if wanted else None
+    return series.as_rows(
+        opened.ledger.db.retry(
+            lambda db: series.read_series(db, opened.ledger.study_id, numbers=trials, names=names),
+            patience_s=60.0,
+        )
+    )
+
+
+def _print_table(
+    chosen: list[dict[str, object]], opened: Opened, otherwise: str, by: Objective | None
+) -> None:
+    if not chosen:
+        click.echo(otherwise)
+        return
+    also = shown_for(by, opened.study)
+    Console().print(trials_table(chosen, opened.study, by=also.label if also else None))

@@ -1,0 +1,68 @@
+"""Compare two trials, re-runs or studies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sweep.cli.common import get_runs, json_option, open_study, runs_option
+from sweep.tasks.side_runs.compare import compare, find
+
+if TYPE_CHECKING:
+    from sweep.tasks.side_runs.compare import Comparison
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  sweep diff 7 12              two trials of the study last launched\n"
+    "  sweep diff digits:7 digits:r1    a trial and its re-run\n"
+    "  sweep diff digits digits-2"
+)
+@click.argument("a")
+@click.argument("b")
+@json_option
+@runs_option
+def diff(a: str, b: str, as_json: bool, runs: Path | None) -> None:
+    """Compare two trials, re-runs or studies: values, what made them, metrics and curves.
+
+    A number is a trial, r and a number a re-run, anything else a study; STUDY:7 and STUDY:r2 name
+    the study too.
+    """
+    where = get_runs(runs)
+    sides = [find(name, lambda study: open_study(where, study)) for name in (a, b)]
+    found = compare(*sides)
+    click.echo(found.to_json() if as_json else say_comparison(found))
+
+
+def say_comparison(found: Comparison) -> str:
+    """Return a comparison in words."""
+    lines = [f"a: {found.a}", f"b: {found.b}"]
+    width = max((len(name) for name in found.values), default=0)
+    if found.values:
+        lines.append("values that differ")
+        lines += [
+            f"  {name:<{width}}  {_text(x)}  |  {_text(y)}" for name, (x, y) in found.values.items()
+        ]
+    for title, sentences in (("study", found.study), ("what made them", found.axes)):
+        if sentences:
+            lines += [f"{title}", *(f"  {sentence}" for sentence in sentences)]
+    if found.curves:
+        lines.append("curves")
+    for name, curve in found.curves.items():
+        steps = "{} and {} steps".format(*curve["steps"])
+        if curve["first_difference"] is not None:
+            gap = curve["greatest_difference"]
+            most = "" if gap is None else f", by {gap:.3g} at most"
+            lines.append(f"  {name}: {steps}; apart from step {curve['first_difference']}{most}")
+        else:
+            lines.append(f"  {name}: {steps}; equal in the {curve['common']} common steps")
+    if not (found.values or found.study or found.axes):
+        lines.append("nothing else differs, as far as it was recorded")
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else json.dumps(value)

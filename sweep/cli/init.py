@@ -1,0 +1,40 @@
+"""Write a commented study file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sweep.studyfile.starter.init import init as write_starter
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  sweep init                       a small example that runs as it is\n"
+    "  sweep init train.py              a study file for your script, from its flags\n"
+    "  sweep init --from wandb.yaml     converts a W&B sweep or a Hydra-Optuna configuration"
+)
+@click.argument("script", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(exists=True, path_type=Path),
+    help="Convert a W&B sweep file or a Hydra Optuna-sweeper configuration.",
+)
+@click.option(
+    "--dir",
+    "folder",
+    default=".",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to write [default: here].",
+)
+@click.option("--force", is_flag=True, help="Replace a study file that is there.")
+def init(script: Path | None, source: Path | None, folder: Path, force: bool) -> None:
+    """Write a commented study file."""
+    written = write_starter(folder, script, source, force=force)
+    for path in written.files:
+        click.echo(f"wrote {path}")
+    for remark in written.remarks:
+        click.echo(f"  {remark}")
+    click.echo(f"next: read {written.files[0]}, then  sweep launch {written.files[0]} --wait")

@@ -1,0 +1,99 @@
+"""Print what a trial's training printed, attempt after attempt."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from sweep.cli.common import get_runs, open_study, runs_option
+from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
+from sweep.storage.trial_rows import FINISHED
+
+
+@click.command(
+    epilog="\b\nExamples:\n  sweep logs 7\n  sweep logs digits 7 --attempt 1\n  sweep logs 7 -f"
+)
+@click.argument("study_and_trial", metavar="[STUDY] TRIAL", nargs=-1, required=True)
+@click.option("--attempt", type=click.IntRange(1), help="Of this attempt only [default: all].")
+@click.option("-f", "--follow", is_flag=True, help="Go on as the log grows, into later attempts.")
+@runs_option
+def logs(
+    study_and_trial: tuple[str, ...], attempt: int | None, follow: bool, runs: Path | None
+) -> int:
+    """Print what a trial's training printed, attempt after attempt."""
+    if len(study_and_trial) > 2:
+        raise InputError(
+            "There are too many words.", "Give a trial's number, and the study's name before it."
+        )
+    *names, number = study_and_trial
+    if not number.isdigit():
+        raise InputError(f"TRIAL must be a trial's number (got {number!r}).", "See: sweep collect.")
+    where = get_runs(runs)
+    name = names[0] if names else None
+    opened = open_study(where, name)
+    ledger = opened.ledger
+    trial = int(number)
+    found = ledger.db.retry(lambda _: ledger.find_trial(trial), patience_s=60.0)
+    if found is None:
+        raise InputError(
+            f"{opened.study.name} has no trial {trial}.",
+            f"Its trials are 0 to {opened.study.trials - 1}.",
+        )
+    trial_id, _ = found
+
+    def attempts() -> list[tuple[int, str | None, str]]:
+        found = ledger.db.retry(lambda _: ledger.attempts(trial_id), patience_s=60.0)
+        return [(a.number, a.outcome, a.reason) for a in found if attempt in (None, a.number)]
+
+    if not attempts():
+        click.echo(f"trial {trial} has not started", err=True)
+        if not follow:
+            return EXIT_FAILED
+    for text in _log_text(opened, trial, attempts, follow):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    return EXIT_DONE
+
+
+def _log_text(opened: object, trial: int, attempts: object, follow: bool) -> Iterator[str]:
+    shown = 0
+    while True:
+        for number, outcome, reason in attempts():  # type: ignore[operator]
+            if number <= shown:
+                continue
+            path = opened.folder.attempt(trial, number).log  # type: ignore[attr-defined]
+            yield f"--- trial {trial}, attempt {number}\n"
+            yield from _file_text(path, number, attempts, follow)
+            latest = {n: (o, r) for n, o, r in attempts()}  # type: ignore[operator]
+            outcome, reason = latest.get(number, (outcome, reason))
+            if outcome:
+                yield f"--- attempt {number}: {outcome}{': ' + reason if reason else ''}\n"
+            shown = number
+        if not follow or _is_final(opened, trial):
+            return
+        time.sleep(1.0)
+
+
+def _file_text(path: Path, number: int, attempts: object, follow: bool) -> Iterator[str]:
+    offset = 0
+    while True:
+        live = follow and {n: o for n, o, _ in attempts()}.get(number) is None  # type: ignore[operator]
+        if path.exists():
+            with path.open("r", encoding="utf-8", errors="replace", newline="") as stream:
+                stream.seek(offset)
+                while text := stream.read(65536):
+                    yield text
+                offset = stream.tell()
+        if not live:
+            return
+        time.sleep(0.5)
+
+
+def _is_final(opened: object, trial: int) -> bool:
+    ledger = opened.ledger  # type: ignore[attr-defined]
+    found = ledger.find_trial(trial)
+    return found is not None and found[1] in FINISHED

@@ -1,0 +1,50 @@
+"""Show where a study stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from sweep.cli.common import (
+    get_runs,
+    json_option,
+    leaving_study,
+    open_study,
+    runs_option,
+    scheduler_view,
+    study_argument,
+)
+from sweep.results.live import watch as watch_view
+from sweep.results.status import snapshot
+from sweep.results.terminal import status_panel
+
+if TYPE_CHECKING:
+    from sweep.results.status import Status
+
+
+ASK_EVERY_S = 2.0  # local: reading a small file; a cluster's queue is asked less often
+
+
+@click.command(epilog="\b\nExamples:\n  sweep status\n  sweep status digits --watch\n")
+@study_argument
+@click.option("--watch", is_flag=True, help="Stay and renew the view until the study has ended.")
+@json_option
+@runs_option
+def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> None:
+    """Show where a study stands: counts, best, tasks, failures, expected end."""
+    opened = open_study(get_runs(runs), study)
+    view = scheduler_view(opened)
+
+    def look() -> Status:
+        return snapshot(opened.ledger, opened.folder, **view.ask())
+
+    if as_json:
+        click.echo(look().to_json())
+    elif watch:
+        with leaving_study(opened, "sweep status"):
+            watch_view(look, ASK_EVERY_S)
+    else:
+        Console().print(status_panel(look()))

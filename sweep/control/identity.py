@@ -1,0 +1,153 @@
+"""Whether a study's folder and a study's row are the same study.
+
+A name says little: the database may have been removed, changed or restored, and the folder is still
+there, with other trials' metrics and checkpoints. So each study has an identity of its own, in its
+row and in its folder; where they differ, neither is taken for the other's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from sweep.core.attributes import FOLDER, IDENTITY
+from sweep.core.errors import InputError, StudyChangedError
+from sweep.core.files import move_aside, read_json, write_atomic
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.study import Study
+from sweep.storage import access, studies
+from sweep.storage.connection import Database
+
+PATIENCE_S = 60.0
+
+
+class Settled:
+    """What a launch settles before it writes into a study's folder.
+
+    Args:
+        url: Where it will put the study; None for the embedded database.
+        set_aside: Move a folder that the database does not know out of the way.
+    """
+
+    def __init__(
+        self, study: Study, folder: StudyFolder, runs: Runs, url: str | None, *, set_aside: bool
+    ) -> None:
+        self.study = study
+        self.folder = folder
+        self.runs = runs
+        self.url = url
+        self.set_aside = set_aside
+
+    def expect_data(self) -> None:
+        """Look for the embedded database of a folder that is there, before one is made.
+
+        Raises:
+            StudyChangedError: There is none.
+        """
+        if self.url is None and not self.runs.postgres.exists() and _is_used(self.folder):
+            self._refuse_unless_wanted()
+
+    def look(self, db: Database, study_id: int | None) -> list[str]:
+        """Make sure that the folder is the study's, or is not there; return what changed.
+
+        Args:
+            study_id: Of the study with this name in the database; None where it has none.
+
+        Raises:
+            StudyChangedError: It is that of another study, or of another database.
+        """
+        if not _is_used(self.folder):
+            return []
+        before, now = access.describe(self.folder), access.describe_choice(self.url, self.runs)
+        mark = read_mark(self.folder)
+        known = None if study_id is None else _read(db, study_id)
+        if study_id is not None and known is None and before == now:
+            # Launched by a version that gave no identity. First the file: a launch that is killed
+            # in between leaves what this one can go on from.
+            mark = mark or os.urandom(16).hex()
+            _write_mark(self.folder, mark)
+            db.retry(
+                lambda _: studies.write_attribute(db, study_id, IDENTITY, mark),
+                patience_s=PATIENCE_S,
+            )
+            return []
+        if mark is not None and mark == known:
+            # The same rows at another address: a server that was moved.
+            return [] if before == now else [f"storage: {before} before, {now} now"]
+        self._refuse_unless_wanted()
+        moved = move_aside(self.folder.root, self.runs.aside)
+        return [f"the folder of an earlier study {self.study.name} is now {moved}"]
+
+    def mark(self, db: Database, study_id: int) -> None:
+        """Write into the folder whose it is."""
+        known = _read(db, study_id)
+        if known is not None and read_mark(self.folder) != known:
+            _write_mark(self.folder, known)
+
+    def _refuse_unless_wanted(self) -> None:
+        if self.set_aside:
+            return
+        before, now = access.describe(self.folder), access.describe_choice(self.url, self.runs)
+        where = f"The folder {self.folder.root} holds a study that was launched into {before}"
+        aside = (
+            f"give this study another `name`; or begin anew with --set-aside, which moves the "
+            f"folder into {self.runs.aside} (nothing may run in it any more)."
+        )
+        if before == now:
+            raise StudyChangedError(
+                f"{where}, which does not hold it (any more): its results would be mixed with "
+                "those of other trials.",
+                f"Restore that database; or {aside}",
+            )
+        raise StudyChangedError(
+            f"{where}; this launch would put it into {now}, which does not hold it.",
+            f"Give the same storage as before (SWEEP_STORAGE, or `storage` in the study file); or "
+            f"{aside}",
+        )
+
+
+def refuse_other(db: Database, study_id: int, folder: StudyFolder, name: str) -> None:
+    """Refuse a folder whose database holds another study of its name.
+
+    Raises:
+        InputError: So it is.
+    """
+    mark = read_mark(folder)
+    known = _read(db, study_id) if mark is not None else None
+    if known is not None and known != mark:
+        home = db.retry(
+            lambda _: studies.read_attribute(db, study_id, FOLDER), patience_s=PATIENCE_S
+        )
+        raise InputError(
+            f"The database ({access.describe(folder)}) holds a study {name!r}, but not the one of "
+            f"{folder.root}: it was launched into {home}.",
+            "That one is seen with its own runs folder: --runs.",
+        )
+
+
+def read_mark(folder: StudyFolder) -> str | None:
+    """Return the identity that a folder carries; None where an earlier version has made it."""
+    try:
+        found = read_json(folder.identity)
+    except (OSError, ValueError):
+        return None
+    return str(found["study"]) if isinstance(found, dict) and "study" in found else None
+
+
+def _write_mark(folder: StudyFolder, mark: str) -> None:
+    note = {"study": mark, "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    write_atomic(folder.identity, json.dumps(note) + "\n")
+
+
+def _read(db: Database, study_id: int) -> str | None:
+    found = db.retry(
+        lambda _: studies.read_attribute(db, study_id, IDENTITY), patience_s=PATIENCE_S
+    )
+    return None if found is None else str(found)
+
+
+def _is_used(folder: StudyFolder) -> bool:
+    """Tell whether a study has been launched into a folder."""
+    left = (folder.identity, folder.study, folder.root / "trials", folder.root / "reruns")
+    return any(os.path.lexists(path) for path in left)

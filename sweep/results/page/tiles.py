@@ -1,0 +1,144 @@
+"""The figures at the head of a report, and how hours and energy are said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sweep.core import outcomes
+from sweep.results.page import accounts
+from sweep.results.page.source import Source
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure with its name and a sentence."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+def duration(hours: float | None) -> str:
+    """Return hours as people say them."""
+    if hours is None:
+        return "not known"
+    if hours >= 10:
+        return f"{hours:,.0f} h" if hours >= 100 else f"{hours:.1f} h"
+    if hours >= 1:
+        return f"{hours:.2f} h"
+    minutes = hours * 60
+    return f"{minutes:.1f} min" if minutes >= 1 else f"{minutes * 60:.1f} s"
+
+
+def gpu_text(hours: float | None) -> str:
+    """Return GPU-hours as text."""
+    if hours is None:
+        return "not known"
+    return f"{hours:,.0f} GPU-h" if hours >= 100 else f"{hours:.3g} GPU-h"
+
+
+def _both(spent: accounts.Hours, hours: float | None) -> str:
+    """Return hours of training, as GPU-hours where GPUs were used."""
+    if hours is None:
+        return "not known"
+    return gpu_text(spent.of_gpus(hours)) if spent.gpus else duration(hours)
+
+
+def tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
+    counts = source.counts
+    best = source.best
+    study = source.study
+    others = ", ".join(
+        f"{counts[state]} {state}"
+        for state in outcomes.STATES
+        if counts[state] and state != outcomes.COMPLETE
+    )
+    found = []
+    if best is not None and not study.is_multi_objective:
+        found.append(
+            Tile(f"best {study.objective.metric}", f"{best.values[0]:.6g}", f"trial {best.number}")
+        )
+    elif best is not None:
+        size = sum(source.places[r.number] == 1 and r.is_feasible for r in source.records)
+        found.append(Tile("on the Pareto front", str(size), "trials that none is better than"))
+    elif source.infeasible:
+        name = (
+            "on the Pareto front" if study.is_multi_objective else f"best {study.objective.metric}"
+        )
+        found.append(Tile(name, "none", "no trial keeps to the constraints"))
+    found.append(
+        Tile(
+            "trials complete",
+            f"{counts[outcomes.COMPLETE]:,} of {len(source.records):,}",
+            others or "no others",
+        )
+    )
+    begin = accounts.first_claim(source)
+    ended = [accounts.end_of(a) for _, a in accounts.attempts(source)]
+    if begin is not None:
+        found.append(
+            Tile(
+                "from first to last",
+                duration((max(ended) - begin).total_seconds() / 3600),
+                f"{begin:%Y-%m-%d %H:%M} to {max(ended):%Y-%m-%d %H:%M} UTC",
+            )
+        )
+    no_gpu = "" if spent.gpus else "no GPUs were asked for: hours of training"
+    if spent.gpus is None:
+        no_gpu = "shares of GPUs: hours of training"
+    found.append(
+        Tile(
+            "in training",
+            _both(spent, spent.training),
+            no_gpu or f"{duration(spent.training)} of training",
+        )
+    )
+    share = spent.lost / spent.training if spent.training else 0.0
+    found.append(
+        Tile(
+            "lost to crashes",
+            _both(spent, spent.lost),
+            f"{share:.1%} of training: failed trials, and what was done again",
+        )
+    )
+    found.append(
+        Tile(
+            "saved by pruning",
+            ("about " if spent.saved else "") + _both(spent, spent.saved),
+            "what pruned trials had left to the usual number of steps",
+        )
+    )
+    stops = accounts.interruptions(source)
+    found.append(
+        Tile(
+            "interrupted and resumed",
+            "none interrupted" if stops.share is None else f"{stops.resumed} of {stops.total}",
+            ""
+            if stops.share is None
+            else f"{stops.share:.0%} from a checkpoint; "
+            f"{stops.restarted} from the start, {stops.over} not again",
+        )
+    )
+    found.append(_energy(source))
+    return found
+
+
+def _energy(source: Source) -> Tile:
+    used = accounts.energy(source)
+    if not used.joules:
+        return Tile(
+            "energy", "not reported", "neither NVML nor Slurm's accounting has measured it here"
+        )
+    how = {"nvml": "GPUs alone, by NVML", "slurm": "Slurm's accounting of the tasks"}
+    note = " and ".join(how[by] for by in sorted(used.by) if by in how)
+    if used.measured < used.attempts:
+        note += f"; {used.measured:,} of {used.attempts:,} attempts"
+    return Tile("energy", energy_text(used.joules), note)
+
+
+def energy_text(joules: float) -> str:
+    """Return an energy as people say it."""
+    kwh = joules / 3.6e6
+    if kwh >= 100:
+        return f"{kwh:,.0f} kWh"
+    return f"{kwh:.3g} kWh" if kwh >= 0.001 else f"{joules:.3g} J"

@@ -1,0 +1,358 @@
+"""One attempt at a trial: from its claim, through its training, to what its end means."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.control import sick_nodes
+from sweep.control.settle import newest_of, remove_checkpoints, settle
+from sweep.core import outcomes
+from sweep.core.errors import SweepError
+from sweep.core.files import write_atomic
+from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
+from sweep.core.system import memory, processes
+from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
+from sweep.core.trial import Claim, End, Report, trial_seed
+from sweep.provenance import record as origin
+from sweep.provenance import snapshot as frozen
+from sweep.search import duplicates, propose, terminator
+from sweep.storage import budgets, energy, studies
+from sweep.storage.connection import Database
+from sweep.tasks.attempt_record import Recorder
+from sweep.tasks.channel import AttemptChannel
+from sweep.tasks.context import Context, config_of
+from sweep.tasks.optuna_view import OptunaView
+from sweep.tasks.patience import Patience
+from sweep.tasks.tracking.outbox import Outbox
+from sweep.training import build
+from sweep.training.attempt_files import folder_of, make_folder, tell, write_exit
+from sweep.training.checkpoints import newest_checkpoint
+from sweep.training.command import assembly, filling, launchers
+from sweep.training.command.environment import TrialValues
+from sweep.training.command.rendezvous import Rendezvous
+from sweep.training.exit_reason import read_end
+from sweep.training.journal import Journal
+from sweep.training.supervisor import Ended, Leave, Supervisor, abrupt_s
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What the attempts of one task share.
+
+    Attributes:
+        leave: Requests to leave.
+        patience: Asks the database, however long it is away.
+        node: An eye on the node, which may be what fails.
+        recorder: Notes what made an attempt.
+        outbox: Takes what trackers are to be sent.
+        view: The study as its sampler and pruner see it.
+    """
+
+    leave: Leave
+    patience: Patience
+    node: sick_nodes.Watch
+    recorder: Recorder
+    outbox: Outbox
+    view: OptunaView
+
+
+@dataclass(frozen=True)
+class _Started:
+    """A training that runs, the code's snapshot that it runs from (None: the live code)."""
+
+    child: subprocess.Popen[bytes]
+    argv: Sequence[str]
+    snapshot: str | None
+    placed: frozen.Placed
+
+
+class AttemptRun:
+    """Runs the attempt that was claimed.
+
+    Args:
+        context: The task's.
+        tools: What it shares with the task's other attempts.
+    """
+
+    def __init__(self, context: Context, tools: Tools, claim: Claim) -> None:
+        self.context = context
+        self.study = context.study
+        self.ledger = context.ledger
+        self.claim = claim
+        self.folder = context.folder.attempt(claim.number, claim.attempt)
+        self.tools = tools
+        self.leave = tools.leave
+        self.ask = tools.patience.ask
+        self.channel = AttemptChannel(
+            context.ledger, context.folder, claim, tools.recorder, tools.view
+        )
+        self._resumed_hash = ""  # of the checkpoint that it goes on from
+        self._meeting: Rendezvous | None = None  # of its ranks
+
+    def run(self) -> str:
+        """Train, and write down how that ended.
+
+        Returns:
+            The trial's state afterwards; the attempt's outcome where the trial is to go on.
+
+        Raises:
+            StaleAttempt: The attempt is over; its trial belongs to another one, or has ended.
+        """
+        try:
+            state = self._train()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            state = self._write_end(End(GIVEN_BACK, full_disk(self.context.folder.root)), [])
+        finally:
+            self.leave.folder = None
+            if self._meeting is not None:
+                self._meeting.close()
+        self.tools.outbox.end(self.claim.number, self.claim.attempt, state)
+        return state
+
+    def _train(self) -> str:
+        began, kills = time.monotonic(), memory.count_kills()
+        if self.claim.attempt > 1:
+            self._end_earlier()
+        for moved in make_folder(self.folder, self.claim.token):
+            self.context.say(
+                f"trial {self.claim.number}: a folder of a forgotten attempt is now {moved}"
+            )
+        values = self._values()
+        if self._has_a_result():
+            self.context.say(
+                f"trial {self.claim.number} has the configuration and the result of an earlier one"
+            )
+            return outcomes.COMPLETE
+        write_atomic(values.config, filling.write_config(config_of(self.study, values)))
+        snapshot = origin.choose_snapshot(
+            self.context.folder,
+            values.resume,
+            keep=self.claim.attempt > 1 and not self._was_corrected(),
+        )
+        try:
+            started = self._start(values, snapshot)
+        except SweepError as error:
+            return self._not_started(error, time.monotonic() - began)
+        first_step = self._note_start(values, started)
+        supervisor = Supervisor(
+            started.child,
+            self.claim.token,
+            self.folder,
+            self.study,
+            Journal(self.folder, self.study.objectives, first_step, launchers.reader(self.study)),
+            self.channel,
+            self.leave,
+            self.claim.used_s,
+        )
+        ended = supervisor.run()
+        joules = self.tools.recorder.joules()
+        self.tools.recorder.end(0.0)
+        end = self._read_end(ended, kills)
+        return self._write_end(end, supervisor.unsent, time.monotonic() - began, joules)
+
+    def _start(self, values: TrialValues, snapshot: str | None) -> _Started:
+        context, place = self.context, self.context.place
+        placed = frozen.place(self.study, context.folder, snapshot, context.environ)
+        self._meeting = launchers.meet(
+            self.study, context.environ, place.job, place.index, place.slot
+        )
+        if self.study.environment.runtime != "none":
+            build.make_ready(self.study, context.environ, context.say)
+        argv, environ = assembly.build(
+            placed.study, values, placed.environ, context.folder.python_path, self._meeting
+        )
+        child = processes.spawn(
+            argv,
+            cwd=placed.study.workdir,
+            env=environ,
+            stdout=self.folder.log,
+            die_with_parent=True,
+        )
+        return _Started(child, argv, snapshot, placed)
+
+    def _note_start(self, values: TrialValues, started: _Started) -> int:
+        """Write down what has started; return the step from which it is expected to report."""
+        claim = self.claim
+        self.leave.folder = self.folder
+        if self.leave.wanted:
+            tell(self.folder, "checkpoint")  # the signal came while we were not looking
+        resumed = (str(values.resume), self._resumed_hash) if values.resume else None
+        try:
+            self.ask(
+                lambda _: self.ledger.started(claim.token, started.child.pid, resumed),
+                transaction=False,
+            )
+            # Now that it trains: the record costs it no time.
+            self.tools.recorder.begin(claim, started.snapshot, values, started.argv, started.placed)
+            first_step = 0
+            if resumed:
+                first_step = self.ask(
+                    lambda _: self.ledger.next_step(claim.trial_id, claim.attempt)
+                )
+        except BaseException:
+            processes.end_group(started.child.pid, claim.token, grace_s=abrupt_s(self.study))
+            started.child.wait()
+            raise
+        self.tools.outbox.begin(claim.number, claim.attempt, first_step, self.context.place.host)
+        return first_step
+
+    def _read_end(self, ended: Ended, kills: int | None) -> End:
+        """Say how a training ended, which is noted in its folder."""
+        end = read_end(self.study, self.folder, ended.exit_code, ended.signal, ended.told)
+        with contextlib.suppress(OSError):  # a full disk: the database may still take it
+            write_exit(self.folder, end.exit_code, end.signal, ended.told)
+        if (
+            end.outcome == outcomes.INTERRUPTED
+            and self.leave.terminated
+            and self.context.is_on_cluster
+        ):
+            end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
+        may_be = (outcomes.KILLED, outcomes.ERROR)
+        if end.outcome in may_be and kills != memory.count_kills():
+            end = End(outcomes.OUT_OF_MEMORY, "memory ran out", end.exit_code, end.signal)
+        if end.outcome == outcomes.ERROR and not has_room(self.folder.root):
+            end = End(GIVEN_BACK, full_disk(self.context.folder.root))
+        return end
+
+    def _has_a_result(self) -> bool:
+        """Tell whether a twin's result is the trial's, which is complete then."""
+        return duplicates.may_have_twins(self.study) and self.ask(
+            lambda _: duplicates.notice(self.ledger, self.claim)
+        )
+
+    def _was_corrected(self) -> bool:
+        """Tell whether the attempt before failed by its own code, which a launch has given back."""
+        before = self.ask(lambda _: self.ledger.attempts(self.claim.trial_id))[-2:-1]
+        return any(attempt.outcome == GIVEN_BACK for attempt in before)
+
+    def _end_earlier(self) -> None:
+        """End what earlier attempts of the trial have left on this machine."""
+        for attempt in self.ask(lambda _: self.ledger.attempts(self.claim.trial_id)):
+            if attempt.number < self.claim.attempt and attempt.host == self.context.place.host:
+                processes.end_attempt_group(attempt.group, attempt.token)
+
+    def _values(self) -> TrialValues:
+        params = dict(self.claim.params)
+        if not self.claim.sampled:
+            params = self._sample()
+        resume = self._checkpoint_before()
+        return TrialValues(
+            number=self.claim.number,
+            attempt=self.claim.attempt,
+            seed=trial_seed(self.study.seed, self.claim.number),
+            params={**self.study.space.from_optuna(params), **self.study.fixed},
+            config=self.context.folder.config(self.claim.number),
+            trial_dir=self.folder.root,
+            checkpoint_dir=self.folder.checkpoints,
+            resume=resume,
+            metrics=self.folder.metrics,
+            control=self.folder.control,
+            token=self.claim.token,
+        )
+
+    def _checkpoint_before(self) -> Path | None:
+        if self.claim.attempt == 1:
+            return None
+        attempts = self.ask(lambda _: self.ledger.attempts(self.claim.trial_id))
+        before = [a for a in reversed(attempts) if a.number < self.claim.attempt]
+        earlier = [folder_of(self.context.folder, attempt) for attempt in before]
+        known = self.ask(lambda _: self.ledger.checkpoint_hashes(self.claim.trial_id))
+        found = newest_checkpoint(earlier, known)
+        if found is None:
+            return None
+        path, self._resumed_hash = found
+        self.context.say(f"trial {self.claim.number} goes on from {path}")
+        return path
+
+    def _sample(self) -> dict[str, Any]:
+        def work() -> dict[str, Any]:
+            return propose.propose(
+                self.study,
+                self.tools.view.storage(self.claim),
+                self.ledger.study_id,
+                self.claim.trial_id,
+                self.claim.number,
+            )
+
+        return self.tools.patience.repeat(work)
+
+    def _not_started(self, error: SweepError, took_s: float) -> str:
+        with self.folder.log.open("a", encoding="utf-8") as log:
+            log.write(f"sweep: {error}\n")
+        return self._write_end(End(outcomes.NOT_STARTED, error.message), [], took_s)
+
+    def _write_end(
+        self,
+        end: End,
+        unsent: Sequence[Report],
+        took_s: float = math.inf,
+        joules: float | None = None,
+    ) -> str:
+        judged = end.outcome in USER_FAILURES and not unsent and self.tools.node.judges(took_s)
+        if judged and self.tools.node.look().is_doubtful:
+            reason = f"failed at once on {self.context.place.host}: {end.reason}"
+            end = End(GIVEN_BACK, reason, end.exit_code, end.signal)
+        checkpoint = newest_of(self.folder) if end.outcome != outcomes.FINISHED else None
+        tries = 0
+
+        def work(_: object) -> str:
+            nonlocal tries
+            tries += 1
+            written = self.ledger.state_after(self.claim.token) if tries > 1 else None
+            if written is not None:
+                return written  # the answer to our own COMMIT was lost
+            if unsent:
+                self.ledger.record(self.claim.token, unsent)
+                self.channel.take_over()
+            if joules is not None:
+                energy.note(self.ledger.db, self.claim.token, joules)
+            return settle(self.ledger, self.claim.token, self.claim.trial_id, end, checkpoint)
+
+        state = self.ask(work)
+        if judged:
+            self.tools.node.judge(end.reason)
+        if end.reason.startswith(FULL_DISK):
+            self._hold(end.reason)
+        self._end_study(state)
+        if state != outcomes.RUNNING:
+            self.ask(
+                lambda _: remove_checkpoints(self.ledger, self.context.folder, self.claim.number),
+                transaction=False,
+            )
+            return state
+        return end.outcome
+
+    def _end_study(self, state: str) -> None:
+        """End the study where this trial's result, or what it used, is what ends it."""
+        if not self.study.may_end_early:
+            return
+        if self.ask(lambda _: budgets.look(self.ledger)):
+            return
+        if state != outcomes.COMPLETE or self.study.terminator.type == "none" or self.leave.wanted:
+            return
+        storage = self.tools.view.storage(self.claim)
+        reached = self.tools.patience.repeat(
+            lambda: terminator.judge(self.study, storage, self.ledger.study_id)
+        )
+        if reached is not None:
+            self.ask(lambda _: budgets.end(self.ledger, reached))
+
+    def _hold(self, reason: str) -> None:
+        """Hold the study: what is wrong is wrong for every task."""
+
+        def work(db: Database) -> None:
+            studies.lock_study(db, self.ledger.study_id)
+            if studies.read_state(db, self.ledger.study_id).word == studies.RUNNING:
+                held = studies.StudyState(studies.HELD, reason)
+                studies.write_state(db, self.ledger.study_id, held)
+
+        self.ask(work)

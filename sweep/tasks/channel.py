@@ -1,0 +1,88 @@
+"""What passes between one attempt's training and the database: reports, signs of life, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweep.control.settle import take_over
+from sweep.core.outcomes import PAUSED
+from sweep.core.paths import StudyFolder
+from sweep.core.trial import Claim, Report
+from sweep.storage import budgets, promotion
+from sweep.storage.ledger import Ledger
+from sweep.tasks.attempt_record import Recorder
+from sweep.tasks.optuna_view import OptunaView
+from sweep.training.supervisor import Channel
+
+
+class AttemptChannel(Channel):
+    """The supervisor's way to the database; never waits: what is away is tried again later."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: StudyFolder,
+        claim: Claim,
+        recorder: Recorder,
+        view: OptunaView,
+    ) -> None:
+        self.ledger = ledger
+        self.study = ledger.study
+        self.folder = folder
+        self.claim = claim
+        self.recorder = recorder
+        self.view = view
+        self._has_reported = False
+        self._steps: dict[int, float] = {}  # of the objective, once a verdict has been asked for
+
+    def record(self, reports: Sequence[Report]) -> None:
+        ledger, claim = self.ledger, self.claim
+        ledger.db.retry(
+            lambda _: ledger.record(claim.token, reports), patience_s=0.0, transaction=False
+        )
+        if claim.attempt > 1 and not self._has_reported:
+            ledger.db.retry(lambda _: self.take_over(), patience_s=0.0)
+        self._has_reported = True
+        self.recorder.note_energy(claim)
+        if self._steps:
+            self._steps.update(ledger.objective_steps(claim.token, reports))
+
+    def take_over(self) -> None:
+        """Store, after the first reports, what an earlier run went on reporting before.
+
+        Inside ``db.retry``.
+        """
+        if self.claim.attempt > 1 and not self._has_reported:
+            take_over(self.ledger, self.claim.token, self.folder, self.claim.number)
+
+    def touch(self) -> bool:
+        ledger = self.ledger
+        if self.study.time_s is not None or self.study.gpu_hours is not None:
+            ledger.db.retry(lambda _: budgets.look(ledger), patience_s=0.0)
+        self.recorder.note_energy(self.claim)
+        state = ledger.db.retry(lambda _: ledger.touch(self.claim.token), patience_s=0.0)
+        return state.wants_leaving
+
+    def judge(self) -> str:
+        study, ledger, claim = self.study, self.ledger, self.claim
+        if study.pruner.type == "none" or study.is_multi_objective:
+            return ""
+        if promotion.promotes(study):
+            pauses = ledger.db.retry(
+                lambda _: ledger.judge_rung(claim.token, claim.trial_id), patience_s=0.0
+            )
+            return PAUSED if pauses else ""
+
+        from sweep.search import pruning
+
+        storage = self.view.storage(claim)
+        if not self._steps:  # with those of earlier attempts
+            self._steps.update(storage.get_trial(claim.trial_id).intermediate_values)
+        prunes = pruning.should_prune(study, storage, ledger.study_id, claim.trial_id, self._steps)
+        return "pruned" if prunes else ""
+
+    def warm(self) -> None:
+        self.view.warm(self.claim)
+
+    def rest(self, unused_s: float) -> None:
+        self.ledger.db.rest(unused_s)

@@ -1,0 +1,48 @@
+"""Optuna's view of the study in a task: made when a sampler or pruner first needs it, and kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sweep.core.study import Study
+from sweep.core.trial import Claim
+from sweep.storage import promotion
+from sweep.storage.ledger import Ledger
+
+if TYPE_CHECKING:
+    from sweep.storage.optuna_storage import PostgresStorage
+
+
+class OptunaView:
+    """The study as Optuna sees it, with the history that this task has read so far."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._storage: PostgresStorage | None = None
+
+    def storage(self, claim: Claim) -> PostgresStorage:
+        """Return it as a storage that writes for this attempt."""
+        if self._storage is None:
+            from sweep.storage.optuna_storage import PostgresStorage
+
+            self._storage = PostgresStorage(
+                self.ledger.db, patience_s=0.0, steps=_asks_pruner(self.ledger.study)
+            )
+        self._storage.token = claim.token
+        return self._storage
+
+    def warm(self, claim: Claim) -> None:
+        """Load the history while a training runs, where a verdict or the next pull asks for it."""
+        study = self.ledger.study
+        if not claim.sampled or _asks_pruner(study) or _samples_late(study):
+            self.storage(claim).get_all_trials(self.ledger.study_id, deepcopy=False)
+
+
+def _asks_pruner(study: Study) -> bool:
+    """Tell whether one of Optuna's pruners judges trials."""
+    return study.pruner.type not in ("none", promotion.NAME)
+
+
+def _samples_late(study: Study) -> bool:
+    fixed = study.sampler.type in ("grid", "random", "qmc")
+    return not fixed and len(study.space) > 0

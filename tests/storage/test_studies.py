@@ -1,0 +1,78 @@
+"""A study's own rows: its attributes, its turns, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from sweep.core.scheduler import Wave
+from sweep.storage import studies
+from sweep.storage.connection import Database
+from sweep.storage.ledger import Ledger
+from tests.storage.ledgers import do
+from tests.study_rows import Row, Tried, fill, make_study
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[Ledger]:
+    rows = [
+        Row(values=[0.5], params={"lr": 0.1}, end={"outcome": "finished"}),
+        Row("RUNNING", attempts=[Tried(None, reports=[(1, "acc", 0.5)])]),
+    ]
+    found = fill(database_url, make_study(), rows)
+    with closing(found.db):
+        yield found
+
+
+def test_attributes_are_read_by_how_their_keys_begin(ledger: Ledger) -> None:
+    """Letter by letter: what a pattern of SQL takes for a wildcard is none."""
+    db, study_id = ledger.db, ledger.study_id
+    for key in ("sweep:a_b:2", "sweep:a_b:1", "sweep:axb:3", "sweep:a%:4"):
+        studies.write_attribute(db, study_id, key, key[-1])
+    assert studies.read_attributes(db, study_id, "sweep:a_b:") == {"1": "1", "2": "2"}
+    assert studies.read_attributes(db, study_id, "sweep:a%") == {":4": "4"}
+    assert studies.read_attributes(db, study_id + 1, "sweep:a") == {}
+
+
+def test_an_attribute_is_written_once(ledger: Ledger) -> None:
+    """Who comes later is told what it is."""
+    assert studies.write_attribute_once(ledger.db, ledger.study_id, "k", 3) == 3
+    assert studies.write_attribute_once(ledger.db, ledger.study_id, "k", 4) == 3
+
+
+def test_waves_come_oldest_first(ledger: Ledger) -> None:
+    waves = [Wave("t2", 1, 1, "slurm", 2.0), Wave("t1", 1, 1, "slurm", 1.0, over=True)]
+    for wave in waves:
+        studies.write_wave(ledger.db, ledger.study_id, wave)
+    assert studies.read_waves(ledger.db, ledger.study_id) == waves[::-1]
+    assert studies.read_waves(ledger.db, ledger.study_id, live_only=True) == waves[:1]
+
+
+def test_a_deleted_study_leaves_nothing(ledger: Ledger, database_url: str) -> None:
+    """Neither in Optuna's tables nor in ours; another study stays whole."""
+    other = fill(database_url, make_study(name="letters"), [Row(values=[0.5], params={"lr": 0.1})])
+    with closing(other.db):
+        assert studies.list_names(other.db) == ["digits", "letters"]
+        assert do(ledger, lambda: studies.delete_study(ledger.db, ledger.study_id))
+        assert not do(ledger, lambda: studies.delete_study(ledger.db, ledger.study_id))
+        assert studies.list_names(other.db) == ["letters"]
+        tables = ("trials", "trial_params", "trial_values", "sweep_attempt")
+        for table, left in zip(tables, (1, 1, 1, 1), strict=True):
+            assert other.db.execute(f"SELECT count(*) FROM {table}") == [(left,)], table
+        for table in ("trial_user_attributes", "sweep_metric"):
+            assert other.db.execute(f"SELECT count(*) FROM {table}") == [(0,)], table
+        assert other.db.execute("SELECT count(*) FROM study_directions") == [(1,)]
+
+
+def test_a_turn_is_taken_once_within_its_time(ledger: Ledger, database_url: str) -> None:
+    """By the database's clock; and by nobody while another one looks."""
+    db, study_id = ledger.db, ledger.study_id
+    assert do(ledger, lambda: studies.take_turn(db, study_id, 3600.0))
+    assert not do(ledger, lambda: studies.take_turn(db, study_id, 3600.0))
+    assert do(ledger, lambda: studies.take_turn(db, study_id, 0.0))
+    with closing(Database(database_url)) as other, db.transaction():
+        assert studies.take_turn(db, study_id, 0.0)
+        with other.transaction():
+            assert not studies.take_turn(other, study_id, 1e-9)
