@@ -228,13 +228,14 @@ def test_samplers_keep_away(
 ) -> None:
     """Half of the space fails, and the best lies at its edge.
 
-    Where such failures were ignored, 15 to 27 of the last 30 failed.
+    Where such failures were ignored, 25 of the last 30 failed with tpe and 12 to 14 with nsgaii
+    (3 seeds of each); now 7 to 11, and at most 1.
     """
     if sampler == "gp":
         pytest.importorskip("torch")
     bounds = (Constraint("y", max=0.8),) if constrained else ()
     failed = run(storage, make(sampler, objectives, constraints=bounds))
-    assert sum(failed[10:]) <= 8
+    assert sum(failed[10:]) <= (4 if sampler == "nsgaii" else 12)
 
 
 def test_errors_teach_nothing(storage: PostgresStorage) -> None:

@@ -293,7 +293,7 @@ def test_a_long_message(tmp_path: Path) -> None:
         "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6291456 bytes."
     )
     folder.log.write_text("\n".join(["epoch 1", *TRACE, head, "Peak buffers:", *buffers]) + "\n")
-    study = Study("s", ("true",), (Objective("value", "minimize"),), Space(()), 1)
+    study = Study("s", ("true",), (Objective("value", "minimize"),), Space(()), trials=1)
     end = read_end(study, folder, 1, None, "")
     assert end.outcome == outcomes.OUT_OF_MEMORY
     assert len(buffers) < WINDOW
