@@ -13,13 +13,18 @@ Outside sweep it does nothing, so a script that uses it runs alone unchanged.
         save(r.checkpoint_dir)
         if r.should_stop():        # None, "pruned" or "checkpoint"
             break
+    else:
+        r.done()                   # all is done, whatever it was told meanwhile
 
 Each ``log`` appends one JSON line to ``$SWEEP_METRICS``: {"step": 3, "time": 1.7e9, "metrics":
 {"val_accuracy": 0.91}}. A number that JSON lacks is written as "nan", "inf" or "-inf".
 ``should_stop`` reads ``$SWEEP_CONTROL``: {"stop": "pruned"}, absent while training may go on.
+``answer.jsonl`` beside that file says what training made of it: there is none where nobody says so,
+{"saw": "checkpoint"} once ``should_stop`` has returned a word, {"done": true} after ``done``.
 Any language can do the same. With several processes (DDP) only rank 0 reports.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -46,6 +51,18 @@ def _number(name, value):
     if math.isfinite(value):
         return value
     return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+
+
+def _append(path, line):
+    # One write of one line to a file opened for appending: never interleaved, never half seen
+    # as a whole line, and in the file before this call returns.
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        data = line.encode("utf-8")
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)
 
 
 def encode(step, metrics, when):
@@ -88,6 +105,11 @@ class Reporter:
         self.seed = int(environ["SWEEP_SEED"]) if environ.get("SWEEP_SEED") else None
         self._writes = _rank() == 0
         self._next_step = 0
+        self._answer = None
+        self._saw = None
+        if self.active and self._control and self._writes:
+            self._answer = os.path.join(os.path.dirname(self._control), "answer.jsonl")
+            self._note("")  # from now on, silence says that no word was seen
 
     def log(self, step=None, metrics=None, **more):
         """Report metrics of one step; the step counts up by itself when it is not given.
@@ -107,15 +129,7 @@ class Reporter:
             return
         values = dict(metrics or {}, **more)
         line = encode(step, {n: _number(n, v) for n, v in values.items()}, time.time())
-        # One write of one line to a file opened for appending: never interleaved, never half seen
-        # as a whole line, and in the file before this call returns.
-        descriptor = os.open(self._metrics, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            data = line.encode("utf-8")
-            while data:
-                data = data[os.write(descriptor, data) :]
-        finally:
-            os.close(descriptor)
+        _append(self._metrics, line)
 
     def should_stop(self):
         """Return None (go on), "pruned" (end now) or "checkpoint" (save, then end).
@@ -126,9 +140,30 @@ class Reporter:
             return None
         try:
             with open(self._control, encoding="utf-8") as stream:
-                return json.load(stream).get("stop")
+                word = json.load(stream).get("stop")
         except (FileNotFoundError, ValueError):
             return None
+        if word and word != self._saw:
+            self._saw = word
+            self._note(json.dumps({"saw": word}) + "\n")
+        return word
+
+    def done(self):
+        """Say that training has finished, also where it was told to stop before its end.
+
+        A training that ``should_stop`` has told so is taken for one that left, and goes on later.
+        """
+        self._note(json.dumps({"done": True}) + "\n")
+
+    def _note(self, line):
+        if not self._answer:
+            return
+        try:
+            _append(self._answer, line)
+        except OSError:  # a full disk: then silence is not to say anything either
+            with contextlib.suppress(OSError):
+                os.unlink(self._answer)
+            self._answer = None
 
 
 def capture(pattern, text):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import sweep.schedulers
 from tests import apptainer, run_report
 from tests.cluster import is_daily
 from tests.cluster.fixture import clean_slurm, slurm, slurm_cgroup

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from sweep.core import executors
 from tests.cluster import DAILY
 
 ROOT = Path(__file__).parents[1]
+COMMANDS = ("launch", "schema", "init")  # of those that import much, and of those that do not
 
 ROOMS: dict[str, set[str]] = {
     "core": set(),
@@ -229,6 +231,94 @@ def test_one_place_catches() -> None:
         ("sweep/cli/__init__.py", "sys.exit"),
         ("sweep/cli/__init__.py", "SystemExit"),
     ]
+
+
+def asks_which_scheduler(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines that find out which scheduler there is instead of what it can do."""
+    for node in ast.walk(tree):
+        parts: list[ast.AST] = []
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in ("hasattr", "getattr", "isinstance"):
+                parts = list(node.args[:1]) + [a for a in node.args[1:] if "Scheduler" in names(a)]
+        elif isinstance(node, ast.match_case):
+            parts = [node.pattern]
+        for part in parts:
+            values = {n.value for n in ast.walk(part) if isinstance(n, ast.Constant)}
+            asked = {n.attr for n in ast.walk(part) if isinstance(n, ast.Attribute)}
+            of_scheduler = re.search(r"schedule|executors\.", ast.unparse(part))
+            named = of_scheduler and ("name" in asked or isinstance(node, ast.Call))
+            if values & set(executors.names()) or "executor" in asked or named:
+                yield getattr(part, "lineno", 0)
+
+
+def names(node: ast.AST) -> str:
+    """Return an expression's text."""
+    return ast.unparse(node)
+
+
+def test_only_a_scheduler_knows_which_one_it_is() -> None:
+    """All others ask what it can do; no folder of one is imported elsewhere."""
+    wrong = []
+    for path in modules("sweep"):
+        if room_of(path) == "schedulers" or path == ROOT / "sweep/core/executors.py":
+            continue
+        name = path.relative_to(ROOT)
+        found = asks_which_scheduler(ast.parse(path.read_text(encoding="utf-8")))
+        wrong += [f"{name}:{line} asks which one it is" for line in found]
+        wrong += [
+            f"{name}:{line} imports {target}"
+            for target, line in imports(path)
+            if re.match(r"sweep\.schedulers\.(slurm|local)\b", target)
+        ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ('study.executor == "x"', True),
+        ('schedule.name != "x"', True),
+        ('what == "slurm"', True),
+        ('what in ("local", "x")', True),
+        ('hasattr(schedule, "energy")', True),
+        ('getattr(self.schedule, "energy", None)', True),
+        ("isinstance(schedule, SlurmScheduler)", True),
+        ('match what:\n    case "slurm":\n        pass', True),
+        ("schedule.shares_this_machine and wave.executor", False),
+        ('getattr(module, "name")', False),
+        ('schedule.settle_s > 0.0 and path == "x"', False),
+    ],
+)
+def test_the_search_for_such_questions_finds_them(text: str, asks: bool) -> None:
+    """Whatever they look like."""
+    assert bool(list(asks_which_scheduler(ast.parse(text)))) == asks
+
+
+def test_every_process_knows_the_schedulers() -> None:
+    """Whichever module it starts with; the command line has them with each of its commands."""
+    starts = [
+        *(
+            "import sweep.task",
+            "import sweep.schedulers.local.runner",
+            "import sweep.results.frames",
+        ),
+        "import sweep.tasks.tracking.feeder",
+        *(f"import sweep.control.{one}" for one in ("launch", "check.quick", "open_study")),
+        *(
+            f"from sweep.cli import main_group as m; m.get_command(None, {name!r})"
+            for name in COMMANDS
+        ),
+    ]
+    ask = "from sweep.core import executors; print(*executors.names())"
+    said = {
+        start: subprocess.run(
+            [sys.executable, "-c", f"{start}\n{ask}"], cwd=ROOT, capture_output=True, text=True
+        ).stdout
+        for start in starts
+    }
+    assert {start for start, text in said.items() if text != "slurm local\n"} == set()
 
 
 def test_every_package_is_installed() -> None:

@@ -62,6 +62,7 @@ class Commands(click.Group):
         if name not in command_names():
             return None
         module = module_of(name)
+        import_module("sweep.schedulers")  # a command finds them registered: ``core.executors``
         return getattr(import_module(f"sweep.cli.{module}"), module)  # type: ignore[no-any-return]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

@@ -12,6 +12,7 @@ import click
 from sweep.cli.common import get_runs, json_option, runs_option, scheduler_for
 from sweep.control.check import FAILED, NOT_ASKED, OK, WARNING, has_failed, quick, reach, table
 from sweep.control.check.on_node import check as ask_node
+from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.results.terminal import shown
 from sweep.schedulers.choose import resolve
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--executor",
-    type=click.Choice(["auto", "local", "slurm"]),
+    type=click.Choice(executors.words()),
     help="With --on-node: where the tasks would run.",
 )
 @click.option(

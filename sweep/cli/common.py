@@ -15,6 +15,7 @@ from sweep.control.look_after import look_after
 from sweep.control.open_study import open_study as open_by_name
 from sweep.control.scheduler_view import PATIENCE_S, TURN_EVERY_S, UNSEEN_S, SchedulerView
 from sweep.core.errors import LeftRunning
+from sweep.core.executors import kind_of
 from sweep.core.paths import Runs, StudyFolder, runs_folder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -57,7 +58,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     if name and name.endswith((".yaml", ".yml")) and Path(name).is_file():
         name = load(Path(name)).name
     opened = open_by_name(runs, name)
-    if opened.study.executor == "slurm":
+    if not kind_of(opened.study).shares_this_machine:
         leave_no_server(opened)
     return opened
 

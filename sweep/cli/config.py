@@ -11,6 +11,7 @@ import click
 
 from sweep.cli.common import get_runs, json_option, runs_option
 from sweep.core.errors import InputError
+from sweep.core.json_text import text_of
 from sweep.core.paths import RUNS_VARIABLE
 from sweep.core.settings import homes
 from sweep.core.study import Study
@@ -66,7 +67,7 @@ def config(study: str | None, overrides: tuple[str, ...], as_json: bool, runs: P
         return
     for whose, file in files.items():
         click.echo(f"{whose} defaults: {file}{'' if file.is_file() else ' (not there)'}")
-    rows = [(one.path, _text(one.value), one.origin) for one in found]
+    rows = [(one.path, text_of(one.value), one.origin) for one in found]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for name, value, origin in rows:
         click.echo(f"{name:<{widths[0]}}  {value:<{min(widths[1], 50)}}  {origin}")
@@ -82,7 +83,3 @@ def _study_file(study: str, runs: Any) -> Path:
             f"{study} is no file, and no study in {runs.root}.", "Give the path of a study file."
         )
     return Path(Study.from_json(folder.study.read_text(encoding="utf-8")).source)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -24,6 +24,8 @@ from sweep.cli.common import (
 )
 from sweep.control.check import quick
 from sweep.control.launch import launch as launch_study
+from sweep.core import executors
+from sweep.core.durations import format_time
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED
 from sweep.core.scheduler import Wave
 from sweep.provenance import snapshot as code_snapshot
@@ -32,8 +34,6 @@ from sweep.results.status import snapshot as status_now
 from sweep.results.terminal import count_trials, counted
 from sweep.schedulers.arrays import array_job, array_size, name_token, task_argv, throttle_of
 from sweep.schedulers.choose import resolve
-from sweep.schedulers.slurm.scheduler import SlurmScheduler
-from sweep.schedulers.slurm.text.times import format_time
 from sweep.search.propose import fixed_design
 from sweep.storage.access import choose_url
 from sweep.studyfile import load
@@ -62,9 +62,7 @@ RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
 @click.option(
     "--no-check", is_flag=True, help="Launch also where the look beforehand finds what would fail."
 )
-@click.option(
-    "--executor", type=click.Choice(["auto", "local", "slurm"]), help="Where the tasks run."
-)
+@click.option("--executor", type=click.Choice(executors.words()), help="Where the tasks run.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
 )
@@ -169,7 +167,7 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     schedule = scheduler_for(study)(folder)
     limits = schedule.limits()
     size = array_size(study, study.trials, limits)
-    throttle = throttle_of(study, size, study.slots)
+    throttle = throttle_of(study, size, executors.slots_of(study))
     click.echo(
         f"study      {study.name}, {study.trials} trials, sampler {study.sampler.type}, "
         f"pruner {study.pruner.type}"
@@ -181,15 +179,15 @@ def _show_plan(study: Any, runs: Path | None) -> None:
         click.echo(f"code       {len(code.tree.files)} files of {code.tree.root} are frozen")
         for sentence in code_snapshot.notes(code):
             click.echo(f"note       {sentence}")
-    slots = f", {study.slots} trials at once in each task" if study.slots > 1 else ""
+    count = executors.slots_of(study)
+    slots = f", {count} trials at once in each task" if count > 1 else ""
     click.echo(f"array      --array=0-{size - 1}%{throttle} ({schedule.name}{slots})")
     click.echo(f"each task  {shlex.join(task_argv(folder))}")
-    if isinstance(schedule, SlurmScheduler):
-        embedded = choose_url(study) is None and study.storage.embedded == "job"
-        schedule.check_site(embedded=embedded)
-        token = name_token(study.name)
-        wave = Wave(token, size, throttle, schedule.name, 0.0, slots=study.slots)
-        script, commands = schedule.show(array_job(study, folder, wave))
+    in_job = schedule.keeps_database_in_job(study)
+    schedule.check_site(embedded=in_job and choose_url(study) is None)
+    wave = Wave(name_token(study.name), size, throttle, schedule.name, 0.0, slots=count)
+    script, commands = schedule.show(array_job(study, folder, wave))
+    if commands:
         click.echo(f"limits     {_limits_line(limits)}")
         for label, argv in zip(("submit", "finaliser"), commands, strict=False):
             click.echo(f"{label:<10} {shlex.join(argv)}")
@@ -197,9 +195,9 @@ def _show_plan(study: Any, runs: Path | None) -> None:
         for line in script.splitlines():
             click.echo(f"  | {line}")
     if study.resources.time_limit_s:
-        hours = study.trials * study.resources.time_limit_s / 3600
-        gpus = study.resources.gpu_count * study.resources.nodes
-        what = f"{hours * gpus:.1f} GPU-hours" if gpus else f"{hours:.1f} hours of tasks"
+        most_s = float(study.trials * study.resources.time_limit_s)
+        of_gpus = study.resources.gpu_hours(most_s)
+        what = f"{of_gpus:.1f} GPU-hours" if of_gpus else f"{most_s / 3600:.1f} hours of tasks"
         click.echo(f"at most    {what}")
     click.echo("nothing was made or submitted")
 

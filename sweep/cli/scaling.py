@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sweep.cli.common import get_runs, json_option, open_study, runs_option, study_argument
+from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.schedulers.choose import resolve, scheduler_of
 from sweep.studyfile import load
@@ -60,9 +61,7 @@ if TYPE_CHECKING:
 )
 @click.option("--trial", type=int, help="Take the values of this trial.")
 @click.option("--per-node", type=click.IntRange(1), help="Most processes on one node.")
-@click.option(
-    "--executor", type=click.Choice(["auto", "local", "slurm"]), help="Where the trainings run."
-)
+@click.option("--executor", type=click.Choice(executors.words()), help="Where the trainings run.")
 @json_option
 @runs_option
 def scaling(

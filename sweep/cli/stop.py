@@ -8,6 +8,7 @@ import click
 
 from sweep.cli.common import get_runs, open_study, runs_option, scheduler_for, study_argument
 from sweep.control.waves import stop_waves
+from sweep.core.errors import InputError
 from sweep.results.terminal import count_trials
 from sweep.storage import studies
 from sweep.storage.studies import StudyState
@@ -16,12 +17,16 @@ from sweep.storage.studies import StudyState
 @click.command(epilog="\b\nExamples:\n  sweep stop\n  sweep stop digits --drain\n")
 @study_argument
 @click.option("--drain", is_flag=True, help="Let the running trials end; pull no further ones.")
+@click.option("--now", is_flag=True, help="Without `grace`: they are ended within seconds.")
 @runs_option
-def stop(study: str | None, drain: bool, runs: Path | None) -> None:
+def stop(study: str | None, drain: bool, now: bool, runs: Path | None) -> None:
     """Stop a study: its running trials save a checkpoint and leave, and no further one starts.
 
-    `sweep launch` takes it up again; nothing is lost. Only this study's tasks are touched.
+    They are told within ten seconds, and have `grace` to leave. `sweep launch` takes the study up
+    again; nothing is lost. Only this study's tasks are touched.
     """
+    if drain and now:
+        raise InputError("--drain lets the running trials end, and --now does not: give one.")
     opened = open_study(get_runs(runs), study)
     ledger = opened.ledger
     word = studies.DRAINING if drain else studies.STOPPED
@@ -29,7 +34,7 @@ def stop(study: str | None, drain: bool, runs: Path | None) -> None:
     left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
     if left:  # else it keeps the reason for which it has ended
         ledger.db.retry(lambda db: studies.write_state(db, ledger.study_id, state), patience_s=60.0)
-    stop_waves(ledger, scheduler_for(opened.study)(opened.folder), running=not drain)
+    stop_waves(ledger, scheduler_for(opened.study)(opened.folder), running=not drain, now=now)
     left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
     if not left:
         click.echo(f"study {opened.study.name}: all its trials have ended; nothing to stop")

@@ -88,7 +88,7 @@ def whose_cancel(case: Case) -> End | None:
     """Say what a SIGTERM meant whose sender was not known; None while nobody can tell.
 
     Returns:
-        STOPPED (the user's wish, final) or INTERRUPTED (the trial goes on).
+        STOPPED (the user's wish, final), or INTERRUPTED or TIMEOUT (the trial goes on).
     """
     task, late = case.task, case.silent_s >= UNEXPLAINED_S
     if task is None:
@@ -104,8 +104,8 @@ def whose_cancel(case: Case) -> End | None:
         if task.cancelled_by is None and case.ours != studies.ALL and not late:
             return None
         return _by_hand(case) or End(outcomes.INTERRUPTED, _cancelled(case))
-    _, reason = ENDS.get(task.word, ("", f"asked to leave by SIGTERM ({task.word})"))
-    return End(outcomes.INTERRUPTED, reason)
+    outcome, reason = ENDS.get(task.word, ("", f"asked to leave by SIGTERM ({task.word})"))
+    return End(outcome if outcome == outcomes.TIMEOUT else outcomes.INTERRUPTED, reason)
 
 
 def requeued(before: str) -> End:

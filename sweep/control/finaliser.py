@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
 
 from sweep.control.waves import (
     PATIENCE_S,
@@ -24,7 +23,7 @@ from sweep.core import scheduler
 from sweep.core.attributes import NO_SUBMIT, RELEASED, RESTORED
 from sweep.core.errors import BusyError, CouldNotAsk, OverLimit, SchedulerError, SubmitUnclear
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ArrayJob, Beside, Scheduler, Wave
+from sweep.core.scheduler import Beside, Scheduler, Wave
 from sweep.schedulers.arrays import array_job
 from sweep.storage import budgets, studies
 from sweep.storage.closing import close_paused
@@ -35,29 +34,13 @@ MOST_RELEASES = 10
 MOST = 3  # finalisers that are submitted again for one wave
 
 
-class Finalising(Protocol):
-    """What a scheduler offers whose finaliser is a job of its own."""
-
-    def beside(self, tokens: Sequence[str]) -> Beside:
-        """Return what stands beside the waves of these name tokens: one question."""
-        ...
-
-    def release(self, tasks: Sequence[str]) -> None:
-        """Let tasks go that are held since a node could not start them."""
-        ...
-
-    def submit_finaliser(self, job: ArrayJob, job_id: str | None, number: int = 0) -> str:
-        """Submit a wave's finaliser, the ``number``-th again; behind the array, if it lives."""
-        ...
-
-
 def look_beside(ledger: Ledger, schedule: Scheduler) -> Beside | None:
     """Ask once for the small jobs beside a study's waves; None where there are no such jobs.
 
     Raises:
         CouldNotAsk: The scheduler does not answer.
     """
-    if not hasattr(schedule, "beside"):
+    if not schedule.finalises_by_job:
         return None
     return _look(schedule, _read_waves(ledger))
 
@@ -67,7 +50,7 @@ def _look(schedule: Scheduler, waves: Sequence[Wave]) -> Beside | None:
         return None
     # The last wave's finaliser carries the study on, also that of a chain.
     tokens = [wave.token for wave in waves if not wave.over or wave is waves[-1]]
-    return cast("Finalising", schedule).beside(tokens)
+    return schedule.beside(tokens)
 
 
 def finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: str) -> str:
@@ -159,7 +142,7 @@ def tend(
     Raises:
         CouldNotAsk: The scheduler does not answer.
     """
-    if not hasattr(schedule, "beside") or not _is_alive(ledger):
+    if not schedule.finalises_by_job or not _is_alive(ledger):
         return
     waves = _read_waves(ledger)
     beside = _look(schedule, waves)
@@ -194,9 +177,9 @@ def _release(
     if db.retry(count, patience_s=PATIENCE_S) > MOST_RELEASES:
         return
     try:
-        cast("Finalising", schedule).release(held)
+        schedule.release(held)
     except SchedulerError as error:
-        say(f"Slurm holds {', '.join(held)}, and would not let go: {error.message}")
+        say(f"{schedule.place} holds {', '.join(held)}, and would not let go: {error.message}")
     else:
         say(f"a node could not start {', '.join(held)}, which was held: released")
 
@@ -242,7 +225,7 @@ def _restore(
     )
     job, behind = array_job(ledger.study, folder, wave), wave.job if live else None
     try:
-        job_id = cast("Finalising", schedule).submit_finaliser(job, behind, number)
+        job_id = schedule.submit_finaliser(job, behind, number)
     except SubmitUnclear as error:
         say(f"The finaliser of {wave.job} was lost. {error.message}")
         return

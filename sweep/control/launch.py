@@ -1,7 +1,8 @@
-"""Make a study's rows and folder, and submit what is left of it; safe to repeat at any time.
+"""Launch a study: prepare, check, freeze its code, write its rows, submit.
 
-Killed at any point, it leaves either nothing or something that the next launch goes on from: the
-study and its N trials are one transaction, and a submission is recorded before it is made.
+It is safe to repeat at any time. Killed at any point, it leaves either nothing or something that
+the next launch goes on from: the study and its N trials are one transaction, and a submission is
+recorded before it is made.
 """
 
 from __future__ import annotations
@@ -12,32 +13,26 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sweep.control import identity, waves
+from sweep.control import identity, launch_rows, waves
 from sweep.control.check import quick
 from sweep.control.finaliser import tend
-from sweep.control.reconcile import reconcile
+from sweep.control.reconcile import Seen, reconcile, see
 from sweep.core import outcomes
-from sweep.core.attributes import FOLDER
 from sweep.core.errors import BusyError, StudyChangedError
+from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
-from sweep.core.scheduler import Scheduler, Wave
+from sweep.core.scheduler import ORPHANED, Scheduler, Wave
 from sweep.core.secrets import is_secret
 from sweep.core.study import Study
 from sweep.provenance import snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
-from sweep.schedulers.choose import SLURM
-from sweep.schedulers.local.scheduler import LocalScheduler
-from sweep.schedulers.slurm import scheduler
-from sweep.search import propose, warm_start
-from sweep.storage import access, budgets, bulk, schema, studies
+from sweep.storage import access, budgets, schema
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
-from sweep.storage.studies import StudyState
 from sweep.studyfile import changes
 from sweep.training import build
 from sweep.training.command import environment
@@ -80,12 +75,42 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A study that exists: its folder, specification and ledger."""
+class Rows:
+    """The study in its database.
 
-    folder: StudyFolder
-    study: Study
+    Attributes:
+        created: Whether this launch made it.
+        added: Trials added by this launch.
+        changed: What differs from the launch before, in sentences.
+    """
+
     ledger: Ledger
+    created: bool
+    added: int
+    changed: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A study that could start, and where it is going to run.
+
+    Attributes:
+        study: With its image built.
+        environ: The environment that training will inherit.
+        say: Told what takes long.
+    """
+
+    study: Study
+    runs: Runs
+    folder: StudyFolder
+    schedule: Scheduler
+    environ: Mapping[str, str]
+    say: Callable[[str], None]
+
+    @property
+    def has_database_job(self) -> bool:
+        """Whether a job serves the embedded database, if that is where the study goes."""
+        return self.schedule.keeps_database_in_job(self.study)
 
 
 def launch(
@@ -120,248 +145,204 @@ def launch(
         BuildFailed: The image that it names could not be built.
         SchedulerError: The scheduler refused; a study that this launch made is gone again.
     """
+    prepared = prepare(study, runs, schedule_for, environ, say)
+    check(prepared, look=check_first)
+    code = freeze(prepared)
+    with alone_here(prepared), open_database(prepared, set_aside=set_aside) as (db, settled):
+        rows = write_rows(prepared, db, settled)
+        with taking_back(prepared, rows):
+            changed = write_folder(prepared, rows, settled, code, hash_data=hash_data)
+            launched = submit(prepared, rows)
+    return dataclasses.replace(
+        launched, changed=[*rows.changed, *changed], notes=snapshot.notes(code) if code else ()
+    )
+
+
+def prepare(
+    study: Study,
+    runs: Runs,
+    schedule_for: Callable[[StudyFolder], Scheduler],
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+) -> Prepared:
+    """Make sure that the command could start, and build its image where it names one to build."""
     quick.check_startable(study, environ)
-    if study.executor == SLURM:
-        scheduler.check_options(study, runs.root)
-    built, _ = build.ensure(study, runs, environ, say)
-    if built is not study:
-        study = built
-        quick.check_startable(study, environ)
-    if check_first:
-        for line in quick.refuse(quick.look(study, runs, access.choose_url(study))):
-            say(f"{line.name}: {line.text}. {line.advice}")
     folder = runs.study(study.name)
     schedule = schedule_for(folder)
-    if isinstance(schedule, scheduler.SlurmScheduler):
-        embedded = access.choose_url(study) is None and study.storage.embedded == "job"
-        schedule.check_site(embedded=embedded)
-    code = snapshot.plan(study, runs.root, environ)
-    make_private(runs.root)
-    with locked(runs.root / f".{study.name}.lock", wait=False) as got:
-        if not got:
-            raise _busy(study.name)
-        try:
-            with prepared(schedule):
-                launched = _launch_locked(
-                    study,
-                    runs,
-                    folder,
-                    schedule,
-                    environ,
-                    say,
-                    code,
-                    hash_data=hash_data,
-                    set_aside=set_aside,
-                )
-        finally:
-            if study.executor == SLURM and study.storage.embedded == "job":
-                access.stop_server(runs.postgres)
-    return dataclasses.replace(launched, notes=snapshot.notes(code) if code else ())
+    schedule.check_options()
+    built, _ = build.ensure(study, runs, environ, say)
+    if built is not study:
+        quick.check_startable(built, environ)
+    return Prepared(built, runs, folder, schedule, environ, say)
+
+
+def check(prepared: Prepared, *, look: bool) -> None:
+    """Refuse what would fail on the nodes, as far as it can be seen from here; make nothing.
+
+    Args:
+        look: Look at files, disks and database too, and not only at what the site allows.
+    """
+    url = access.choose_url(prepared.study)
+    if look:
+        for line in quick.refuse(quick.look(prepared.study, prepared.runs, url)):
+            prepared.say(f"{line.name}: {line.text}. {line.advice}")
+    prepared.schedule.check_site(embedded=url is None and prepared.has_database_job)
+
+
+def freeze(prepared: Prepared) -> snapshot.Plan | None:
+    """Find the code that is to be frozen; None where the live code is to run."""
+    return snapshot.plan(prepared.study, prepared.runs.root, prepared.environ)
 
 
 @contextlib.contextmanager
-def prepared(schedule: Scheduler) -> Iterator[None]:
-    """Have a scheduler that can do so start now what the tasks will need, beside our own work."""
-    if not isinstance(schedule, LocalScheduler):
-        yield
-        return
-    schedule.prepare()
-    try:
-        yield
-    finally:
-        schedule.close()
+def alone_here(prepared: Prepared) -> Iterator[None]:
+    """Keep other launches of the study on this machine away, and have its scheduler start what the
+    tasks will need beside our own work.
+    """
+    runs, schedule = prepared.runs, prepared.schedule
+    make_private(runs.root)
+    with locked(runs.root / f".{prepared.study.name}.lock", wait=False) as got:
+        if not got:
+            raise _busy(prepared.study.name)
+        try:
+            schedule.prepare()
+            yield
+        finally:
+            schedule.close()
+            if prepared.has_database_job:
+                access.stop_server(runs.postgres)
 
 
-def _launch_locked(
-    study: Study,
-    runs: Runs,
-    folder: StudyFolder,
-    schedule: Scheduler,
-    environ: Mapping[str, str],
-    say: Callable[[str], None],
-    code: snapshot.Plan | None,
-    *,
-    hash_data: bool,
-    set_aside: bool,
-) -> Launched:
+@contextlib.contextmanager
+def open_database(
+    prepared: Prepared, *, set_aside: bool
+) -> Iterator[tuple[Database, identity.Settled]]:
+    """Open the study's database, made where it is missing, with other submitters kept away."""
+    study, runs = prepared.study, prepared.runs
     url = access.choose_url(study)
-    settled = identity.Settled(study, folder, runs, url, set_aside=set_aside)
+    settled = identity.Settled(study, prepared.folder, runs, url, set_aside=set_aside)
     settled.expect_data()
     if url is None and server.running(runs.postgres) is None:
-        say("starting the embedded PostgreSQL server")
-    keep_here = study.executor == SLURM and study.storage.embedded == "here"
-    ask_fate = access.fate_asker(schedule)
-    db = access.open_url(runs, url, for_nodes=keep_here, ask_fate=ask_fate)
+        prepared.say("starting the embedded PostgreSQL server")
+    here_alone = prepared.schedule.shares_this_machine or prepared.has_database_job
+    ask_fate = access.fate_asker(prepared.schedule)
+    db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
     db.connect()  # now its address is known
     schema.create(db.url)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):
-        found = db.retry(lambda _: _find(db, study, folder), patience_s=PATIENCE_S)
-        changed = settled.look(db, found[0] if found else None)
-        if found is None:
-            rows = propose.first_rows(study, study.trials)
-            warm = db.retry(lambda _: warm_start.read(db, study), patience_s=PATIENCE_S)
-            study_id = db.retry(
-                lambda _: _create(db, study, folder, rows, warm), patience_s=PATIENCE_S
-            )
-            if warm is not None:
-                say(warm.describe(study))
-            added = study.trials
-        else:
-            study_id, before = found
-            differences, refused = changes(before, study)
-            changed += differences
-            if refused:
-                raise _changed(study.name, refused)
-            added = db.retry(lambda _: _update(db, study_id, study), patience_s=PATIENCE_S)
-        is_new = not folder.root.exists()
-        make_private(folder.root)
-        settled.mark(db, study_id)
-        write_folder(study, folder, url, runs, environ)
-        ledger = Ledger(db, study_id, study)
-        try:
-            changed += record_launch(study, folder, runs, environ, code, say, full=hash_data)
-            return _go_on(ledger, folder, schedule, found is None, added, changed, say)
-        except BaseException as error:
-            undone = False
-            if found is None and not isinstance(error, KeyboardInterrupt):
-                undone = db.retry(lambda _: _undo(ledger), patience_s=PATIENCE_S)
-            if undone and is_new:
-                shutil.rmtree(folder.root, ignore_errors=True)
-                runs.last.unlink(missing_ok=True)
-            raise
+        yield db, settled
 
 
-def _go_on(
-    ledger: Ledger,
-    folder: StudyFolder,
-    schedule: Scheduler,
-    created: bool,
-    added: int,
-    changed: Sequence[str],
-    say: Callable[[str], None],
-) -> Launched:
+def write_rows(prepared: Prepared, db: Database, settled: identity.Settled) -> Rows:
+    """Make the study and its trials, or bring those of an earlier launch up to date."""
+    study, folder = prepared.study, prepared.folder
+    found = launch_rows.find(db, study, folder)
+    if found is None:
+        changed = settled.look(db, None)
+        study_id, warm = launch_rows.create(db, study, folder)
+        if warm is not None:
+            prepared.say(warm.describe(study))
+        return Rows(Ledger(db, study_id, study), True, study.trials, changed)
+    study_id, before = found
+    ledger = Ledger(db, study_id, study)
+    waves.refuse_other_versions(ledger, prepared.schedule)
+    changed = settled.look(db, study_id)
+    differences, refused = changes(before, study)
+    if refused:
+        raise _changed(study.name, refused)
+    added = launch_rows.update(db, study_id, study)
+    return Rows(ledger, False, added, [*changed, *differences])
+
+
+@contextlib.contextmanager
+def taking_back(prepared: Prepared, rows: Rows) -> Iterator[None]:
+    """Take back a study that this launch has made if it could not be submitted."""
+    is_new = not prepared.folder.root.exists()
+    try:
+        yield
+    except BaseException as error:
+        undone = False
+        if rows.created and not isinstance(error, KeyboardInterrupt):
+            undone = launch_rows.undo(rows.ledger)
+        if undone and is_new:
+            shutil.rmtree(prepared.folder.root, ignore_errors=True)
+            prepared.runs.last.unlink(missing_ok=True)
+        raise
+
+
+def write_folder(
+    prepared: Prepared,
+    rows: Rows,
+    settled: identity.Settled,
+    code: snapshot.Plan | None,
+    *,
+    hash_data: bool,
+) -> list[str]:
+    """Write what the tasks need: specification, address of the database, reporter, code, record.
+
+    What training needs of the launching shell's secrets travels in a 0600 file where the scheduler
+    records the environment that it is given (as Slurm does), so that has none.
+
+    Returns:
+        What has changed since the launch before, in sentences.
+    """
+    study, folder, environ = prepared.study, prepared.folder, prepared.environ
+    make_private(folder.root)
+    settled.mark(rows.ledger.db, rows.ledger.study_id)
+    if kind_of(study).records_environment:
+        secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
+        kept = environment.without_database(secrets, environ)
+        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
+    access.remember(folder, settled.url, prepared.runs)
+    environment.install_reporter(folder.python_path)
+    write_atomic(folder.study, study.to_json() + "\n")
+    write_atomic(prepared.runs.last, study.name + "\n")
+    return record_launch(study, folder, prepared.runs, environ, code, prepared.say, full=hash_data)
+
+
+def submit(prepared: Prepared, rows: Rows) -> Launched:
+    """Settle what has died since the launch before, and submit what is left unless an array lives.
+
+    The scheduler is asked once about the tasks of the study's arrays and attempts.
+    """
+    ledger, folder, schedule = rows.ledger, prepared.folder, prepared.schedule
     db, study = ledger.db, ledger.study
-    wave = waves.live_wave(ledger, schedule)
-    found = reconcile(ledger, folder, schedule, unseen_s=0.0, every_s=0.0)
+    open_jobs = [wave.job for wave in waves.open_waves(ledger) if wave.job]
+    seen: Seen | None = see(ledger, schedule, also=open_jobs)
+    wave = waves.live_wave(ledger, schedule, seen.states if seen else None)
+    if seen and any(task.word == ORPHANED for task in (seen.states or {}).values()):
+        seen = None  # they have just been ended
+    found = reconcile(ledger, folder, schedule, unseen_s=0.0, every_s=0.0, seen=seen)
     settled = [
         f"trial {trial}, attempt {attempt} was dead: {end.reason}; the trial is "
         + ("taken up again" if state == outcomes.RUNNING else state)
         for trial, attempt, end, state in (found.settled if found else ())
     ]
     ended, reopened = db.retry(lambda _: budgets.take_up(ledger), patience_s=PATIENCE_S)
-    given_back = 0
-    if not ended:
-        given_back = db.retry(lambda _: _resume(ledger), patience_s=PATIENCE_S)
+    given_back = 0 if ended else launch_rows.resume(ledger)
     left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
     submitted = False
     if wave is not None:
         waves.set_throttles(ledger, schedule)
-        tend(ledger, folder, schedule, say, alone=True)
+        tend(ledger, folder, schedule, prepared.say, alone=True)
         wave = dataclasses.replace(wave, throttle=arrays.throttle_of(study, wave.size, wave.slots))
     elif left and not ended:
-        wave = waves.submit_wave(ledger, folder, schedule, left, say=say)
+        wave = waves.submit_wave(ledger, folder, schedule, left, say=prepared.say)
         submitted = True
     return Launched(
         name=study.name,
         study_id=ledger.study_id,
-        created=created,
-        added=added,
+        created=rows.created,
+        added=rows.added,
         given_back=given_back,
         left=left,
         wave=wave,
         submitted=submitted,
-        changed=changed,
         settled=settled,
         ended=ended,
         reopened=reopened,
     )
-
-
-def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] | None:
-    study_id = studies.find_study(db, study.name)
-    if study_id is None:
-        return None
-    before = studies.read_specification(db, study_id)
-    if before is None:
-        raise StudyChangedError(
-            f"The database holds a study {study.name!r} that was not made by sweep.",
-            "Give this one another `name`.",
-        )
-    home = studies.read_attribute(db, study_id, FOLDER)
-    if home not in (None, str(folder.root)):
-        raise StudyChangedError(
-            f"The database holds a study {study.name!r} that was launched into {home}.",
-            "Give this one another `name`, or use that folder's parent with --runs.",
-        )
-    return study_id, before
-
-
-def _create(
-    db: Database,
-    study: Study,
-    folder: StudyFolder,
-    rows: Sequence[Mapping[str, Any]],
-    warm: warm_start.Found | None,
-) -> int:
-    existing = studies.find_study(db, study.name)
-    if existing is not None:
-        return existing  # the answer to our own COMMIT was lost
-    study_id = studies.insert_study(db, study)
-    studies.write_attribute(db, study_id, FOLDER, str(folder.root))
-    bulk.insert_waiting_trials(db, study_id, rows)
-    if warm is not None:
-        warm_start.write(db, study_id, warm)
-    return study_id
-
-
-def _update(db: Database, study_id: int, study: Study) -> int:
-    have = bulk.lock_study(db, study_id)
-    studies.write_specification(db, study_id, study)
-    more = study.trials - have
-    if more > 0:
-        bulk.insert_waiting_trials(db, study_id, propose.first_rows(study, more, start=have))
-    return max(0, more)
-
-
-def _resume(ledger: Ledger) -> int:
-    """Let a held or stopped study go on; return how many failed trials are tried again."""
-    studies.lock_study(ledger.db, ledger.study_id)
-    given_back = 0 if ledger.is_proven() else ledger.give_back_failures()
-    studies.write_state(ledger.db, ledger.study_id, StudyState())
-    return given_back
-
-
-def _undo(ledger: Ledger) -> bool:
-    """Take back a study that could not be submitted: nothing half-made stays.
-
-    Returns whether it is gone; not where it may have been submitted all the same.
-    """
-    db = ledger.db
-    studies.lock_study(db, ledger.study_id)
-    if ledger.count_attempts() or studies.read_waves(db, ledger.study_id):
-        return False
-    studies.delete_study(db, ledger.study_id)
-    return True
-
-
-def write_folder(
-    study: Study, folder: StudyFolder, url: str | None, runs: Runs, environ: Mapping[str, str]
-) -> None:
-    """Write what the tasks need: specification, address of the database, reporter.
-
-    What training needs of the launching shell's secrets travels in a 0600 file: Slurm records the
-    environment that sbatch is given, so that has none.
-    """
-    make_private(folder.root)
-    if study.executor == SLURM:
-        secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
-        kept = environment.without_database(secrets, environ)
-        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
-    access.remember(folder, url, runs)
-    environment.install_reporter(folder.python_path)
-    write_atomic(folder.study, study.to_json() + "\n")
-    write_atomic(runs.last, study.name + "\n")
 
 
 def _busy(name: str) -> BusyError:

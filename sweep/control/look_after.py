@@ -41,8 +41,6 @@ def look_after(
         host=host,
     )
     if found:  # it was our turn to look
-        if not hasattr(schedule, "beside"):  # no jobs beside the array: see ``tend``
-            return found
         with contextlib.suppress(CouldNotAsk):
             tend(ledger, folder, schedule, say)
     return found

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from sweep.control import identity
 from sweep.core.errors import InputError, SweepError
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
-from sweep.schedulers.choose import SLURM, scheduler_of
-from sweep.schedulers.slurm import scheduler
+from sweep.schedulers.choose import scheduler_of
 from sweep.storage import access, studies
 from sweep.storage.ledger import Ledger
 
@@ -58,13 +56,10 @@ def open_study(runs: Runs, name: str | None) -> Opened:
 
 def _is_served_elsewhere(folder: StudyFolder, study: Study) -> bool:
     """Tell whether a job serves (or soon will) the study's embedded database."""
-    if study.executor != SLURM:
-        return False
     try:
-        asked = scheduler.SlurmScheduler(folder, study, os.environ)
-        return bool(asked.service_jobs(running=True))
+        return bool(scheduler_of(folder, study).service_jobs(running=True))
     except SweepError:
-        return False  # Slurm is not here or does not answer: look at the data from here
+        return False  # the scheduler is not here or does not answer: look at the data from here
 
 
 def _last(runs: Runs) -> str:

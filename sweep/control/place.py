@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 
@@ -23,35 +22,27 @@ def slot_of(environ: Mapping[str, str]) -> int | None:
     return int(key.rpartition(".")[2]) if key else None
 
 
-def place_from(environ: Mapping[str, str]) -> Place:
-    """Return where this process runs, from what the scheduler put into its environment."""
-    job = environ.get("SLURM_ARRAY_JOB_ID") or environ.get("SLURM_JOB_ID")
-    index = environ.get("SLURM_ARRAY_TASK_ID")
-    if job is None:
-        job, index = environ.get("SWEEP_JOB"), environ.get("SWEEP_ARRAY_INDEX")
+def place_from(environ: Mapping[str, str], kind: type[Scheduler]) -> Place:
+    """Return where this process runs, from what its scheduler put into its environment.
+
+    Another's variables say nothing: a study may run on this machine from within a job of Slurm's.
+    """
+    job, index = kind.task_of(environ)
     return Place(
         job=job,
-        index=int(index) if index is not None else None,
-        # Slurm's name of the node, by which it can be excluded.
-        host=environ.get("SLURMD_NODENAME") or os.uname().nodename,
+        index=index,
+        host=kind.node_of(environ),
         boot_id=processes.boot_id(),
         slot=slot_of(environ),
     )
 
 
-def end_time_from(environ: Mapping[str, str]) -> float | None:
-    """Return when this task is ended, in seconds of the wall clock, or None."""
-    given = environ.get("SWEEP_END_TIME") or environ.get("SLURM_JOB_END_TIME")
-    return float(given) if given else None
-
-
 def ask_end_time(schedule: Scheduler | None, place: Place) -> float | None:
-    """Ask Slurm when this task is ended, where its environment does not say (before 23.02)."""
-    ask = getattr(schedule, "time_left_s", None)
-    if ask is None or place.job is None:
+    """Ask when this task is ended, where its environment does not say (Slurm's before 23.02)."""
+    if schedule is None or place.job is None:
         return None
     try:
-        left_s = ask(place.job, place.index)
+        left_s = schedule.time_left_s(place.job, place.index)
     except (CouldNotAsk, SchedulerError):
         return None
     return None if left_s is None else time.time() + left_s

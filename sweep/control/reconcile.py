@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.control.dead_attempt import Look, attribute, end_attempt, read_cancel, stop_for
@@ -17,7 +17,7 @@ from sweep.control.diagnosis import Case, decide, is_whole_array, requeued
 from sweep.core import outcomes
 from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import Scheduler
+from sweep.core.scheduler import Scheduler, Task, TaskState
 from sweep.core.system import processes
 from sweep.core.trial import Attempt, End
 from sweep.storage import budgets, studies
@@ -51,6 +51,47 @@ class Found:
     unexplained: int = 0
 
 
+@dataclass(frozen=True)
+class Seen:
+    """Attempts that may be dead, and what the scheduler said of tasks when it was asked after that.
+
+    Attributes:
+        live: Attempts that have not ended, as far as the database knew.
+        terminated: Those that a signal ended; whose wish it was may be known by now.
+        states: The tasks' states; None where the scheduler did not answer.
+    """
+
+    live: Sequence[Attempt]
+    terminated: Sequence[Attempt]
+    states: Mapping[Task, TaskState] | None
+
+
+def see(
+    ledger: Ledger,
+    schedule: Scheduler,
+    *,
+    unseen_s: float = 0.0,
+    patience_s: float = PATIENCE_S,
+    also: Collection[str] = (),
+) -> Seen:
+    """Read the attempts that have been silent for so long, and ask the scheduler about their tasks.
+
+    Args:
+        also: Further jobs to ask about, in the same question.
+    """
+    db = ledger.db
+    # In this order: an attempt that began after the question would be one of a task that waits.
+    live = db.retry(lambda _: ledger.live_attempts(unseen_s), patience_s=patience_s)
+    terminated = db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
+    jobs = {attempt.job for attempt in (*live, *terminated) if attempt.job} | set(also)
+    if not live and not terminated and not jobs:
+        return Seen(live, terminated, {})
+    try:
+        return Seen(live, terminated, schedule.poll(sorted(jobs)))
+    except CouldNotAsk:
+        return Seen(live, terminated, None)
+
+
 def reconcile(
     ledger: Ledger,
     folder: StudyFolder,
@@ -61,6 +102,7 @@ def reconcile(
     patience_s: float = PATIENCE_S,
     host: str | None = None,
     last_chance: bool = False,
+    seen: Seen | None = None,
 ) -> Found | None:
     """End the attempts that are dead, so that their trials go on.
 
@@ -69,6 +111,7 @@ def reconcile(
         every_s: Do nothing when somebody looked less than so many seconds ago; 0 looks for sure.
         host: Name of this machine, whose processes can be ended.
         last_chance: Nobody looks again: what nothing explains is a fault of the infrastructure.
+        seen: What was seen just before; by default it is looked now.
 
     Returns:
         What was found; None when somebody else looks right now or looked just before.
@@ -78,7 +121,9 @@ def reconcile(
         lambda db: studies.take_turn(db, ledger.study_id, every_s), patience_s=patience_s
     ):
         return None
-    found = _settle_dead(ledger, folder, schedule, unseen_s, patience_s, host, last_chance)
+    if seen is None:
+        seen = see(ledger, schedule, unseen_s=unseen_s, patience_s=patience_s)
+    found = _settle_dead(ledger, folder, schedule, seen, patience_s, host, last_chance)
     if ledger.study.may_end_early:
         # A budget may have been used up by those that died.
         db.retry(lambda _: budgets.look(ledger), patience_s=patience_s)
@@ -89,22 +134,17 @@ def _settle_dead(
     ledger: Ledger,
     folder: StudyFolder,
     schedule: Scheduler,
-    unseen_s: float,
+    seen: Seen,
     patience_s: float,
     host: str | None,
     last_chance: bool,
 ) -> Found:
-    db = ledger.db
-    live = db.retry(lambda _: ledger.live_attempts(unseen_s), patience_s=patience_s)
-    terminated = db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
-    if not live and not terminated:
+    live = seen.live
+    if not live and not seen.terminated:
         return Found()
-    jobs = sorted({attempt.job for attempt in (*live, *terminated) if attempt.job})
-    try:
-        states = schedule.poll(jobs)
-    except CouldNotAsk:
+    if seen.states is None:
         return Found(waiting=len(live), asked=False)
-    look = Look(ledger, folder, states, schedule.name != "local", last_chance, patience_s)
+    look = Look(ledger, folder, seen.states, schedule.explains_late, last_chance, patience_s)
     settled = []
     for attempt in live:
         end = look.judge(attempt)
@@ -120,7 +160,7 @@ def _settle_dead(
             continue  # it ended by itself meanwhile
         settled.append((attempt.trial, attempt.number, end, state))
     waiting = len(live) - len(settled)
-    for attempt in terminated:
+    for attempt in seen.terminated:
         end = look.judge(attempt)
         if end is not None:
             state = attribute(ledger, folder, attempt, end, patience_s)

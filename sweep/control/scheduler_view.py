@@ -22,7 +22,7 @@ class SchedulerView:
     """What the scheduler says of a study, which is looked after on the way; now and then only.
 
     A view that stays reads the database all the time; the queue it asks every EVERY_S seconds,
-    a local array at each look.
+    one that is cheap to ask at each look.
 
     Args:
         say: Told what was done to the study's jobs.
@@ -46,7 +46,7 @@ class SchedulerView:
         self.unseen_s = unseen_s
         self.patience_s = patience_s
         self.now_s = now_s
-        self.every_s = 0.0 if schedule.name == "local" else EVERY_S
+        self.every_s = 0.0 if schedule.is_cheap_to_ask else EVERY_S
         self._answer: dict[str, Any] = {}
         self._asked = float("-inf")
 

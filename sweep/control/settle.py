@@ -33,15 +33,8 @@ from sweep.training.journal import Journal
 _TRIES_OF_MEMORY = 2
 # Ends that tell of the configuration: while no trial has reported anything they count like failures
 # of the user's own code, or a space of which nothing fits would use up all its trials.
-_OF_CONFIGURATION = (
-    outcomes.OUT_OF_MEMORY,
-    outcomes.KILLED,
-    outcomes.STALLED,
-    outcomes.TIMEOUT,
-    outcomes.INTERRUPTED,
-)
-# Interruptions that bring a newer checkpoint each may come as often as they like.
-_INTERRUPTIONS = (outcomes.INTERRUPTED, outcomes.TERMINATED, outcomes.TIMEOUT, outcomes.NODE_FAILED)
+_OF_CONFIGURATION = (outcomes.OUT_OF_MEMORY, outcomes.KILLED, outcomes.STALLED, outcomes.TIMEOUT)
+MOST_NODES = 3  # that may fail under a trial: after that it is the trial that ends them
 
 
 def give_up(attempts: Sequence[Attempt], retry: Retry) -> str | None:
@@ -57,16 +50,29 @@ def give_up(attempts: Sequence[Attempt], retry: Retry) -> str | None:
         return f"{len(short)} attempts ended so, the last: {last.reason or last.outcome}"
     if last.outcome in outcomes.FAULTS and len(faults) >= retry.max_attempts:
         return f"{len(faults)} attempts ended in a fault, the last: {last.reason or last.outcome}"
-    barren = [
-        attempt.outcome in _INTERRUPTIONS and not brought_checkpoint(attempt)
-        for attempt in attempts[-2:]
-    ]
-    if len(barren) == 2 and all(barren):
+    if last.outcome == outcomes.TIMEOUT and _barren_limits(attempts) >= 2:
         return (
-            "interrupted twice without a new checkpoint; it needs a longer resources.time, "
-            "or checkpoints"
+            "its time limit came twice without a new checkpoint; it needs a longer "
+            "resources.time, or checkpoints"
         )
+    nodes = sorted({a.host for a in attempts if a.outcome == outcomes.NODE_FAILED})
+    if last.outcome == outcomes.NODE_FAILED and len(nodes) >= MOST_NODES:
+        return f"{len(nodes)} nodes failed under it: {', '.join(nodes)}"
     return None
+
+
+def _barren_limits(attempts: Sequence[Attempt]) -> int:
+    """Return how often the time limit ended a trial since its newest checkpoint.
+
+    Whatever else ended it meanwhile (preemption, a stop of ours, a fault) neither counts nor
+    begins anew; what a launch has given back to be tried again does begin anew.
+    """
+    count = 0
+    for attempt in reversed(attempts):
+        if brought_checkpoint(attempt) or attempt.outcome == outcomes.GIVEN_BACK:
+            break
+        count += attempt.outcome == outcomes.TIMEOUT
+    return count
 
 
 def brought_checkpoint(attempt: Attempt) -> bool:
@@ -103,7 +109,7 @@ def settle(
     if state.word == studies.ENDED:
         _cut(ledger, token, trial_id, end, checkpoint, state.reason)
         return outcomes.CANCELLED if end.outcome != PAUSED else outcomes.PRUNED
-    if end.outcome == outcomes.INTERRUPTED and state.word == studies.STOPPED:
+    if end.outcome in (outcomes.INTERRUPTED, outcomes.TIMEOUT) and state.word == studies.STOPPED:
         # A user may stop and go on as often as he likes: no interruption without a checkpoint.
         end = replace(end, outcome=HALTED, reason="the study was stopped")
     attempts = ledger.attempts(trial_id)

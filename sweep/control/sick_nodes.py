@@ -144,7 +144,7 @@ class Watch:
         self.leave = leave
         self.say = say
         self.is_shunned = False
-        self._judges = bool(place.job) and schedule is not None and schedule.name != "local"
+        self._judges = bool(place.job and schedule is not None and not schedule.shares_this_machine)
 
     def judges(self, took_s: float) -> bool:
         """Tell whether a failure after so many seconds may have been the node's."""
@@ -181,11 +181,9 @@ class Watch:
         """Keep what waits of the array from this node; where that is refused, hold the node."""
         self.is_shunned = True
         self.say(f"the node {self.host} is sick: {reason}")
-        exclude = getattr(self.schedule, "exclude", None)
+        assert self.schedule is not None
         try:
-            if exclude is None:
-                raise SchedulerError("This scheduler cannot exclude a node.")
-            exclude(self.job, self.host)
+            self.schedule.exclude(self.job, self.host)
             avoided = True
         except (SchedulerError, CouldNotAsk) as error:
             self.say(f"it could not be excluded: {error.message}")

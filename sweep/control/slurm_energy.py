@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol, cast
+from collections.abc import Iterable
 
 from sweep.core.errors import CouldNotAsk, SchedulerError
 from sweep.core.scheduler import Scheduler, TaskEnergy
@@ -16,14 +15,6 @@ PATIENCE_S = 60.0
 CLOCKS_S = 30.0  # between the database's clock and Slurm's
 
 
-class Accounting(Protocol):
-    """What a scheduler offers that accounts for energy."""
-
-    def energy(self, jobs: Sequence[str]) -> list[TaskEnergy]:
-        """Return what the ended tasks of these jobs used, where that is measured."""
-        ...
-
-
 def note_tasks(ledger: Ledger, schedule: Scheduler) -> int:
     """Note the part of its task's energy with each ended attempt that has not been measured itself.
 
@@ -33,8 +24,6 @@ def note_tasks(ledger: Ledger, schedule: Scheduler) -> int:
     Raises:
         DatabaseUnavailable: The database does not answer at present.
     """
-    if not hasattr(schedule, "energy"):
-        return 0
     db = ledger.db
     attempts = db.retry(lambda _: ledger.all_attempts(), patience_s=PATIENCE_S)
     known = db.retry(lambda _: energy.read(db, ledger.study_id), patience_s=PATIENCE_S)
@@ -47,7 +36,7 @@ def note_tasks(ledger: Ledger, schedule: Scheduler) -> int:
     if not jobs:
         return 0
     try:
-        used = cast("Accounting", schedule).energy(jobs)
+        used = schedule.energy(jobs)
     except (CouldNotAsk, SchedulerError):
         return 0
     parts = {t: joules for t, joules in share(used, attempts).items() if t in open_ones}

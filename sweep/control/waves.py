@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sweep.control import sick_nodes
 from sweep.core import scheduler
 from sweep.core.attributes import CANCEL, NO_SUBMIT, WAVE
-from sweep.core.errors import BusyError, OverLimit, SubmitUnclear, SweepError
+from sweep.core.errors import (
+    BusyError,
+    CouldNotAsk,
+    OverLimit,
+    SchedulerError,
+    SubmitUnclear,
+    SweepError,
+)
+from sweep.core.executors import slots_of
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import Scheduler, TaskState, Wave
+from sweep.core.scheduler import TASK_FORMAT, Scheduler, Task, TaskState, Wave
 from sweep.schedulers.arrays import array_job, name_token, plan_waves, throttle_of
 from sweep.storage import locks, promotion, studies
 from sweep.storage.connection import Database
@@ -29,22 +37,57 @@ SHRINK_PAUSE_S = 1.0
 PAUSES_S = (5.0, 10.0, 20.0, 30.0)
 
 
-def live_wave(ledger: Ledger, schedule: Scheduler) -> Wave | None:
+def open_waves(ledger: Ledger) -> list[Wave]:
+    """Return the waves of which nobody has seen the end, oldest first."""
+    db = ledger.db
+    return db.retry(
+        lambda _: studies.read_waves(db, ledger.study_id, live_only=True), patience_s=PATIENCE_S
+    )
+
+
+def refuse_other_versions(ledger: Ledger, schedule: Scheduler) -> None:
+    """Refuse a study that tasks of another version of sweep serve: they read and write otherwise.
+
+    Raises:
+        BusyError: So it is; nothing was changed.
+        CouldNotAsk: Such an array was submitted, and the scheduler does not say whether it lives.
+    """
+    for wave in open_waves(ledger):
+        if wave.format == TASK_FORMAT:
+            continue
+        job = wave.job or next(iter(schedule.find(wave.token)), None)
+        if job and _live_tasks(schedule, job):
+            name = ledger.study.name
+            older = "an older" if wave.format < TASK_FORMAT else "a newer"
+            raise BusyError(
+                f"Tasks of {older} version of sweep serve the study {name!r} (job {job}); they "
+                "would not understand what this version writes.",
+                f"Let them end first: sweep stop {name} --drain; once `sweep status {name}` shows "
+                "no running trial, launch again.",
+            )
+
+
+def live_wave(
+    ledger: Ledger, schedule: Scheduler, states: Mapping[Task, TaskState] | None = None
+) -> Wave | None:
     """Return the wave that still has tasks, or None; settles what became of the others.
 
     What a dead array has left running is ended: nothing would follow it.
 
+    Args:
+        states: What the scheduler said just now of all open waves' jobs; by default it is asked.
+
     Raises:
         CouldNotAsk: The scheduler does not answer.
     """
-    db = ledger.db
     found = None
-    waves = db.retry(
-        lambda _: studies.read_waves(db, ledger.study_id, live_only=True), patience_s=PATIENCE_S
-    )
-    for wave in waves:
+    for wave in open_waves(ledger):
         job = wave.job or _settle(schedule, wave.token)
-        alive = _live_tasks(schedule, job) if job else []
+        alive: list[TaskState] = []
+        if job and wave.job and states is not None:
+            alive = _alive(states, job)
+        elif job:
+            alive = _live_tasks(schedule, job)
         if job and alive and job not in schedule.find(wave.token):
             # The controller crashed and lost it; the number is another job's now.
             job = next(iter(schedule.find(wave.token)), None)
@@ -66,14 +109,18 @@ def _settle(schedule: Scheduler, token: str) -> str | None:
 
     It may be on its way yet, if launch was killed a moment ago: it is looked for longer than that.
     """
-    give_up_at = time.monotonic() + float(getattr(schedule, "settle_s", 0.0))
+    give_up_at = time.monotonic() + schedule.settle_s
     while not (jobs := schedule.find(token)) and time.monotonic() < give_up_at:
         time.sleep(1.0)
     return jobs[0] if jobs else None
 
 
 def _live_tasks(schedule: Scheduler, job: str) -> list[TaskState]:
-    return [task for task in schedule.poll([job]).values() if task.state != scheduler.ENDED]
+    return _alive(schedule.poll([job]), job)
+
+
+def _alive(states: Mapping[Task, TaskState], job: str) -> list[TaskState]:
+    return [task for (of, _), task in states.items() if of == job and task.state != scheduler.ENDED]
 
 
 def submit_wave(
@@ -114,11 +161,12 @@ def submit_wave(
         wave = Wave(
             token=name_token(study.name),
             size=size,
-            throttle=throttle_of(study, size, study.slots),
-            slots=study.slots,
+            throttle=throttle_of(study, size, slots_of(study)),
+            slots=slots_of(study),
             executor=schedule.name,
             submitted=time.time(),
             attempts=attempts,
+            format=TASK_FORMAT,
         )
         behind = submitted[-1].job if submitted else None
         try:
@@ -173,20 +221,15 @@ def _submit(
 
 def nodes_may_submit(ledger: Ledger, schedule: Scheduler) -> bool:
     """Tell whether the finaliser can submit the next wave, as far as is known."""
-    ask = getattr(schedule, "nodes_may_submit", None)
-    if ask is None:
-        return True
     refused = ledger.db.retry(
         lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
     )
-    return not refused and bool(ask())
+    return not refused and schedule.nodes_may_submit()
 
 
 def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
     """Give the live waves the throttle that the study has now."""
-    for wave in ledger.db.retry(
-        lambda db: studies.read_waves(db, ledger.study_id, live_only=True), patience_s=PATIENCE_S
-    ):
+    for wave in open_waves(ledger):
         throttle = throttle_of(ledger.study, wave.size, wave.slots)
         if wave.job and wave.throttle != throttle:
             schedule.set_throttle(wave.job, throttle)
@@ -243,22 +286,25 @@ def mark_over(ledger: Ledger, token: str) -> None:
             _write(ledger, replace(wave, over=True))
 
 
-def stop_waves(ledger: Ledger, schedule: Scheduler, *, running: bool) -> Sequence[str]:
+def stop_waves(
+    ledger: Ledger, schedule: Scheduler, *, running: bool, now: bool = False
+) -> Sequence[str]:
     """Cancel the tasks of the study's live waves, recorded first; return the jobs.
 
     Args:
-        running: Also those that run; else only what has not started.
+        running: Also those that run; else only what has not started. They see by the study's state
+            that they are to leave, and have their grace for it.
+        now: Without that: they get SIGTERM, and the scheduler ends them some seconds later.
 
     Raises:
         SchedulerError: The scheduler refused.
         CouldNotAsk: It does not answer.
     """
-    db = ledger.db
-    waves = db.retry(
-        lambda _: studies.read_waves(db, ledger.study_id, live_only=True), patience_s=PATIENCE_S
-    )
-    jobs = [wave.job for wave in waves if wave.job]
+    jobs = [wave.job for wave in open_waves(ledger) if wave.job]
     for job in jobs:
         _record_cancel(ledger, job, studies.ALL if running else studies.WAITING_ONES)
-        schedule.cancel(job, pending_only=not running)
+        schedule.cancel(job, pending_only=not (running and now))
+        if running and not now:
+            with contextlib.suppress(SchedulerError, CouldNotAsk):  # they look by themselves, later
+                schedule.hurry(job)
     return jobs

@@ -17,8 +17,8 @@ runs/
     logs/<job>_<index>.log      one a task
     local/<job>/                the local executor's arrays
     trials/00007/config.yaml
-    trials/00007/attempts/1/    attempt.json metrics.jsonl control.json exit.json log.txt
-                                manifest.json checkpoints/
+    trials/00007/attempts/1/    attempt.json metrics.jsonl control.json answer.jsonl exit.json
+                                log.txt manifest.json checkpoints/
     trials/00007/attempts/aside/1/  what stood where a new attempt's folder was to be made
     reruns/1/                   the same files as an attempt
     tracking/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
@@ -185,6 +185,11 @@ class AttemptFolder:
     @property
     def control(self) -> Path:
         return self.root / "control.json"
+
+    @property
+    def answer(self) -> Path:
+        """What the reporter says training made of what it was told."""
+        return self.root / "answer.jsonl"
 
     @property
     def exit(self) -> Path:

@@ -116,6 +116,19 @@ class Parameter:
             return False
         return not self.step or whole_steps(self.low, value, self.step)[1]
 
+    def converted(self, value: Value) -> Value:
+        """Return another study's value in this parameter's type, and one that has none as it is.
+
+        A whole number is one in either type: 3.0 for an int, 3 for a float. Nothing is rounded.
+        """
+        if self.type == "categorical":
+            return next((choice for choice in self.choices if same_value(choice, value)), value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        if self.type == "float":
+            return float(value)
+        return int(value) if float(value).is_integer() else value
+
     def count(self) -> int | None:
         """Return how many values the parameter can take, or None when they have no number."""
         if self.type == "categorical":
@@ -170,6 +183,10 @@ class Space:
             if parameter.name == name:
                 return parameter
         raise KeyError(name)
+
+    def first_values(self) -> dict[str, Value]:
+        """Return a value of every parameter, for a command that is looked at and not run."""
+        return {p.name: p.choices[0] if p.choices else p.low for p in self.parameters}
 
     def grid_size(self, limit: int = 1_000_000) -> int | None:
         """Return how many different configurations there are, or None when they have no number.

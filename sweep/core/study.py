@@ -106,6 +106,12 @@ class Resources:
             return None
         return (self.mps / 100 if self.mps is not None else float(self.gpu_count)) * self.nodes
 
+    def gpu_hours(self, duration_s: float | None) -> float | None:
+        """Return what a training of this length uses, in GPU-hours: 0 without GPUs, None where
+        that is not known."""
+        gpus = self.gpus_used
+        return None if duration_s is None or gpus is None else duration_s / 3600 * gpus
+
 
 @dataclass(frozen=True)
 class Service:
@@ -121,7 +127,7 @@ class Slurm:
     """What only Slurm understands.
 
     Attributes:
-        slots: Trials that one task serves side by side; ``Study.slots`` says how many it will.
+        slots: Trials that one task serves side by side; see ``executors.slots_of``.
     """
 
     partition: str | None = None
@@ -286,14 +292,6 @@ class Study:
     def parallel(self) -> int:
         """K as a number, never above the number of trials."""
         return max(1, min(self.max_parallel or self.trials, self.trials))
-
-    @property
-    def slots(self) -> int:
-        """Trials that a task serves side by side: on Slurm ``slurm.slots``, and never above K.
-
-        Elsewhere one: this machine runs K tasks side by side anyway.
-        """
-        return min(self.slurm.slots, self.parallel) if self.executor == "slurm" else 1
 
     def to_json(self) -> str:
         """Return the study as JSON text that ``from_json`` reads back equal."""

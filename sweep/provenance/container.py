@@ -21,7 +21,7 @@ from typing import Any
 
 from sweep.core.errors import SweepError
 from sweep.core.files import make_private, read_json, write_atomic
-from sweep.core.paths import StudyFolder
+from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.provenance.installed import MARK
@@ -251,17 +251,7 @@ def _alone(study: Study, folder: StudyFolder) -> Study:
 
 
 def _values(folder: StudyFolder, token: str) -> TrialValues:
-    place = folder.inside
-    return TrialValues(
-        number=0,
-        attempt=1,
-        seed=0,
-        params={},
-        config=place / "config.yaml",
-        trial_dir=place,
-        checkpoint_dir=place,
-        resume=None,
-        metrics=place / "metrics.jsonl",
-        control=place / "control.json",
-        token=token,
+    place = AttemptFolder(folder.inside)
+    return TrialValues.within(
+        place, config=place.root / "config.yaml", params={}, seed=0, token=token
     )

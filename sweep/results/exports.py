@@ -16,10 +16,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from typing import Any
 from sweep.core.cells import guarded
 from sweep.core.errors import InputError, closest
 from sweep.core.files import write_atomic
+from sweep.core.json_text import finite
 from sweep.core.study import Study
 from sweep.results.columns import MISSING, Column, Row, cell, columns
 
@@ -62,7 +62,7 @@ def export(
         InputError: The format is unknown, or needs something that is not installed.
     """
     if format == "json":
-        return json.dumps(_finite(rows), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(finite(rows), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if format == "csv":
         return _csv(rows, shape(rows, study, text_only=True))
     if format == "parquet":
@@ -133,16 +133,6 @@ def write(data: str | bytes, path: Path | None, stdout: Any) -> None:
         raise InputError(
             f"{path} cannot be written: {error.strerror}.", "Give another file: -o FILE."
         ) from error
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return value
 
 
 def _csv(rows: Sequence[Row], wide: Sequence[Column]) -> str:

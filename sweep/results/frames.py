@@ -16,11 +16,11 @@ from typing import Any
 from sweep.control.open_study import Opened, open_study
 from sweep.core import outcomes
 from sweep.core.errors import InputError
+from sweep.core.executors import kind_of
 from sweep.core.paths import Runs, runs_folder
 from sweep.core.study import Study
 from sweep.results.columns import Row, columns
 from sweep.results.ranking import all_wanted, check_metrics, rows
-from sweep.schedulers.choose import SLURM
 from sweep.storage import records, series
 from sweep.storage.access import stop_if_unused
 from sweep.storage.series import Series
@@ -138,7 +138,7 @@ class Results:
     def close(self) -> None:
         """Close the connection."""
         self._db.close()
-        if self.study.executor == SLURM:
+        if not kind_of(self.study).shares_this_machine:
             # A job serves the data; a server left here would be in its way.
             stop_if_unused(self._opened.folder)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +15,8 @@ from sweep.core import outcomes
 from sweep.core.errors import InputError, closest
 from sweep.core.pareto import constrained_fronts
 from sweep.core.paths import StudyFolder
-from sweep.core.study import Objective, Resources, Study
+from sweep.core.study import Objective, Study
+from sweep.core.times import iso_utc
 from sweep.core.trial import TrialRecord, summarise
 from sweep.storage.series import Summary, summarised
 from sweep.training.checkpoints import checkpoints
@@ -231,17 +231,6 @@ def _shower(
     return show
 
 
-def gpu_hours(duration_s: float | None, resources: Resources) -> float | None:
-    """Return what a training of this length used, in GPU-hours; 0 without GPUs.
-
-    None where it is not known: a share of a GPU (``shard``) does not say of how many.
-    """
-    if duration_s is None or resources.shard is not None:
-        return None
-    gpus = resources.mps / 100 if resources.mps is not None else float(resources.gpu_count)
-    return duration_s / 3600 * gpus * resources.nodes
-
-
 def rows(
     records: Iterable[TrialRecord],
     study: Study,
@@ -309,11 +298,11 @@ def _row(record: TrialRecord, study: Study, place: int | None) -> dict[str, Any]
         "seed": record.seed,
         "attempts": len(record.attempts),
         "duration_s": record.duration_s,
-        "gpu_hours": gpu_hours(record.duration_s, study.resources),
+        "gpu_hours": study.resources.gpu_hours(record.duration_s),
         "energy_j": record.energy_j,
         "reason": record.reason,
-        "started": _iso(record.started),
-        "ended": _iso(record.ended),
+        "started": iso_utc(record.started),
+        "ended": iso_utc(record.ended),
     }
 
 
@@ -329,10 +318,6 @@ def _checkpoint(record: TrialRecord, folder: StudyFolder | None) -> str | None:
             if found:
                 return str(found[0])
     return None
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return moment.astimezone(timezone.utc).isoformat() if moment is not None else None
 
 
 def nothing_complete(counts: dict[str, int]) -> str:

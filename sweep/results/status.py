@@ -11,15 +11,17 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 from sweep.control import sick_nodes
 from sweep.core import outcomes, scheduler
+from sweep.core.executors import slots_of
 from sweep.core.files import read_tail
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
+from sweep.core.times import iso_utc
 from sweep.results.feasibility import read_none_feasible
 from sweep.storage import promotion, records, status_rows, studies
 from sweep.storage.connection import Database
@@ -122,10 +124,10 @@ class Status:
             "trials": self.trials,
             "max_parallel": self.max_parallel,
             "slots": self.slots,
-            "started": _iso(self.started),
+            "started": iso_utc(self.started),
             "elapsed_s": self.elapsed_s,
             "left_s": self.left_s,
-            "expected_end": _iso(self.expected_end),
+            "expected_end": iso_utc(self.expected_end),
             "trials_per_hour": self.trials_per_hour,
             "failures": [
                 {"reason": f.reason, "count": f.count, "trial": f.trial, "log": f.log}
@@ -179,7 +181,7 @@ def snapshot(
             seen.counts,
             seen.times,
             study.parallel,
-            polled["running"] * study.slots if polled else 0,
+            polled["running"] * slots_of(study) if polled else 0,
             draining=state == studies.DRAINING,
         )
     done = (
@@ -205,7 +207,7 @@ def snapshot(
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
         notes=(*notes, *sick),
-        slots=study.slots,
+        slots=slots_of(study),
     )
 
 
@@ -362,7 +364,3 @@ def _with_log(failure: Failure, folder: StudyFolder) -> FailureKind:
     tail = tuple(read_tail(path, TAIL_LINES)) if failure.attempt else ()
     log = str(path) if failure.attempt and path.exists() else None
     return FailureKind(failure.reason, failure.count, failure.trial, log, tail)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return moment.astimezone(timezone.utc).isoformat() if moment is not None else None

@@ -9,6 +9,7 @@ import secrets
 import sys
 
 from sweep.core import scheduler
+from sweep.core.executors import slots_of
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import ArrayJob, Wave
 from sweep.core.study import Study
@@ -35,8 +36,8 @@ def plan_waves(
     each = study.trials_per_task
     tasks = array_size(study, left, scheduler.Limits())
     if each:
-        tasks = -(-left // (each * study.slots))
-    need = tasks + throttle_of(study, first, study.slots)
+        tasks = -(-left // (each * slots_of(study)))
+    need = tasks + throttle_of(study, first, slots_of(study))
     room = math.inf if limits.submitted is None else limits.submitted - 1  # the database's job
     if room < need + ALWAYS_QUEUED:
         # Share it, or nothing would follow the tasks of the first at their time limit.
@@ -99,7 +100,7 @@ def array_size(study: Study, left: int, limits: scheduler.Limits) -> int:
     """Return how many elements the next array gets: one for each ``slots`` trials that are left,
     within limits."""
     each = 1 if study.tasks else study.trials_per_task or 1
-    wanted = -(-left // (each * study.slots))
+    wanted = -(-left // (each * slots_of(study)))
     if study.tasks:
         wanted = min(wanted, study.tasks)
     if limits.array_size is not None:

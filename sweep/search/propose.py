@@ -77,7 +77,7 @@ def propose(
 
     def draw(seed: int, by_chance: bool) -> None:
         drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
-        sampler = build_sampler(drawn, seed)
+        sampler = build_sampler(drawn, seed, earlier)
         with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
             trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
             if is_fixed:

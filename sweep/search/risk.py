@@ -22,7 +22,7 @@ from sweep.core.space import Parameter, Space
 # Ends that tell of the configuration whatever was reported before, and those that do where nothing
 # was: a trial that had time to report was at least no hopeless one.
 _ALWAYS = (outcomes.OUT_OF_MEMORY, outcomes.KILLED, *outcomes.TOO_MUCH)
-_WITHOUT_A_REPORT = (outcomes.TIMEOUT, outcomes.INTERRUPTED, outcomes.STALLED)
+_WITHOUT_A_REPORT = (outcomes.TIMEOUT, outcomes.STALLED)
 
 LIMIT = 0.35  # estimates above it are drawn again; `python -m benchmarks.failing` chose it
 NEWEST = 500  # trials that an estimate is made of: solving costs their number's third power

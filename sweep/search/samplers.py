@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -54,7 +56,7 @@ def choose(study: Study) -> tuple[str, str]:
     return "gp", f"the space has {len(study.space)} parameters and no conditions"
 
 
-def build_sampler(study: Study, seed: int) -> Any:
+def build_sampler(study: Study, seed: int, earlier: Sequence[Any] = ()) -> Any:
     """Return the Optuna sampler of a study.
 
     For designs that need no results (grid, random, qmc) it is the random one: what those propose is
@@ -62,6 +64,7 @@ def build_sampler(study: Study, seed: int) -> Any:
 
     Args:
         seed: Of this proposal: workers with one seed would all propose the same point.
+        earlier: Trials of an earlier study, for CMA-ES, which sees none but those it has proposed.
 
     Raises:
         InputError: The sampler cannot search this space.
@@ -99,6 +102,7 @@ def build_sampler(study: Study, seed: int) -> Any:
                 seed=seed,
                 n_startup_trials=options.get("startup_trials", 1),
                 sigma0=options.get("sigma0"),
+                source_trials=_sources(study, earlier),
                 popsize=options.get("population"),
                 warn_independent_sampling=False,
             )
@@ -119,6 +123,27 @@ def _is_joint(study: Study) -> bool:
     `python -m benchmarks.search samplers` compares at 1, 20 and 100 at once.
     """
     return not study.is_multi_objective and study.parallel <= JOINT_WIDTH
+
+
+LEAST_SOURCES = 10  # of which CMA-ES takes the best tenth
+
+
+def _sources(study: Study, earlier: Sequence[Any]) -> list[Any] | None:
+    """Return an earlier study's trials as CMA-ES takes them; None where there are none.
+
+    Without parameters that have one value only, which it leaves out, and at least so many that the
+    best of them is its best tenth.
+    """
+    if not earlier:
+        return None
+    found = []
+    for trial in earlier:
+        trial = copy.copy(trial)
+        varied = {n: d for n, d in trial.distributions.items() if not d.single()}
+        trial.params = {name: trial.params[name] for name in varied}
+        trial.distributions = varied
+        found.append(trial)
+    return found * math.ceil(LEAST_SOURCES / len(found)) if len(found) < LEAST_SOURCES else found
 
 
 def _check(study: Study, name: str) -> None:

@@ -6,17 +6,18 @@ They are none of the study's trials: N does not count them, and no ranking shows
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweep.core import outcomes
-from sweep.core.attributes import WARM_START
+from sweep.core import outcomes, pareto
+from sweep.core.attributes import CONSTRAINTS, WARM_START
 from sweep.core.errors import InputError, closest
 from sweep.core.space import to_optuna
 from sweep.core.study import Study
 from sweep.core.trial import TrialRecord
-from sweep.storage import records, studies
+from sweep.storage import records, series, studies
 from sweep.storage.connection import Database
 
 if TYPE_CHECKING:
@@ -34,19 +35,33 @@ class Found:
 
     def describe(self, study: Study) -> str:
         """Return in words what the study starts with."""
-        rest = f"; {self.left_out} do not fit this space" if self.left_out else ""
+        what = "this space and its constraints" if study.constraints else "this space"
+        rest = f"; {self.left_out} do not fit {what}" if self.left_out else ""
         return f"the sampler starts with {len(self.trials)} trials of {study.warm_start}{rest}"
 
 
-def reconcile(study: Study, before: Study, earlier: Sequence[TrialRecord]) -> Found:
+def reconcile(
+    study: Study,
+    before: Study,
+    earlier: Sequence[TrialRecord],
+    broken: Mapping[int, Sequence[float]] | None = None,
+) -> Found:
     """Return an earlier study's complete trials in terms of this one's space.
 
     A parameter that this space lacks is dropped; one that the earlier study held fixed has that
-    value. A trial that lacks a value which this space needs, or has one outside of it, is left out.
+    value. A trial that lacks a value which this space needs, or has one outside of it, is left out,
+    and so is one without a finite result, or of which this study's constraints are not known.
+
+    Args:
+        broken: By how much they break this study's constraints, by number, where that is known.
     """
+    violations = broken or {}
     found, left_out = [], 0
     for record in earlier:
         if record.state != outcomes.COMPLETE:
+            continue
+        if not record.values or not all(map(math.isfinite, record.values)):
+            left_out += 1
             continue
         known = {**before.fixed, **record.params}
         values: dict[str, Any] = {}
@@ -54,16 +69,22 @@ def reconcile(study: Study, before: Study, earlier: Sequence[TrialRecord]) -> Fo
         for parameter in study.space:
             if not parameter.is_active(values):
                 continue
-            value = known.get(parameter.name)
-            if parameter.type == "float" and isinstance(value, int) and not isinstance(value, bool):
-                value = float(value)
+            value = parameter.converted(known.get(parameter.name))
             if parameter.name not in known or not parameter.contains(value):
                 fits = False
                 break
             values[parameter.name] = value
+        if study.constraints:
+            amounts = violations.get(record.number)
+            # CMA-ES knows no constraints: what breaks them would lead it there.
+            fits = fits and amounts is not None
+            fits = fits and not (study.sampler.type == "cmaes" and pareto.total(amounts or ()))
         if fits:
             params = {name: to_optuna(value) for name, value in values.items()}
-            found.append({"params": params, "values": list(record.values)})
+            row = {"params": params, "values": list(record.values)}
+            if study.constraints:
+                row["constraints"] = list(violations[record.number])
+            found.append(row)
         else:
             left_out += 1
     return Found(found[-MOST:], left_out)
@@ -96,7 +117,29 @@ def read(db: Database, study: Study) -> Found | None:
             "A sampler can learn only from results of the same objective. Give its best "
             "configurations as points instead (sweep collect --format csv).",
         )
-    return reconcile(study, before, records.read_trials(db, study_id, before))
+    broken = _read_broken(db, study_id, study, before) if study.constraints else None
+    return reconcile(study, before, records.read_trials(db, study_id, before), broken)
+
+
+def _read_broken(
+    db: Database, study_id: int, study: Study, before: Study
+) -> dict[int, Sequence[float]]:
+    """Return by how much an earlier study's trials break a study's constraints, by number.
+
+    From what they reported, as their own constraints are judged: the bounds may be others now. What
+    was noted counts where they are the same and nothing was reported (told from a notebook).
+    """
+    found: dict[int, Sequence[float]] = {}
+    if before.constraints == study.constraints:
+        found |= records.read_violation_lists(db, study_id)
+    last: dict[int, dict[str, float]] = {}
+    names = [bound.metric for bound in study.constraints]
+    for one in series.read_series(db, study_id, names=names):
+        last.setdefault(one.trial, {})[one.metric] = one.values[-1]
+    for number, metrics in last.items():
+        if metrics.keys() >= set(names):
+            found[number] = pareto.violations(study.constraints, metrics)
+    return found
 
 
 def write(db: Database, study_id: int, found: Found) -> None:
@@ -118,7 +161,23 @@ def frozen(db: Database, study_id: int, study: Study) -> list[FrozenTrial]:
             params=row["params"],
             values=row["values"],
             distributions={name: distributions[name] for name in row["params"]},
+            system_attrs=_notes(row, study),
         )
         trial.number = trial._trial_id = place
         made.append(trial)
     return made
+
+
+def _notes(row: Mapping[str, Any], study: Study) -> dict[str, Any]:
+    """Return what samplers look for beside a trial: its constraints; of which generation it is.
+
+    NSGA-II breeds from generations, and knows only trials that belong to one: they are the first.
+    """
+    notes: dict[str, Any] = {}
+    if "constraints" in row:
+        notes[CONSTRAINTS] = row["constraints"]
+    if study.sampler.type == "nsgaii":
+        from optuna.samplers import NSGAIISampler
+
+        notes[NSGAIISampler._get_generation_key()] = 0
+    return notes

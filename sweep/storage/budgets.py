@@ -15,6 +15,7 @@ from sweep.core import outcomes
 from sweep.core.attributes import END
 from sweep.core.outcomes import CLAIMABLE, PAUSED
 from sweep.core.study import Study
+from sweep.core.times import exact_span
 from sweep.core.trial import End, better
 from sweep.storage import studies
 from sweep.storage.attempts import VIOLATION_SQL
@@ -65,9 +66,9 @@ class Reached:
 def judge(study: Study, spent: Spent) -> Reached | None:
     """Return why the study ends, or None while it goes on."""
     if study.time_s is not None and spent.time_s >= study.time_s:
-        return Reached(f"its time is used up: {_span(study.time_s)}", True, "time")
-    gpus = study.resources.gpus_used
-    if study.gpu_hours is not None and gpus and spent.trial_s * gpus / 3600 >= study.gpu_hours:
+        return Reached(f"its time is used up: {exact_span(study.time_s)}", True, "time")
+    used = study.resources.gpu_hours(spent.trial_s)
+    if study.gpu_hours is not None and used and used >= study.gpu_hours:
         return Reached(f"its GPU-hours are used up: {study.gpu_hours:g}", True, "gpu_hours")
     if spent.best is None:
         return None
@@ -83,13 +84,6 @@ def judge(study: Study, spent: Spent) -> Reached | None:
             by="patience",
         )
     return None
-
-
-def _span(seconds: int) -> str:
-    hours, rest_s = divmod(seconds, 3600)
-    minutes, rest_s = divmod(rest_s, 60)
-    parts = ((hours, "h"), (minutes, "min"), (rest_s, "s"))
-    return " ".join(f"{amount} {unit}" for amount, unit in parts if amount)
 
 
 SPENT_SQL = """

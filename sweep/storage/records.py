@@ -174,12 +174,20 @@ def read_violations(
     db: Database, study_id: int, numbers: Sequence[int] | None = None
 ) -> dict[int, float]:
     """Return by how much trials break the study's constraints, by number, where that is known."""
+    lists = read_violation_lists(db, study_id, numbers)
+    return {number: pareto.total(found) for number, found in lists.items()}
+
+
+def read_violation_lists(
+    db: Database, study_id: int, numbers: Sequence[int] | None = None
+) -> dict[int, list[float]]:
+    """Return by how much trials break each bound of the constraints, by number, where known."""
     rows = db.execute(
         "SELECT t.number, s.value_json FROM trials t JOIN trial_system_attributes s "
         f"USING (trial_id) WHERE s.key = '{CONSTRAINTS}' AND {_CHOSEN}",
         {"study": study_id, "numbers": list(numbers) if numbers is not None else None},
     )
-    return {int(number): pareto.total(json.loads(text)) for number, text in rows}
+    return {int(number): json.loads(text) for number, text in rows}
 
 
 def _read_values(db: Database, chosen: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:

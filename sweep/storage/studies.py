@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sweep.core.attributes import IDENTITY, METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
@@ -176,7 +176,7 @@ def write_state(db: Database, study_id: int, state: StudyState) -> None:
 
 def read_state(db: Database, study_id: int) -> StudyState:
     found = read_attribute(db, study_id, STATE)
-    return StudyState(**found) if found else StudyState()
+    return StudyState(**_known(StudyState, found)) if found else StudyState()
 
 
 def write_wave(db: Database, study_id: int, wave: Wave) -> None:
@@ -186,8 +186,14 @@ def write_wave(db: Database, study_id: int, wave: Wave) -> None:
 def read_waves(db: Database, study_id: int, *, live_only: bool = False) -> list[Wave]:
     """Return the study's waves, oldest first."""
     found = read_attributes(db, study_id, WAVE).values()
-    waves = sorted((Wave(**each) for each in found), key=lambda wave: wave.submitted)
+    waves = sorted((Wave(**_known(Wave, each)) for each in found), key=lambda wave: wave.submitted)
     return [wave for wave in waves if not (live_only and wave.over)]
+
+
+def _known(kind: type[Wave] | type[StudyState], row: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a row this version knows: a later one may have written more."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in row.items() if name in names}
 
 
 def read_clock(db: Database) -> float:

@@ -336,11 +336,19 @@ def _configurations_can_differ(root: Place, space: Space, duplicates: str) -> No
 
 
 @crosscheck
-def _sampler_learns_from_a_warm_start(root: Place, warm_start: str | None, sampler: Choice) -> None:
+def _sampler_learns_from_a_warm_start(
+    root: Place, warm_start: str | None, sampler: Choice, space: Space
+) -> None:
     if warm_start is not None and sampler.type not in _LEARNING:
         rule = f"has no meaning with sampler {sampler.type}, which learns nothing"
         advice = "Use tpe, or give the earlier study's best as points."
         root["warm_start"].report(rule, advice, "")
+    elif warm_start is not None and sampler.type == "cmaes" and "sigma0" in sampler.options:
+        rule = "cannot go with the sampler's sigma0: where it starts follows from the earlier study"
+        root["warm_start"].report(rule, "Leave out one of the two.", "")
+    elif warm_start is not None and sampler.type == "cmaes" and any(p.when for p in space):
+        rule = "cannot go with sampler cmaes where a parameter depends on another (when)"
+        root["warm_start"].report(rule, "Use the sampler tpe.", "")
 
 
 @crosscheck

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sweep.core import executors
 from sweep.core.study import Objective, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
@@ -299,7 +300,7 @@ STUDY = Section(
             aliases="resource requests",
         ),
         "executor": Key(
-            Word(("auto", "slurm", "local")),
+            Word(executors.words),
             "Where tasks run; auto: Slurm where a cluster is configured.",
             aliases="backend cluster",
         ),

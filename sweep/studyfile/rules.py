@@ -159,10 +159,18 @@ class Text:
 
 @dataclass(frozen=True)
 class Word:
-    """One of some words. ``meant`` maps what people write instead to the word."""
+    """One of some words. ``meant`` maps what people write instead to the word.
 
-    words: tuple[str, ...]
+    Args:
+        known: The words, or what returns those that there are by now.
+    """
+
+    known: tuple[str, ...] | Callable[[], tuple[str, ...]]
     meant: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return self.known() if callable(self.known) else self.known
 
     def read(self, at: Place) -> Any:
         near = ""

@@ -207,14 +207,14 @@ class AttemptRun:
 
     def _read_end(self, ended: Ended, kills: int | None) -> End:
         """Say how a training ended, which is noted in its folder."""
-        end = read_end(self.study, self.folder, ended.exit_code, ended.signal, ended.told)
+        told = ended.told
+        asks_who = self.leave.terminated and self.context.others_end_it
+        if told == "checkpoint" and self.leave.is_for_limit and not asks_who:
+            told = outcomes.TIMEOUT
+        end = read_end(self.study, self.folder, ended.exit_code, ended.signal, told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
-            write_exit(self.folder, end.exit_code, end.signal, ended.told)
-        if (
-            end.outcome == outcomes.INTERRUPTED
-            and self.leave.terminated
-            and self.context.is_on_cluster
-        ):
+            write_exit(self.folder, end.exit_code, end.signal, told)
+        if end.outcome == outcomes.INTERRUPTED and asks_who:
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         may_be = (outcomes.KILLED, outcomes.ERROR)
         if end.outcome in may_be and kills != memory.count_kills():
@@ -245,18 +245,15 @@ class AttemptRun:
         if not self.claim.sampled:
             params = self._sample()
         resume = self._checkpoint_before()
-        return TrialValues(
+        return TrialValues.within(
+            self.folder,
+            config=self.context.folder.config(self.claim.number),
+            params={**self.study.space.from_optuna(params), **self.study.fixed},
+            seed=trial_seed(self.study.seed, self.claim.number),
+            token=self.claim.token,
             number=self.claim.number,
             attempt=self.claim.attempt,
-            seed=trial_seed(self.study.seed, self.claim.number),
-            params={**self.study.space.from_optuna(params), **self.study.fixed},
-            config=self.context.folder.config(self.claim.number),
-            trial_dir=self.folder.root,
-            checkpoint_dir=self.folder.checkpoints,
             resume=resume,
-            metrics=self.folder.metrics,
-            control=self.folder.control,
-            token=self.claim.token,
         )
 
     def _checkpoint_before(self) -> Path | None:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sweep.control.place import ask_end_time, end_time_from, place_from, training_environ
+from sweep.control.place import ask_end_time, place_from, training_environ
+from sweep.core.executors import kind_of
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -38,9 +39,14 @@ class Context:
     say: Callable[[str], None] = lambda text: print(text, flush=True)
 
     @property
-    def is_on_cluster(self) -> bool:
-        """Whether its task came from a cluster, which may end it or run it again by itself."""
-        return self.schedule is not None and self.schedule.name != "local"
+    def may_run_twice(self) -> bool:
+        """Whether its task may be run again while this run of it lives."""
+        return self.schedule is not None and self.schedule.may_requeue
+
+    @property
+    def others_end_it(self) -> bool:
+        """Whether SIGTERM may have been another's wish than sweep's, which is asked later."""
+        return self.schedule is not None and self.schedule.others_end_tasks
 
 
 def config_of(study: Study, values: TrialValues) -> dict[str, object]:
@@ -50,8 +56,9 @@ def config_of(study: Study, values: TrialValues) -> dict[str, object]:
 
 def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | None) -> Context:
     """Return the context of a worker that a scheduler started."""
-    place = place_from(os.environ)
-    end_time_s = end_time_from(os.environ)
+    kind = kind_of(ledger.study)
+    place = place_from(os.environ, kind)
+    end_time_s = kind.end_time_of(os.environ)
     if end_time_s is None:
         end_time_s = ask_end_time(schedule, place)
     which = "" if place.slot is None else f"slot {place.slot}: "

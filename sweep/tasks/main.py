@@ -11,6 +11,7 @@ second.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -28,10 +29,8 @@ from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.system.crash import write_crash
 from sweep.results.page.build import at_the_end
-from sweep.schedulers.choose import SLURM, scheduler_of
-from sweep.schedulers.slurm.own_job import own_job, requeue_self
-from sweep.schedulers.slurm.revive import reviver_of
-from sweep.schedulers.slurm.scheduler import SlurmScheduler
+from sweep.schedulers.choose import scheduler_of
+from sweep.schedulers.revive import reviver_of
 from sweep.storage import access, studies
 from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.service import Service, host
@@ -69,12 +68,11 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return EXIT_DONE
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
     if options[:1] == ["--serve"]:
-        return _serve(folder, study)
+        return _serve(folder, _under(study, options[1:]))
     if options[:1] == ["--host"]:
-        return _host(folder, study)
-    on_slurm = study.executor == SLURM
-    db = access.connect(folder, timeout_s=8.0, may_start=not on_slurm)
+        return _host(folder, _under(study, options[1:]))
     schedule = scheduler_of(folder, study)
+    db = access.connect(folder, timeout_s=8.0, may_start=schedule.shares_this_machine)
     if isinstance(db, access.EmbeddedDatabase):
         db.on_absent = reviver_of(folder, study, schedule)
     study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=AWAY_PATIENCE_S)
@@ -108,21 +106,26 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     return EXIT_DONE
 
 
+def _under(study: Study, executor: list[str]) -> Study:
+    """Return the study with the executor that runs this job: not always the study's present one."""
+    return dataclasses.replace(study, executor=executor[0]) if executor else study
+
+
 def _serve(folder: StudyFolder, study: Study) -> int:
     """Serve the embedded database until no study needs it."""
     note = read_json(folder.storage) or {}
-    ask_fate = access.fate_asker(scheduler_of(folder, study))
-    why = Service(Path(note["embedded"]), Starter(*own_job()), ask_fate).run()
+    schedule = scheduler_of(folder, study)
+    starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
+    why = Service(Path(note["embedded"]), starter, ask_fate).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
-        requeue_self()
+        schedule.requeue(os.environ)
     return EXIT_DONE
 
 
 def _host(folder: StudyFolder, study: Study) -> int:
     """Serve the embedded database while the job that does so waits."""
     schedule = scheduler_of(folder, study)
-    assert isinstance(schedule, SlurmScheduler), "no job serves the database elsewhere"
 
     def job_runs() -> bool:
         try:
@@ -131,7 +134,7 @@ def _host(folder: StudyFolder, study: Study) -> int:
             return False
 
     note = read_json(folder.storage) or {}
-    starter, ask_fate = Starter(*own_job()), access.fate_asker(schedule)
+    starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
     why = host(Path(note["embedded"]), starter, ask_fate, job_runs)
     print(f"serving the database ended: {why}", flush=True)
     return EXIT_DONE

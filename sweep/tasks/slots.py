@@ -1,4 +1,4 @@
-"""A task that serves several trials side by side: each slot is a step of Slurm's with a worker.
+"""A task that serves several trials side by side: each slot is a step of its own with a worker.
 
 This process pulls no trial. It starts a step for each slot, passes on what Slurm tells the task,
 and starts a slot again whose worker was killed. A slot has its share of the CPUs and the memory,
@@ -17,22 +17,13 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from sweep.control.place import SLOT_VARIABLE
 from sweep.control.reconcile import succeed
 from sweep.core import outcomes
-from sweep.core.errors import (
-    EXIT_FAULT,
-    EXIT_INPUT,
-    CouldNotAsk,
-    DatabaseUnavailable,
-    SchedulerError,
-)
-from sweep.core.hostlist import expand_nodes
+from sweep.core.errors import EXIT_FAULT, EXIT_INPUT, DatabaseUnavailable
 from sweep.core.system import processes
 from sweep.core.trial import End
-from sweep.schedulers.slurm.text.steps import names_memory, step_argv, step_environment
 from sweep.tasks.context import Context
 
 START_PATIENCE_S = 3600.0  # for a database that is away when the task begins
@@ -43,7 +34,6 @@ QUICK_DEATHS = 3  # in a row, after which its slot stays empty
 PAUSES_S = (1.0, 5.0, 15.0)  # before a slot is started again
 # What no second start mends: a fault of sweep's own, or what the user gave.
 _FINAL_CODES = (EXIT_FAULT, EXIT_INPUT)
-_SIBLINGS = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
 
 
 @dataclass
@@ -95,6 +85,7 @@ class Slots:
         """Serve all slots; return 1 where none of them came to a good end, else 0."""
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGUSR2, self._on_hurry)
         self._settle(None, None, START_PATIENCE_S)  # of an earlier run of this very task
         argv = self._argv()
         while live := [slot for slot in self.slots if slot.step or slot.start_at is not None]:
@@ -111,18 +102,9 @@ class Slots:
         return int(not self.signals and all(slot.exit_code for slot in self.slots))
 
     def _argv(self) -> list[str]:
-        held_mb = None
-        ask = getattr(self.schedule, "held_memory_mb", None)
-        if ask is not None and self.place.job and not names_memory(self.environ):
-            with contextlib.suppress(CouldNotAsk, SchedulerError):
-                held_mb = ask(self.place.job, self.place.index)
-        return step_argv(
-            self.environ,
-            len(self.slots),
-            self.ledger.study.resources.gpus,
-            held_mb,
-            threads_per_core(),
-        )
+        assert self.schedule is not None, "only a scheduler gives a task slots"
+        task = (self.place.job, self.place.index)
+        return self.schedule.slot_argv(self.environ, len(self.slots), task)
 
     def key(self, slot: Slot) -> str:
         """Return what names a slot among all tasks: its worker carries it."""
@@ -149,9 +131,9 @@ class Slots:
         if self.end_time_s is not None:
             mine.append(f"SWEEP_END_TIME={self.end_time_s}")
         command = [*argv, *mine, sys.executable, "-m", "sweep.task", str(self.folder.root)]
-        slot.step = processes.spawn(
-            command, cwd=os.getcwd(), env=step_environment(self.environ), stdout=1
-        )
+        assert self.schedule is not None
+        environ = self.schedule.slot_environment(self.environ)
+        slot.step = processes.spawn(command, cwd=os.getcwd(), env=environ, stdout=1)
         slot.began, slot.start_at = time.monotonic(), None
 
     def _ended(self, slot: Slot, code: int) -> None:
@@ -208,6 +190,11 @@ class Slots:
             self.signals.append(number)
         self._pass_on()
 
+    def _on_hurry(self, number: int, _frame: object) -> None:
+        for slot in self.slots:
+            for worker in self._workers(slot) if slot.step is not None else ():
+                worker.signal(number)
+
     def _pass_on(self) -> None:
         """Tell every worker what Slurm has told the task, each once.
 
@@ -246,11 +233,3 @@ class Slots:
         finally:
             for descriptor in opened:
                 os.close(descriptor)
-
-
-def threads_per_core(path: Path = _SIBLINGS) -> int:
-    """Return how many hardware threads a core of this machine has; 1 where that is not known."""
-    try:
-        return len(expand_nodes(f"[{path.read_text().strip()}]"))
-    except (OSError, ValueError):
-        return 1

@@ -46,7 +46,9 @@ class Worker:
         self.study = context.study
         self.ledger = context.ledger
         self.say = context.say
-        self.leave = Leave(context.term_wait_s, max(1.0, context.study.grace_s - 2.0))
+        self.leave = Leave(
+            context.term_wait_s, max(1.0, context.study.grace_s - 2.0), context.end_time_s
+        )
         self.longest_s = 0.0
         self.done = 0
         self._next_look = time.monotonic() + EVERY_S
@@ -102,9 +104,9 @@ class Worker:
         limit = self.study.trials_per_task
         if limit is not None and self.done >= limit:
             return False
-        if self.context.is_on_cluster and os.getppid() != self._parent:
-            # slurmstepd is dead: Slurm takes this task for lost, and may run it again.
-            self.say("Slurm's process above this task is gone; it pulls no further trial")
+        if self.context.may_run_twice and os.getppid() != self._parent:
+            # slurmstepd is dead, say: Slurm takes this task for lost, and may run it again.
+            self.say("the scheduler's process above this task is gone; it pulls no further trial")
             return False
         if self.done == 0 or self.context.end_time_s is None:
             return True
@@ -164,7 +166,7 @@ class Worker:
     def _is_superseded(self) -> bool:
         """Tell whether this task was put back into the queue and runs again, while we live."""
         place = self.context.place
-        if not self._token or place.job is None or not self.context.is_on_cluster:
+        if not self._token or place.job is None or not self.context.may_run_twice:
             return False
         return self.ask(lambda _: self.ledger.latest_token(place)) not in (None, self._token)
 
@@ -208,7 +210,7 @@ class Worker:
             state = AttemptRun(self.context, self.tools, claim).run()
         except StaleAttempt as error:
             self.say(f"trial {claim.number}, attempt {claim.attempt}: {error.message}")
-            self._over = self.context.is_on_cluster
+            self._over = self.context.may_run_twice
             return
         took_s = time.monotonic() - began
         self.longest_s = max(self.longest_s, took_s)

@@ -7,11 +7,14 @@ import json
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.files import make_private, move_aside, read_json, write_atomic
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.trial import Attempt
+
+_MOST_ANSWER = 4096  # characters: a word or two, and that it is done
 
 
 def make_folder(folder: AttemptFolder, token: str, *, later_too: bool = True) -> list[Path]:
@@ -71,15 +74,45 @@ def tell(folder: AttemptFolder, stop: str | None) -> None:
         write_atomic(folder.control, json.dumps({"stop": stop}) + "\n")
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What training made of what it was told, as far as it says so itself.
+
+    Attributes:
+        saw: Whether it has read the word.
+        done: Whether it has finished all the same.
+    """
+
+    saw: bool = False
+    done: bool = False
+
+
+def read_answer(folder: AttemptFolder) -> Answer | None:
+    """Return what the reporter noted; None where nothing in training notes such a thing."""
+    try:
+        if not folder.answer.is_file():
+            return None
+        with folder.answer.open(encoding="utf-8", errors="replace") as stream:
+            lines = stream.read(_MOST_ANSWER).splitlines()
+    except OSError:
+        return None
+    notes: dict[str, object] = {}
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError):
+            notes.update(json.loads(line))
+    return Answer(bool(notes.get("saw")), notes.get("done") is True)
+
+
 def write_exit(folder: AttemptFolder, exit_code: int | None, signal: int | None, told: str) -> None:
     """Note how the training's process ended, before the database hears of it.
 
-    What it was told is part of that; the file that told it goes, as files are counted.
+    What it was told is part of that; the files about that go, as files are counted.
     """
     note = {"exit_code": exit_code, "signal": signal, "told": told, "time": time.time()}
     write_atomic(folder.exit, json.dumps(note) + "\n")
-    with contextlib.suppress(OSError):
-        folder.control.unlink()
+    for path in (folder.control, folder.answer):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def read_exit(folder: AttemptFolder) -> dict[str, object] | None:

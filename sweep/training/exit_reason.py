@@ -29,14 +29,17 @@ def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence
         exit_code: What it returned, or None.
         signal: What ended it, or None. An exit code of 128 + n means signal n: a shell or a
             container between the process and us reports it so.
-        told: What it had been told: "", "pruned", "checkpoint" (leave, to be resumed), or one of
-            the outcomes for which it was ended (stalled, too long, halted, paused).
+        told: What it had been told: "" (also where it has finished all the same), "pruned",
+            "checkpoint" (leave, to be resumed), or one of the outcomes for which it was ended
+            (time limit, stalled, too long, halted, paused).
         log: The last lines of its output, ``memory_messages.WINDOW`` or fewer.
     """
     if signal is None and exit_code is not None and 128 < exit_code <= 128 + 64:
         signal = exit_code - 128
     if told == "checkpoint":
         return End(outcomes.INTERRUPTED, "asked to leave", exit_code, signal)
+    if told == outcomes.TIMEOUT:
+        return End(outcomes.TIMEOUT, "asked to leave before its time limit", exit_code, signal)
     if told == HALTED:
         return End(HALTED, "the study was stopped", exit_code, signal)
     if told == PAUSED:

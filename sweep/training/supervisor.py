@@ -22,7 +22,7 @@ from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.trial import Report
-from sweep.training.attempt_files import tell
+from sweep.training.attempt_files import read_answer, tell
 from sweep.training.command import launchers
 from sweep.training.command.launchers import PYTHON
 from sweep.training.journal import Journal
@@ -36,6 +36,7 @@ AWAY_PAUSE_S = 2.0  # between two tries to reach a database that is away
 PRUNE_GRACE_S = 60.0  # for a training that was told to stop to leave by itself
 TERM_GRACE_S = 3.0
 SRUN_GRACE_S = 5.0
+LIMIT_SLACK_S = 90.0  # Slurm may send a limit's signal a minute early
 SIGNAL_LAG_S = 1.0  # between the signals that Slurm sends to training and to us
 _TERMINATED = (-15, 128 + 15)  # by SIGTERM; a shell or container reports it the second way
 _TICKS_S = (0.05, 0.25)  # between two looks: in the first second, and later
@@ -58,18 +59,28 @@ class Leave:
     Attributes:
         term_wait_s: Seconds between TERM and KILL where this process runs.
         grace_s: Seconds between USR1 and the end of the time limit.
+        end_time_s: When that limit is reached, on the wall clock, or None.
+        asked_s: When it was first asked to leave, on the wall clock.
+        hurry: Somebody wants it to look now what the study wants of it (USR2).
     """
 
     term_wait_s: float
     grace_s: float
+    end_time_s: float | None = None
     deadline: float | None = None
+    asked_s: float | None = None
     terminated: bool = False
+    hurry: bool = False
     folder: AttemptFolder | None = None
 
     def listen(self) -> None:
-        """Take this process's TERM and USR1 as requests; only in its main thread."""
+        """Take this process's TERM, USR1 and USR2 as requests; only in its main thread."""
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, self.on_signal)
+        signal.signal(signal.SIGUSR2, self._on_hurry)
+
+    def _on_hurry(self, _number: int, _frame: object) -> None:
+        self.hurry = True
 
     def on_signal(self, number: int, _frame: object) -> None:
         """Handle TERM and USR1; several in a row are one request."""
@@ -77,6 +88,7 @@ class Leave:
         wait_s = self.term_wait_s if number == signal.SIGTERM else self.grace_s
         deadline = time.monotonic() + wait_s
         self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
+        self.asked_s = self.asked_s or time.time()
         if self.folder is not None:
             # An error must not come up wherever the main loop is; it tries again by itself.
             with contextlib.suppress(OSError):
@@ -86,10 +98,22 @@ class Leave:
     def wanted(self) -> bool:
         return self.deadline is not None
 
+    @property
+    def is_for_limit(self) -> bool:
+        """Whether it was asked because its time limit is near, as far as that can be told."""
+        if self.asked_s is None:
+            return False
+        if self.end_time_s is None:
+            return not self.terminated
+        return self.end_time_s - self.asked_s < self.grace_s + LIMIT_SLACK_S
+
 
 @dataclass(frozen=True)
 class Ended:
-    """How the process ended, and what it had been told ("" when nothing)."""
+    """How the process ended, and what it had been told.
+
+    ``told`` is "" where that was nothing, or where training has finished all the same.
+    """
 
     exit_code: int | None
     signal: int | None
@@ -160,7 +184,7 @@ class Supervisor:
         self.unsent: list[Report] = []
         self.told = ""
         self._kill_at: float | None = None
-        self._cooperates = not any(objective.pattern for objective in study.objectives)
+        self._signalled = False  # it was made to end
         self._started = time.monotonic()
         self._next_forward = 0.0
         self._touch_every_s = LIMIT_EVERY_S if study.may_end_early else TOUCH_EVERY_S
@@ -206,7 +230,24 @@ class Supervisor:
             time.sleep(0.05)
         if self.leave.wanted and not self.told:
             self.told = "checkpoint"
+        if self.told and code == 0 and self._has_finished():
+            self.told = ""
         return Ended(code if code >= 0 else None, -code if code < 0 else None, self.told)
+
+    def _has_finished(self) -> bool:
+        """Tell whether a training that was told to leave, and has left well, had finished."""
+        answer = read_answer(self.folder)
+        if answer is not None and answer.done:
+            return True
+        if self._signalled or self.leave.terminated:
+            return False  # whoever signals its task may have signalled it as well
+        # One that reports by other means may have read the word without saying so.
+        return not answer.saw if answer is not None else self._knows_nothing
+
+    @property
+    def _knows_nothing(self) -> bool:
+        """Whether training is a script that knows nothing of sweep: it reads no control file."""
+        return any(o.pattern for o in self.study.objectives) and read_answer(self.folder) is None
 
     def _wait(self, descriptor: int | None) -> None:
         young = time.monotonic() - self._started < 1.0
@@ -229,9 +270,12 @@ class Supervisor:
             metric = self.study.objective.metric
             self._verdict_due = self._verdict_due or any(metric in r.metrics for r in found)
         self._obey(now)
+        if self.leave.hurry:
+            self.leave.hurry = False
+            self._next_touch = now
         if self.unsent and now >= self._next_forward:
             self._forward(now)
-        elif now >= self._next_touch:
+        if now >= self._next_touch:  # also of one that reports all the time: it must hear of a stop
             self._touch(now)
         if self._warm_at is not None and now >= self._warm_at:
             self._warm_at = None
@@ -251,6 +295,7 @@ class Supervisor:
             self._kill_at = now
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
+            self._signalled = True
             processes.end_group(self.child.pid, self.token, grace_s=TERM_GRACE_S)
 
     def _tell(self, word: str, told: str, deadline: float | None = None) -> None:
@@ -259,9 +304,12 @@ class Supervisor:
         self.told = told
         if deadline is not None:
             self._kill_at = deadline - TERM_GRACE_S
+        elif self._knows_nothing:
+            self._kill_at = time.monotonic()
         else:
-            # A script that knows nothing of sweep does not read the control file.
-            grace_s = max(PRUNE_GRACE_S, self.study.grace_s) if self._cooperates else 0.0
+            grace_s = float(self.study.grace_s)
+            if told != HALTED:
+                grace_s = max(PRUNE_GRACE_S, grace_s)
             self._kill_at = time.monotonic() + grace_s
 
     def _forward(self, now: float) -> None:
@@ -269,8 +317,6 @@ class Supervisor:
         if not self._guard(lambda: self.channel.record(self.unsent), now):
             return
         self.unsent.clear()
-        if not self.study.may_end_early:  # else it must hear of the end, however often it reports
-            self._next_touch = now + TOUCH_EVERY_S
         if self._verdict_due and not self.told:
             answer: list[str] = []
             if self._guard(lambda: answer.append(self.channel.judge()), now):
@@ -286,7 +332,8 @@ class Supervisor:
         reached = self._guard(lambda: answer.append(self.channel.touch()), now)
         if reached and answer[0] and not self.told:
             self._tell("checkpoint", HALTED)
-        self.channel.rest(0.0)  # a training that is silent stays so
+        if now > self._next_forward + REST_AFTER_S:
+            self.channel.rest(0.0)  # a training that is silent stays so
 
     def _guard(self, work: Callable[[], object], now: float) -> bool:
         """Do something that needs the database; tell whether it was there.

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 class Claimers:
     """The processes, and the scheduler that says which of them live."""
 
-    name = "local"
+    explains_late = False
 
     def __init__(self, url: str, study_id: int) -> None:
         self.url = url

@@ -32,7 +32,7 @@ for step in range(20):
 class Gone:
     """A scheduler that knows of no task: the node is lost."""
 
-    name = "local"
+    explains_late = False
 
     def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
         return {}

@@ -122,7 +122,7 @@ def test_time_limit_with_grace(scenes: dict[str, Faulty]) -> None:
     study.wait_end(180)
     study.check_whole(1)
     ends = Counter(attempt.outcome for attempt in study.attempts())
-    assert ends["interrupted"] >= 1 and ends["finished"] == 1, study.tell()
+    assert ends["timeout"] >= 1 and ends["finished"] == 1, study.tell()
 
 
 def test_time_limit_without_grace(scenes: dict[str, Faulty]) -> None:

@@ -173,7 +173,8 @@ def test_time_limit_of_a_task_with_slots(faulty: Faulty) -> None:
     faulty.wait_end(300)
     faulty.check_whole(4)
     first = [faulty.of(trial)[0] for trial in range(4)]
-    assert {(a.outcome, a.reason) for a in first} == {("interrupted", "asked to leave")}
+    why = "asked to leave before its time limit"
+    assert {(a.outcome, a.reason) for a in first} == {("timeout", why)}
 
 
 @pytest.mark.long

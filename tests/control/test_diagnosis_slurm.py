@@ -190,7 +190,7 @@ TERMINATED = [
         5.0,
         End(outcomes.INTERRUPTED, "its task was cancelled by another user (uid 42)"),
     ),
-    (ended("TIMEOUT"), None, 5.0, End(outcomes.INTERRUPTED, "its task reached its time limit")),
+    (ended("TIMEOUT"), None, 5.0, End(outcomes.TIMEOUT, "its task reached its time limit")),
     (ended("PREEMPTED"), None, 5.0, End(outcomes.INTERRUPTED, "its task was preempted")),
     (
         ended("COMPLETED"),

@@ -21,7 +21,7 @@ from tests.study_rows import make_study
 class Gone:
     """A scheduler that knows of no task."""
 
-    name = "local"
+    explains_late = False
 
     def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
         return {}

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from sweep.control.scheduler_view import SchedulerView
+from sweep.core import executors
 
 
 class Counted(SchedulerView):
     """Notes when everything that goes to the scheduler is asked."""
 
     def __init__(self, name: str, now_s: list[float]) -> None:
-        schedule: Any = SimpleNamespace(name=name)
+        schedule: Any = executors.get(name)
         super().__init__(SimpleNamespace(), schedule, now_s=lambda: now_s[0])  # type: ignore[arg-type]
         self.times: list[float] = []
 

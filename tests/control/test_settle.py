@@ -77,6 +77,8 @@ ENDS = [
     (0, None, "checkpoint", ("interrupted", "asked to leave", 0, None)),
     (1, None, "checkpoint", ("interrupted", "asked to leave", 1, None)),
     (None, 9, "checkpoint", ("interrupted", "asked to leave", None, 9)),
+    (0, None, "timeout", ("timeout", "asked to leave before its time limit", 0, None)),
+    (None, 15, "timeout", ("timeout", "asked to leave before its time limit", None, 15)),
     (0, None, "halted", ("halted", "the study was stopped", 0, None)),
     (None, 15, "stalled", ("stalled", "no report and no output for too long", None, 15)),
     (0, None, "pruned", ("finished", "pruned", 0, None)),
@@ -130,7 +132,9 @@ def test_an_exception_is_the_cause(code: int, log: tuple[str, ...], expected: st
     assert classify(code, None, "", log).reason == expected
 
 
-def attempt(number: int, outcome: str | None, checkpoint: str | None = None) -> Attempt:
+def attempt(
+    number: int, outcome: str | None, checkpoint: str | None = None, host: str = "node"
+) -> Attempt:
     moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
     return Attempt(
         1,
@@ -139,7 +143,7 @@ def attempt(number: int, outcome: str | None, checkpoint: str | None = None) -> 
         f"t{number}",
         "job",
         0,
-        "node",
+        host,
         None,
         moment,
         moment,
@@ -150,23 +154,39 @@ def attempt(number: int, outcome: str | None, checkpoint: str | None = None) -> 
 
 
 BARREN = (
-    "interrupted twice without a new checkpoint; it needs a longer resources.time, or checkpoints"
+    "its time limit came twice without a new checkpoint; it needs a longer resources.time, "
+    "or checkpoints"
 )
+NODES = "3 nodes failed under it: n1, n2, n3"
 
-# outcomes with "+" for a checkpoint -> why it is given up, at three attempts
+# outcomes with "+" for a checkpoint and "@" for a host -> why it is given up, at three attempts
 HISTORIES = [
-    (["interrupted"], None),
-    (["interrupted", "interrupted"], BARREN),
-    (["interrupted", "timeout"], BARREN),
-    (["node failed", "timeout"], BARREN),
-    (["interrupted+", "interrupted"], None),
-    (["interrupted", "interrupted+"], None),
-    (["interrupted+"] * 50, None),
-    (["interrupted", "interrupted+", "interrupted"], None),
-    (["interrupted+", "interrupted", "interrupted"], BARREN),
+    (["timeout"], None),
+    (["timeout", "timeout"], BARREN),
+    (["timeout+", "timeout"], None),
+    (["timeout", "timeout+"], None),
+    (["timeout+"] * 50, None),
+    (["timeout", "timeout+", "timeout"], None),
+    (["timeout+", "timeout", "timeout"], BARREN),
+    # What lies between the two neither counts nor begins anew.
+    (["timeout", "interrupted", "halted", "node failed", "killed", "timeout"], BARREN),
+    (["timeout", "interrupted+", "timeout"], None),
+    (["timeout", "timeout", "interrupted"], None),
+    (["timeout", "given back", "timeout"], None),
+    (["timeout", "given back", "timeout", "timeout"], BARREN),
+    # Preemption and our own stop are nobody's failure, however often they come.
+    (["interrupted"] * 50, None),
+    (["interrupted", "timeout"], None),
+    (["terminated"] * 50, None),
     (["halted", "halted", "halted", "halted"], None),
     (["halted", "interrupted"], None),
     (["given back", "given back", "interrupted"], None),
+    # Nodes fail; but not three of them under one trial.
+    (["node failed@n1"] * 50, None),
+    (["node failed@n1", "node failed@n2", "node failed@n1"], None),
+    (["node failed+@n3", "node failed@n1", "interrupted@n4", "node failed+@n2"], NODES),
+    (["node failed@n1", "node failed@n2", "node failed@n3", "interrupted@n1"], None),
+    (["node failed", "timeout"], None),
     (["killed"], None),
     (["killed", "killed"], None),
     (["killed", "killed", "killed"], "3 attempts ended in a fault, the last: why"),
@@ -175,11 +195,11 @@ HISTORIES = [
         ["killed", "interrupted+", "lost", "interrupted+", "out of memory+"],
         "3 attempts ended in a fault, the last: why",
     ),
-    (["killed", "killed", "interrupted+"], None),
     (["out of memory"], None),
     (["out of memory", "out of memory"], "2 attempts ended so, the last: why"),
     (["out of memory+", "interrupted+", "out of memory+"], "2 attempts ended so, the last: why"),
     (["out of memory", "killed", "interrupted+"], None),
+    (["killed", "killed", "timeout+"], None),
     (["killed", "interrupted", "killed"], None),
     (["interrupted", "killed", "interrupted"], None),
 ]
@@ -187,11 +207,12 @@ HISTORIES = [
 
 @pytest.mark.parametrize(("outcomes", "expected"), HISTORIES)
 def test_give_up(outcomes: list[str], expected: str | None) -> None:
-    """Faults count; interruptions count only where two in a row bring no checkpoint."""
-    attempts = [
-        attempt(number, text.rstrip("+"), f"ck{number}" if text.endswith("+") else None)
-        for number, text in enumerate(outcomes, 1)
-    ]
+    """Faults count; of what interrupts, time limits without a checkpoint, and different nodes."""
+    attempts = []
+    for number, text in enumerate(outcomes, 1):
+        words, _, host = text.partition("@")
+        checkpoint = f"ck{number}" if words.endswith("+") else None
+        attempts.append(attempt(number, words.rstrip("+"), checkpoint, host or "node"))
     assert give_up(attempts, Retry(max_attempts=3)) == expected
 
 

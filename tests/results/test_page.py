@@ -16,7 +16,6 @@ from sweep.core.trial import Attempt, TrialRecord
 from sweep.results.page import accounts, contents, page, tiles, views
 from sweep.results.page.lanes import timeline
 from sweep.results.page.source import Source, make
-from sweep.results.ranking import gpu_hours
 from sweep.storage.series import Series
 from tests.study_rows import NOON, make_study
 
@@ -131,7 +130,7 @@ def test_shares_of_a_gpu_are_not_known(source: Source) -> None:
     study = dataclasses.replace(source.study, resources=Resources(shard=4))
     spent = accounts.hours(dataclasses.replace(source, study=study))
     assert spent.gpus is None
-    assert gpu_hours(3600.0, study.resources) is None
+    assert study.resources.gpu_hours(3600.0) is None
     assert tiles.gpu_text(spent.of_gpus(spent.training)) == "not known"
 
 

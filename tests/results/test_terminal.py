@@ -53,56 +53,6 @@ def drawn(renderable: Any, width: int = 80, **options: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0.04, "0.0 s"),
-        (9.94, "9.9 s"),
-        (9.96, "10 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min"),
-        (61, "1 min 1 s"),
-        (600, "10 min"),
-        (659, "10 min"),
-        (3599.9, "1 h 00 min"),
-        (7500, "2 h 05 min"),
-        (86400, "1 d 0 h"),
-        (200000, "2 d 8 h"),
-    ],
-)
-def test_span(seconds, expected):
-    """A length of time has at most two units."""
-    assert terminal.span(seconds) == expected
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0.0, "5 s"),
-        (6.4, "5 s"),
-        (66, "65 s"),
-        (114, "115 s"),
-        (119, "2 min"),
-        (121, "2 min"),
-        (540.0, "9 min"),
-        (3569, "59 min"),
-        (3600, "1 h 00 min"),
-    ],
-)
-def test_rough_span(seconds, expected):
-    """An estimate is no more exact than it can be."""
-    assert terminal.span(seconds, rough=True) == expected
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0.64, "0.6 s"), (9.96, "0:10"), (59.6, "1:00"), (754, "12:34"), (3723, "1:02:03")],
-)
-def test_stopwatch(seconds, expected):
-    """A column of times is short and aligned."""
-    assert terminal.stopwatch(seconds) == expected
-
-
-@pytest.mark.parametrize(
     ("value", "expected"),
     [
         (None, "null"),

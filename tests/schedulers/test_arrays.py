@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sweep.core.executors import slots_of
 from sweep.core.scheduler import Limits
 from sweep.core.study import Slurm
 from sweep.schedulers.arrays import array_size, name_token, plan_waves, throttle_of
@@ -61,8 +62,8 @@ def test_slots(slots: int, parallel: int | None, executor: str, expected: int) -
     study = make_study(
         trials=200, max_parallel=parallel, slurm=Slurm(slots=slots), executor=executor
     )
-    assert study.slots == expected
-    assert study.slots * throttle_of(study, 100, study.slots) <= study.parallel
+    assert slots_of(study) == expected
+    assert slots_of(study) * throttle_of(study, 100, slots_of(study)) <= study.parallel
 
 
 @pytest.mark.parametrize(

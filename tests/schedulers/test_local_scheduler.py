@@ -110,6 +110,21 @@ class TestRunner:
         """Nothing limits a local array."""
         assert (scheduler.name, scheduler.limits()) == ("local", Limits())
 
+    def test_hurry_reaches_those_that_run(self, scheduler: LocalScheduler, folder: Path) -> None:
+        """SIGUSR2 to each, and no more: they go on. One that has ended is no trouble."""
+        script = "trap 'echo x >> hurried' USR2; touch ready-$SWEEP_ARRAY_INDEX; " + (
+            "while [ ! -e go ]; do sleep 0.05; done"
+        )
+        job = scheduler.submit(self.contract.job(folder, script, size=3, throttle=2))
+        wait_for(lambda: len(list(folder.glob("ready-*"))) == 2, PATIENCE_S)
+        scheduler.hurry(job)
+        hurried = folder / "hurried"
+        wait_for(lambda: hurried.exists() and hurried.read_text() == "x\nx\n", PATIENCE_S)
+        (folder / "go").touch()
+        wait_for(lambda: runner_has_ended(scheduler, job), PATIENCE_S)
+        assert {task.word for task in scheduler.poll([job]).values()} == {"COMPLETED"}
+        scheduler.hurry(job)
+
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
     def test_it_outlives_the_command_that_submitted_it(
         self, scheduler: LocalScheduler, folder: Path, number: int

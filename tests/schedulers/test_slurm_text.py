@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sweep.core.durations import format_time
 from sweep.core.errors import CouldNotAsk, InputError, SchedulerError
 from sweep.core.hostlist import expand_nodes
 from sweep.core.scheduler import Limits
@@ -21,6 +22,7 @@ from sweep.schedulers.slurm.text.control import (
     check_update,
     exclude_argv,
     excluded_argv,
+    hurry_argv,
     parse_excluded,
     release_argv,
     throttle_argv,
@@ -58,12 +60,7 @@ from sweep.schedulers.slurm.text.submit import (
     parse_sbatch,
     sbatch_argv,
 )
-from sweep.schedulers.slurm.text.times import (
-    compress_indices,
-    expand_indices,
-    format_time,
-    parse_time,
-)
+from sweep.schedulers.slurm.text.times import compress_indices, expand_indices, parse_time
 
 # ---------------------------------------------------------------- times and indices
 
@@ -958,6 +955,7 @@ def test_begin_time_tells_of_the_requeue() -> None:
 def test_control_argv() -> None:
     """Jobs are cancelled, requeued, let go and changed, whole or by element."""
     assert cancel_argv("12") == ["scancel", "12"]
+    assert hurry_argv("12") == ["scancel", "--state=RUNNING", "--batch", "--signal=USR2", "12"]
     assert cancel_argv("12", [1, 4, 5]) == ["scancel", "12_[1,4-5]"]
     assert cancel_argv("12", pending_only=True, name="tok") == [
         "scancel",

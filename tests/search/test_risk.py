@@ -47,8 +47,6 @@ ENDS = [
     ("killed", "failed", True, True),
     ("timeout", "failed", False, True),
     ("timeout", "failed", True, False),
-    ("interrupted", "failed", False, True),
-    ("interrupted", "failed", True, False),
     ("stalled", "failed", False, True),
     ("error", "failed", False, False),
     ("no metric", "failed", False, False),

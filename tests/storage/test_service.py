@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweep.core.paths import StudyFolder
-from sweep.schedulers.slurm.revive import Reviver
+from sweep.schedulers.revive import Reviver
 from sweep.storage.embedded.lease import PERIODS, Lease, LeaseLost
 
 PERIOD_S = 10.0

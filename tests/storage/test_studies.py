@@ -7,10 +7,12 @@ from contextlib import closing
 
 import pytest
 
+from sweep.core import attributes
 from sweep.core.scheduler import Wave
 from sweep.storage import studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.storage.studies import StudyState
 from tests.storage.ledgers import do
 from tests.study_rows import Row, Tried, fill, make_study
 
@@ -48,6 +50,16 @@ def test_waves_come_oldest_first(ledger: Ledger) -> None:
         studies.write_wave(ledger.db, ledger.study_id, wave)
     assert studies.read_waves(ledger.db, ledger.study_id) == waves[::-1]
     assert studies.read_waves(ledger.db, ledger.study_id, live_only=True) == waves[:1]
+
+
+def test_what_a_later_version_wrote_more_is_passed_over(ledger: Ledger) -> None:
+    """A row of a newer sweep is read as far as this one knows it."""
+    db, study_id = ledger.db, ledger.study_id
+    wave, state = Wave("t", 1, 1, "slurm", 1.0), StudyState(studies.HELD, "why")
+    studies.write_attribute(db, study_id, attributes.WAVE + "t", vars(wave) | {"new": 1})
+    studies.write_attribute(db, study_id, attributes.STATE, vars(state) | {"new": 1})
+    assert studies.read_waves(db, study_id) == [wave]
+    assert studies.read_state(db, study_id) == state
 
 
 def test_a_deleted_study_leaves_nothing(ledger: Ledger, database_url: str) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from sweep.control.place import place_from
 from sweep.core.study import Resources
+from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from sweep.schedulers.slurm.text.steps import names_memory, parse_held, step_argv, step_environment
-from sweep.tasks.slots import threads_per_core
+from sweep.schedulers.slurm.within import threads_per_core
 
 
 @pytest.mark.parametrize(
@@ -115,5 +116,5 @@ def test_threads_per_core(tmp_path: Path, text: str, expected: int) -> None:
 
 def test_a_worker_knows_its_slot() -> None:
     environ = {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}
-    assert place_from(environ).slot is None
-    assert place_from({**environ, "SWEEP_SLOT": "7_1.3"}).slot == 3
+    assert place_from(environ, SlurmScheduler).slot is None
+    assert place_from({**environ, "SWEEP_SLOT": "7_1.3"}, SlurmScheduler).slot == 3

@@ -147,7 +147,7 @@ def test_a_terminated_worker_ends_a_training_that_does_not_listen(scene: Scene) 
     stored = opened.ledger.db.execute("SELECT COUNT(*) FROM sweep_metric WHERE attempt = 1")
     assert stored == [(len(read_journal(scene.attempt(0, 1).metrics)),)]
     opened.ledger.db.close()
-    scene.sweep("stop", scene.name, env=scene.env)
+    assert scene.sweep("stop", scene.name, "--now", env=scene.env).code == 0
     scene.wait_for(lambda: not scene.processes())
 
 
@@ -160,7 +160,7 @@ def test_a_time_limit_shorter_than_the_trial(scene: Scene) -> None:
     (record,) = scene.check()
     assert len(record.attempts) >= 2
     outcomes = [a.outcome for a in record.attempts]
-    assert outcomes == ["interrupted"] * (len(outcomes) - 1) + ["finished"]
+    assert outcomes == ["timeout"] * (len(outcomes) - 1) + ["finished"]
     assert [a.resumed_from for a in record.attempts] == [
         None,
         *(a.checkpoint for a in record.attempts[:-1]),
@@ -175,7 +175,7 @@ def test_a_trial_that_never_gets_anywhere_is_given_up(scene: Scene) -> None:
     record = only(scene)
     assert (record.state, record.reason) == (
         "failed",
-        "interrupted twice without a new checkpoint; it needs a longer resources.time, "
+        "its time limit came twice without a new checkpoint; it needs a longer resources.time, "
         "or checkpoints",
     )
     assert len(record.attempts) == 2
@@ -183,7 +183,7 @@ def test_a_trial_that_never_gets_anywhere_is_given_up(scene: Scene) -> None:
 
 def test_stop_and_go_on(scene: Scene) -> None:
     """``stop`` lets trials save and leave, as often as one likes; launch takes them up again."""
-    scene.trials, scene.parallel, scene.steps, scene.pause_s = 3, 2, 25, 0.1
+    scene.trials, scene.parallel, scene.steps, scene.pause_s = 3, 2, 120, 0.1
     scene.write().launch()
     for _ in range(2):
         scene.wait_for(lambda: len(scene.trainings()) == 2)
@@ -198,6 +198,86 @@ def test_stop_and_go_on(scene: Scene) -> None:
     records = scene.check()
     ends = {a.outcome for record in records for a in record.attempts}
     assert ends == {"halted", "finished"}
+
+
+# Says when it gets SIGTERM, and in the end how long it has trained since it could read the word.
+SLOW = """
+import os, signal, sys, time
+from sweep.report import Reporter
+
+def note(*_):
+    print("SIGTERM after", time.monotonic() - seen, flush=True)
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, note)
+reporter = Reporter()
+reporter.log(step=0, loss=1.0)
+while not os.path.exists(os.environ["SWEEP_CONTROL"]):
+    time.sleep(0.01)
+seen = time.monotonic()
+if sys.argv[1] == "asks":
+    print("told", reporter.should_stop(), flush=True)
+while time.monotonic() < seen + float(sys.argv[2]):
+    time.sleep(0.01)
+reporter.log(step=1, loss=0.5)
+if sys.argv[1] == "done":
+    reporter.done()
+"""
+
+
+def test_stop_gives_a_training_its_grace(scene: Scene) -> None:
+    """It gets no SIGTERM before that, and its trial goes on later."""
+    scene.more = "grace: 6s\n"
+    scene.write(f"python {scene.name}-train.py asks 60", SLOW).launch()
+    scene.wait_for(lambda: read_journal(scene.attempt(0, 1).metrics))
+    assert scene.sweep("stop", scene.name, env=scene.env).code == 0
+    scene.wait_for(lambda: not scene.processes())
+    (attempt,) = only(scene).attempts
+    assert (attempt.outcome, attempt.reason) == ("halted", "the study was stopped")
+    told, signalled = scene.attempt(0, 1).log.read_text().splitlines()
+    assert told == "told checkpoint"
+    assert float(signalled.removeprefix("SIGTERM after ")) > 5.9
+
+
+def test_stop_ends_a_script_that_does_not_listen(scene: Scene) -> None:
+    """One whose metric is read from its output gets SIGTERM at once."""
+    script = "import time\nfor n in range(6000):\n    print('loss:', n, flush=True)\n"
+    scene.more = "grace: 600s\n"
+    scene.write(f"python {scene.name}-train.py", script + "    time.sleep(0.1)\n")
+    pattern = "objective: {metric: loss, from: {stdout: 'loss: ([0-9.]+)'},"
+    scene.file.write_text(scene.file.read_text().replace("objective: {metric: loss,", pattern))
+    scene.launch()
+    scene.wait_for(lambda: "loss: 5" in scene.attempt(0, 1).log.read_text())
+    assert scene.sweep("stop", scene.name, env=scene.env).code == 0
+    scene.wait_for(lambda: not scene.processes())
+    assert [a.outcome for a in only(scene).attempts] == ["halted"]
+
+
+@pytest.mark.parametrize(("word", "state"), [("asks", "waiting"), ("no", "complete")])
+def test_a_training_that_ends_while_it_is_to_leave(scene: Scene, word: str, state: str) -> None:
+    """It is complete where it never saw that it was to leave."""
+    scene.write(f"python {scene.name}-train.py {word} 0.5", SLOW).launch()
+    scene.wait_for(lambda: read_journal(scene.attempt(0, 1).metrics))
+    assert scene.sweep("stop", scene.name, env=scene.env).code == 0
+    scene.wait_for(lambda: not scene.processes())
+    record = only(scene)
+    assert (record.state, record.metrics["loss"]) == (state, [(0, 1.0), (1, 0.5)])
+    outcome = "finished" if state == "complete" else "halted"
+    assert [a.outcome for a in record.attempts] == [outcome]
+    files = {path.name for path in scene.attempt(0, 1).root.iterdir()}
+    assert not files & {"control.json", "answer.jsonl"}
+
+
+def test_stop_and_launch_again_at_once(scene: Scene) -> None:
+    """What was told to leave goes on in the same tasks, and no trial is lost."""
+    scene.trials, scene.parallel, scene.steps, scene.pause_s = 2, 2, 40, 0.1
+    scene.write().launch()
+    scene.wait_for(lambda: len(scene.trainings()) == 2)
+    assert scene.sweep("stop", scene.name, env=scene.env).code == 0
+    scene.launch()
+    scene.wait()
+    ends = {a.outcome for record in scene.check() for a in record.attempts}
+    assert ends <= {"halted", "finished"}
 
 
 def test_drain(scene: Scene) -> None:

@@ -383,12 +383,12 @@ def test_a_venv_comes_first(tmp_path: Path) -> None:
         ),
         (
             {"launcher": "srun", "executor": "local"},
-            "launcher: srun needs Slurm, and this study runs locally.\n"
+            "launcher: srun needs Slurm, and this study runs on this machine.\n"
             "Use launcher: torchrun (or auto).",
         ),
         (
             {"resources": Resources(nodes=2), "executor": "local"},
-            "resources.nodes: 2 nodes need a cluster, and this study runs locally.\n"
+            "resources.nodes: 2 nodes need a cluster, and this study runs on this machine.\n"
             "Use executor: slurm, or nodes: 1.",
         ),
         (

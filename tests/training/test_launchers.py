@@ -240,8 +240,10 @@ def test_the_environment_of_ranks() -> None:
     ],
 )
 def test_the_first_host(environ: dict[str, str], host: str) -> None:
-    """Of Slurm's allocation, in the order of ``scontrol show hostnames``."""
-    assert first_host(environ) == host
+    """Of Slurm's allocation, in the order of ``scontrol show hostnames``; of a study that runs on
+    this machine, also from within a job of Slurm's, this machine."""
+    assert first_host(make("auto", 1, 2), environ) == host
+    assert first_host(make("auto", 1, 2, executor="local"), environ) == "127.0.0.1"
 
 
 def test_neighbours_have_ports_of_their_own(tmp_path: Path) -> None:

@@ -23,12 +23,13 @@ from typing import Any
 from sweep.control.check import facts, inside, probes
 from sweep.control.place import place_from, training_environ
 from sweep.core.errors import SweepError
+from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, read_tail, write_atomic
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.trial import trial_seed
-from sweep.schedulers.choose import SLURM, scheduler_of
+from sweep.schedulers.choose import scheduler_of
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.filling import PYTHON as PYTHON_NAME
@@ -75,18 +76,11 @@ def result_file(folder: StudyFolder) -> Path:
 def trial_values(study: Study, folder: StudyFolder) -> TrialValues:
     """Return the values of a trial that is none: its folder is the check's."""
     attempt = folder.attempt(0, 1)
-    params = {p.name: p.choices[0] if p.choices else p.low for p in study.space}
-    return TrialValues(
-        number=0,
-        attempt=1,
-        seed=trial_seed(study.seed, 0),
-        params={**params, **study.fixed},
+    return TrialValues.within(
+        attempt,
         config=folder.config(0),
-        trial_dir=attempt.root,
-        checkpoint_dir=attempt.checkpoints,
-        resume=None,
-        metrics=attempt.metrics,
-        control=attempt.control,
+        params={**study.space.first_values(), **study.fixed},
+        seed=trial_seed(study.seed, 0),
         token=secrets.token_hex(16),
     )
 
@@ -95,7 +89,8 @@ def run(folder: StudyFolder) -> None:
     """Ask everything; ``result.json`` holds what has been answered at any time."""
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
     request = Request(**read_json(request_file(folder)))
-    place = place_from(os.environ)
+    schedule = scheduler_of(folder, study)
+    place = place_from(os.environ, kind_of(study))
     found: dict[str, Any] = {"host": place.host, "done": False}
 
     def ask(name: str, probe: Callable[[], Mapping[str, Any]]) -> None:
@@ -105,15 +100,13 @@ def run(folder: StudyFolder) -> None:
             found[name] = {"not_asked": f"{type(error).__name__}: {error}"}
         write_atomic(result_file(folder), json.dumps(found) + "\n")
 
-    on_slurm = study.executor == SLURM
-    job = os.environ.get("SLURM_JOB_ID")
     values = trial_values(study, folder)
     make_private(values.checkpoint_dir)
     write_atomic(values.config, filling.write_config(values.params))
     environ = training_environ(folder, os.environ)
     home = Path(request.home)
     ask("interpreter", facts.ask_interpreter)
-    ask("setup", lambda: _setup(study, on_slurm))
+    ask("setup", lambda: _setup(study))
     ask("workdir", lambda: facts.ask_workdir(study.workdir))
     ask("command", lambda: _command(study, values, environ))
     ask("runtime", lambda: facts.ask_runtime(study.environment.runtime))
@@ -124,9 +117,8 @@ def run(folder: StudyFolder) -> None:
     ask("scratch", probes.ask_scratch)
     ask("clock", lambda: probes.ask_clock(folder.root))
     ask("database", lambda: _database(request))
-    if on_slurm:
-        ask("slurm", lambda: probes.ask_slurm(scheduler_of(folder, study), job))
-    ask("task_signal", lambda: probes.ask_task_signal(job if on_slurm else None))
+    ask("commands", lambda: probes.ask_commands(schedule))
+    ask("task_signal", lambda: probes.ask_task_signal(schedule))
     ask("network", lambda: probes.ask_network(study, os.environ))
     ask("ports", lambda: probes.ask_ports(study))
     inner = Inside(study, folder, values, environ)
@@ -137,8 +129,8 @@ def run(folder: StudyFolder) -> None:
     write_atomic(result_file(folder), json.dumps(found) + "\n")
 
 
-def _setup(study: Study, on_slurm: bool) -> dict[str, Any]:
-    if not on_slurm:
+def _setup(study: Study) -> dict[str, Any]:
+    if not kind_of(study).runs_setup:
         return {"not_asked": "slurm.setup is for Slurm alone"}
     return facts.ask_setup(study.slurm.setup)
 
@@ -265,7 +257,7 @@ class Inside:
             return {"error": error.message}
         if launcher == PYTHON:
             return {"not_asked": "the command starts its ranks itself"}
-        place = place_from(os.environ)
+        place = place_from(os.environ, kind_of(self.study))
         study = dataclasses.replace(self.study, launcher=launcher)
         try:
             meeting = launchers.meet(study, self.environ, place.job, place.index, place.slot)

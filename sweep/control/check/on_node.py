@@ -23,13 +23,13 @@ from sweep.control.check.node_task import REDUCE_S, Request, request_file, resul
 from sweep.control.check.probes import gpus_within
 from sweep.control.check.quick import judge_connections, recorded_digest
 from sweep.core.errors import CouldNotAsk, SweepError
+from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, read_tail, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ENDED, PENDING, Scheduler, TaskState
 from sweep.core.secrets import is_secret
 from sweep.core.study import Study
 from sweep.schedulers import arrays
-from sweep.schedulers.choose import SLURM
 from sweep.storage import access
 from sweep.training.command import environment
 from sweep.training.command.filling import PYTHON as PYTHON_NAME
@@ -114,14 +114,14 @@ def _prepare(study: Study, runs: Runs, folder: StudyFolder, environ: Mapping[str
     request = Request(
         url=url,
         embedded=str(runs.postgres),
-        elsewhere=study.executor == SLURM and study.storage.embedded == "job",
+        elsewhere=kind_of(study).keeps_database_in_job(study),
         home=str(runs.study(study.name).root),
         recorded=recorded_digest(study, runs),
     )
     write_atomic(request_file(folder), request.to_json() + "\n", mode=0o600)
     write_atomic(folder.study, study.to_json() + "\n")
     environment.install_reporter(folder.python_path)
-    if study.executor == SLURM:
+    if kind_of(study).records_environment:
         secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
         kept = environment.without_database(secrets, environ)
         write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
@@ -161,7 +161,7 @@ def _wait(
     folder: StudyFolder, schedule: Scheduler, went: Went, say: Say, patience_s: float
 ) -> None:
     began = time.monotonic()
-    ask_at = began + (0.5 if schedule.name == "local" else ASK_FIRST_S)
+    ask_at = began + (0.5 if schedule.is_cheap_to_ask else ASK_FIRST_S)
     told = ""
     ended_at: float | None = None
     while True:
@@ -177,7 +177,7 @@ def _wait(
             went.problem = (f"its task ended before it had asked everything ({word})", "")
             return
         if now >= ask_at:
-            ask_at = now + (1.0 if schedule.name == "local" else ASK_EVERY_S)
+            ask_at = now + (1.0 if schedule.is_cheap_to_ask else ASK_EVERY_S)
             try:
                 went.state = schedule.poll([went.job]).get((went.job, 0))
             except CouldNotAsk as error:
@@ -219,7 +219,7 @@ def _await_end(schedule: Scheduler, job: str) -> None:
 
 def judge(study: Study, went: Went) -> list[Line]:
     """Return the lines of all that was found; what was not asked says why."""
-    found = went.found
+    found, kind = went.found, kind_of(study)
     missing = went.problem[0] if went.problem else "the job did not come to it"
     lines = [_job(study, went)]
 
@@ -238,17 +238,17 @@ def judge(study: Study, went: Went) -> list[Line]:
     add("image", judge_node.image)
     add("binds", judge_node.binds)
     lines += _inside(study, found.get("inside"), missing)
-    add("gpus", lambda fact: judge_node.gpus(fact, study.executor == SLURM))
+    add("gpus", lambda fact: judge_node.gpus(fact, not kind.shares_this_machine))
     add("compute mode", judge_node.compute_mode, "gpus")
     add("space", lambda fact: judge_node.space(fact, trials=study.trials))
     add("scratch", lambda fact: judge_node.space(fact, "scratch"))
     add("database", judge_node.database)
     add("connections", lambda fact: judge_connections(study, fact), "database")
-    if "slurm" in found and "not_asked" not in found["slurm"]:
-        lines += judge_node.slurm_commands(found["slurm"])
+    commands = found.get("commands") or {"not_asked": missing}
+    if "not_asked" not in commands:
+        lines += judge_node.slurm_commands(commands)
     else:
-        why = missing if study.executor == SLURM else "the study runs on this machine"
-        why = found.get("slurm", {}).get("not_asked", why)
+        why = commands["not_asked"]
         lines += [judged(name, None, judge_node.gpus, why) for name in ("scontrol", "sbatch")]
     skew_s = found.get("database", {}).get("skew_s")
     add("clock", lambda fact: judge_node.clock(fact, went.submitted_s, went.seen_s, skew_s))
@@ -266,7 +266,7 @@ def judge(study: Study, went: Went) -> list[Line]:
 
 def _job(study: Study, went: Went) -> Line:
     if went.problem is None:
-        where = "here" if study.executor != SLURM else f"on {went.found['host']}"
+        where = "here" if kind_of(study).shares_this_machine else f"on {went.found['host']}"
         return Line("job", OK, f"{went.job} ran {where}")
     message, hint = went.problem
     tail = f"\n{went.tail}" if went.tail else ""

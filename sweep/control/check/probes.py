@@ -1,7 +1,7 @@
 """What a check asks of a machine and its surroundings: one small function for each question.
 
-Space, the database, Slurm, the clock, signals, GPUs, the network. As in ``facts``, nothing here
-says whether something is well.
+Space, the database, the scheduler, the clock, signals, GPUs, the network. As in ``facts``, nothing
+here says whether something is well.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 from sweep.control.check.facts import say_of
 from sweep.control.check.inside import addresses
 from sweep.core.errors import SweepError
+from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
-from sweep.schedulers.slurm.text.answers import strip_words
 from sweep.storage.connection import Database
 from sweep.storage.embedded.binaries import find_binaries, major_version
 from sweep.storage.embedded.cluster import SETTINGS
@@ -138,23 +138,10 @@ def ask_embedded(folder: Path, *, elsewhere: bool) -> dict[str, Any]:
         return {"embedded": True, "error": error.message, "hint": error.hint}
 
 
-def ask_slurm(site: Any, job: str | None) -> dict[str, Any]:
-    """Return whether scontrol and sbatch can be called from here.
-
-    Args:
-        site: The study's SlurmScheduler.
-        job: The job that this runs in.
-    """
-    fact: dict[str, Any] = {"scontrol": "", "sbatch": "", "may_submit": True}
-    code, said = say_of(["scontrol", "show", "job", job or "0"])
-    if code:
-        fact["scontrol"] = strip_words(said)[:300] or f"exit code {code}"
-    try:
-        fact["may_submit"] = site.nodes_may_submit()
-        site.check_site(embedded=False)
-    except SweepError as error:
-        fact |= {"sbatch": error.message, "hint": error.hint}
-    return fact
+def ask_commands(schedule: Scheduler) -> dict[str, Any]:
+    """Return which of the scheduler's commands can be called from here."""
+    found = schedule.commands_from_task(os.environ)
+    return found or {"not_asked": f"the study runs on {schedule.place}"}
 
 
 def ask_clock(folder: Path) -> dict[str, Any]:
@@ -172,19 +159,19 @@ def ask_clock(folder: Path) -> dict[str, Any]:
     return {"now_s": now_s, "files_skew_s": round(files_s - (before_s + now_s) / 2, 3)}
 
 
-def ask_task_signal(job: str | None) -> dict[str, Any]:
-    """Have Slurm send this task the signal that it gets before its time limit; say if it came.
+def ask_task_signal(schedule: Scheduler) -> dict[str, Any]:
+    """Have this task sent the signal that it gets before its time limit; say if it came.
 
     Called in the main thread of the process that the batch script became.
     """
-    if job is None:
-        return {"not_asked": "on one machine sweep's own runner sends the signals"}
     came = threading.Event()
     before = signal.signal(signal.SIGUSR1, lambda *_: came.set())
     try:
-        code, said = say_of(["scancel", "--batch", "--signal=USR1", job])
-        if code:
-            return {"not_asked": f"scancel cannot be called from the node: {said[:200]}"}
+        try:
+            if not schedule.warn_task(os.environ):
+                return {"not_asked": "on one machine sweep's own runner sends the signals"}
+        except SweepError as error:
+            return {"not_asked": error.message}
         began = time.monotonic()
         while not came.is_set() and time.monotonic() - began < 15.0:
             time.sleep(0.05)
@@ -234,7 +221,7 @@ def ask_network(study: Study, environ: Mapping[str, str]) -> dict[str, Any]:
     missing = [name for name in (wanted or "").split(",") if name and name not in every]
     return {
         "host": socket.gethostname(),
-        "first": rendezvous.first_host(environ),
+        "first": rendezvous.first_host(study, environ),
         "wanted": wanted,
         "missing": missing,
         "addresses": {name: found.get(name, "") for name in every},

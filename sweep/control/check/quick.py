@@ -11,6 +11,7 @@ from typing import Any
 from sweep.control.check import facts, judge_node, probes, reach
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
 from sweep.core.errors import SweepError
+from sweep.core.executors import slots_of
 from sweep.core.files import read_json
 from sweep.core.paths import Runs
 from sweep.core.study import Study
@@ -65,7 +66,7 @@ def judge_connections(study: Study, fact: Mapping[str, Any]) -> Line:
     """Return the line on connections; each worker holds one."""
     workers = study.parallel
     if study.tasks is not None:
-        workers = min(workers, study.tasks * study.slots)
+        workers = min(workers, study.tasks * slots_of(study))
     is_cap = study.max_parallel is not None or study.tasks is not None
     return judge_node.connections(fact, workers, is_cap=is_cap)
 

@@ -17,7 +17,6 @@ from sweep.core import outcomes
 from sweep.core.outcomes import GIVEN_BACK, PAUSED
 from sweep.core.trial import Attempt, TrialRecord, better
 from sweep.results.page.source import Source
-from sweep.results.ranking import gpu_hours
 
 # Outcomes of an attempt whose trial may go on from its checkpoint.
 INTERRUPTIONS = (*outcomes.RESUMABLE, outcomes.TERMINATED, PAUSED, GIVEN_BACK)
@@ -146,7 +145,7 @@ def hours(source: Source) -> Hours:
         training_s / 3600,
         lost_s / 3600,
         None if saved_s is None else saved_s / 3600,
-        gpu_hours(3600.0, source.study.resources),
+        source.study.resources.gpu_hours(3600.0),
     )
 
 

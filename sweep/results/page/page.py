@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sweep.core import templates
 from sweep.core.errors import InputError
 from sweep.core.files import make_private, write_atomic
+from sweep.core.json_text import finite
 from sweep.results.page.charts import Chart
 from sweep.results.page.contents import Contents
 from sweep.results.page.theme import DARK, LIGHT
@@ -99,18 +99,8 @@ def render(contents: Contents, vega: str) -> str:
 
 def as_script(data: Any) -> str:
     """Return data as JSON that may stand inside a script element, whatever texts it holds."""
-    text = json.dumps(_finite(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return value
 
 
 def _number(value: float | None) -> str:

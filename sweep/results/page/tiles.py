@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweep.core import outcomes
+from sweep.core.times import span
 from sweep.results.page import accounts
 from sweep.results.page.source import Source
 
@@ -22,12 +23,7 @@ def duration(hours: float | None) -> str:
     """Return hours as people say them."""
     if hours is None:
         return "not known"
-    if hours >= 10:
-        return f"{hours:,.0f} h" if hours >= 100 else f"{hours:.1f} h"
-    if hours >= 1:
-        return f"{hours:.2f} h"
-    minutes = hours * 60
-    return f"{minutes:.1f} min" if minutes >= 1 else f"{minutes * 60:.1f} s"
+    return span(hours * 3600)
 
 
 def gpu_text(hours: float | None) -> str:

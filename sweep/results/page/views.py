@@ -6,13 +6,13 @@ and says of how many.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweep.core import outcomes
+from sweep.core.json_text import text_of
 from sweep.core.space import Parameter
 from sweep.core.study import Objective
 from sweep.core.trial import TrialRecord
@@ -219,11 +219,6 @@ def varied(source: Source, important: Mapping[str, float]) -> list[Parameter]:
             seen.setdefault(name, set()).add(repr(value))
     found = [p for p in source.study.space if len(seen.get(p.name, ())) > 1]
     return sorted(found, key=lambda p: -important.get(p.name, 0.0))
-
-
-def text_of(value: Any) -> str:
-    """Return a choice as people read it."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def parallel(source: Source, parameters: Sequence[Parameter]) -> tuple[View, Cells]:

@@ -165,6 +165,10 @@ class Runner:
                 self.throttle = int(request["throttle"])
             elif "cancel" in request:
                 self._cancel(request["cancel"], request["pending_only"], request["uid"])
+            elif "hurry" in request:
+                for element in self.running.values():
+                    if not (element.left or element.verdict):
+                        os.kill(element.process.pid, signal.SIGUSR2)
         if offset != self.control_offset:
             self.control_offset = offset
             self.events.add("seen", offset=offset)

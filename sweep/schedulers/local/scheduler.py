@@ -17,13 +17,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import CouldNotAsk, SchedulerError, SubmitUnclear
 from sweep.core.files import locked, make_private, read_tail
-from sweep.core.paths import PACKAGE
+from sweep.core.paths import PACKAGE, StudyFolder
 from sweep.core.scheduler import (
     END_VARIABLE,
     ENDED,
@@ -33,11 +33,12 @@ from sweep.core.scheduler import (
     PENDING,
     RUNNING,
     ArrayJob,
-    JobFate,
     Limits,
+    Scheduler,
     Task,
     TaskState,
 )
+from sweep.core.study import Study
 from sweep.core.system.gpus import find_gpus
 from sweep.core.system.processes import (
     TOKEN_VARIABLE,
@@ -59,7 +60,7 @@ ANSWER_S = 20.0
 ELEMENT_VARIABLES = (JOB_VARIABLE, INDEX_VARIABLE, END_VARIABLE, TOKEN_VARIABLE)
 
 
-class LocalScheduler:
+class LocalScheduler(Scheduler):
     """Runs arrays on this machine. The job id is the token.
 
     Args:
@@ -67,10 +68,29 @@ class LocalScheduler:
     """
 
     name = "local"
+    place = "this machine"
+    shares_this_machine = True
+    is_cheap_to_ask = True
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self._ahead: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of(cls, folder: StudyFolder, study: Study, environ: Mapping[str, str]) -> LocalScheduler:
+        """Return the scheduler of a study."""
+        return cls(folder.local)
+
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Tell whether ``executor: auto`` may mean it: there is always a machine."""
+        return True
+
+    @classmethod
+    def most_parallel(cls, study: Study) -> int | None:
+        """Return what this machine's CPUs allow: nothing lets the others wait."""
+        cpus = len(os.sched_getaffinity(0))
+        return max(1, cpus // (study.resources.cpus or study.ranks_per_node))
 
     def prepare(self) -> None:
         """Start the runner of an array that will be submitted soon: it loads what it needs now.
@@ -206,9 +226,16 @@ class LocalScheduler:
         if not self._ask(folder, record, request) and not pending_only:
             self._end_orphans(folder, record, indices)
 
-    def job_fate(self, job: str, node: str) -> JobFate:
-        """Return that nobody can say: it is another scheduler's; ours is seen by its processes."""
-        return JobFate.UNPROVED
+    def hurry(self, job: str) -> None:
+        """Have the elements that run look now what their study wants of them (SIGUSR2).
+
+        Raises:
+            CouldNotAsk: The runner does not answer, or is on another machine.
+        """
+        folder = self._folder(job)
+        record = RunnerRecord.read(folder)
+        if record is not None and len(_read_history(folder).ended) < record.size:
+            self._ask(folder, record, {"hurry": True})
 
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once; running ones go on.

@@ -108,8 +108,6 @@ class Asker:
         say: Told why it takes longer.
     """
 
-    settle_s = FIND_PATIENCE_S  # how long the name token of a lost submission is looked for
-
     def __init__(
         self,
         environ: Mapping[str, str],

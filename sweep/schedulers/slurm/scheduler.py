@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,8 +29,8 @@ from sweep.core.scheduler import (
 )
 from sweep.core.study import Study
 from sweep.schedulers.slurm import batch_script
+from sweep.schedulers.slurm.ask import FIND_PATIENCE_S, is_here
 from sweep.schedulers.slurm.site import Site
-from sweep.schedulers.slurm.small_jobs import SmallJobs
 from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
 from sweep.schedulers.slurm.text.control import (
@@ -38,26 +38,53 @@ from sweep.schedulers.slurm.text.control import (
     check_update,
     exclude_argv,
     excluded_argv,
+    hurry_argv,
     parse_excluded,
     throttle_argv,
 )
 from sweep.schedulers.slurm.text.energy import RunEnergy, energy_argv, parse_energy
 from sweep.schedulers.slurm.text.extra import excluded_by
-from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv, time_left_argv
+from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason
-from sweep.schedulers.slurm.text.steps import held_argv, parse_held
 from sweep.schedulers.slurm.text.submit import ArrayRequest, sbatch_argv
-from sweep.schedulers.slurm.text.times import parse_time
+from sweep.schedulers.slurm.within import WithinTask
 
 if TYPE_CHECKING:
     from sweep.schedulers.slurm.site import Site
     from sweep.schedulers.slurm.text.submit import ArrayRequest
 
 
-class SlurmScheduler(SmallJobs):
+class SlurmScheduler(WithinTask):
     """Arrays of a study on a cluster, and the small jobs beside them."""
 
     name = "slurm"
+    place = "Slurm"
+    spans_nodes = True
+    serves_slots = True
+    runs_setup = True
+    records_environment = True
+    explains_late = True
+    may_requeue = True
+    others_end_tasks = True
+    finalises_by_job = True
+    settle_s = FIND_PATIENCE_S
+
+    @classmethod
+    def of(
+        cls, folder: StudyFolder, study: Study, environ: Mapping[str, str] = os.environ
+    ) -> SlurmScheduler:
+        """Return the scheduler of a study."""
+        return cls(folder, study, environ)
+
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Tell whether this machine belongs to a cluster."""
+        return is_here(environ)
+
+    @classmethod
+    def keeps_database_in_job(cls, study: Study) -> bool:
+        """Tell whether a job serves the embedded database of a study."""
+        return study.storage.embedded == "job"
 
     @functools.cached_property
     def site(self) -> Site:
@@ -65,6 +92,13 @@ class SlurmScheduler(SmallJobs):
         return Site(self, self.study)
 
     # What the site allows
+
+    def check_options(self) -> None:
+        """Refuse what Slurm would misread: it asks nothing."""
+        argv = ["python", "-m", "sweep.task", "x"]
+        job = ArrayJob("check", 1, 1, argv, self.folder.root.parent, "{job}_{index}.log")
+        sbatch_argv(self.request(job))
+        sbatch_argv(self.finaliser_request(job, "1"))
 
     def check_site(self, *, embedded: bool) -> None:
         """Refuse what this cluster cannot run, before anything is made; see ``Site.check``."""
@@ -220,6 +254,11 @@ class SlurmScheduler(SmallJobs):
         answer = self.ask(argv)
         check_update("scancel", answer.stdout, answer.stderr, answer.returncode)
 
+    def hurry(self, job: str) -> None:
+        """Have the tasks that run look now what their study wants of them (SIGUSR2)."""
+        answer = self.ask(hurry_argv(job))
+        check_update("scancel", answer.stdout, answer.stderr, answer.returncode)
+
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once."""
         answer = self.ask(throttle_argv(job, throttle))
@@ -231,20 +270,6 @@ class SlurmScheduler(SmallJobs):
         nodes = {*parse_excluded(answer.stdout), node}
         answer = self.ask(exclude_argv(job, nodes))
         check_update("scontrol", answer.stdout, answer.stderr, answer.returncode)
-
-    # Of one task
-
-    def held_memory_mb(self, job: str, index: int | None) -> int | None:
-        """Return the memory in MiB that a running task holds; None where Slurm does not say."""
-        answer = self.ask(held_argv(job if index is None else f"{job}_{index}"))
-        return parse_held(answer.stdout)
-
-    def time_left_s(self, job: str, index: int | None) -> float | None:
-        """Return the seconds until a running task's limit; None where there is none."""
-        name = job if index is None else f"{job}_{index}"
-        answer = self.ask(time_left_argv(name))
-        lines = answer.stdout.split()
-        return parse_time(lines[0]) if lines else None
 
 
 def _energies(runs: Sequence[RunEnergy]) -> list[TaskEnergy]:
@@ -292,15 +317,3 @@ def _epoch_s(text: str) -> float | None:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
     except ValueError:
         return None
-
-
-def check_options(study: Study, folder: Path) -> None:
-    """Refuse what Slurm would misread, before anything is made.
-
-    Raises:
-        InputError: An option in ``slurm.extra`` that sweep owns, or a malformed request.
-    """
-    scheduler = SlurmScheduler(StudyFolder(folder), study, {})
-    job = ArrayJob("check", 1, 1, ["python", "-m", "sweep.task", "x"], folder, "{job}_{index}.log")
-    sbatch_argv(scheduler.request(job))
-    sbatch_argv(scheduler.finaliser_request(job, "1"))

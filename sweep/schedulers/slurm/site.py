@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sweep.core.durations import format_time
 from sweep.core.errors import CouldNotAsk, InputError, SchedulerError
 from sweep.core.hostlist import expand_nodes
 from sweep.core.scheduler import Limits
@@ -33,7 +34,6 @@ from sweep.schedulers.slurm.text.limits import (
     qos_argv,
 )
 from sweep.schedulers.slurm.text.submit import sbatch_argv
-from sweep.schedulers.slurm.text.times import format_time
 
 if TYPE_CHECKING:
     from sweep.schedulers.slurm.text.submit import ArrayRequest

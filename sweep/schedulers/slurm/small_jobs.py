@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate
+from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate, Scheduler
 from sweep.core.study import Study
 from sweep.schedulers.slurm.ask import Asker, Run, print_aside, run_command
-from sweep.schedulers.slurm.own_job import own_job
 from sweep.schedulers.slurm.text.control import check_update, release_argv
 from sweep.schedulers.slurm.text.nodes import are_well, node_states_argv
 from sweep.schedulers.slurm.text.queue import QueuedTask, squeue_argv
@@ -28,7 +27,7 @@ MOST_ENDS = 10  # name tokens of finalisers of one wave that are looked for
 FINALISER_TIME_S = 1800
 
 
-class SmallJobs(Asker):
+class SmallJobs(Asker, Scheduler):
     """The small jobs of a study; what is asked of Slurm as in ``Asker``.
 
     Args:
@@ -79,7 +78,7 @@ class SmallJobs(Asker):
                 qos=options.qos,
                 cpus=1,
                 chdir=str(cwd),
-                arguments=("--serve",),
+                arguments=("--serve", self.name),
                 extra=service.extra,
             )
         )
@@ -105,7 +104,7 @@ class SmallJobs(Asker):
         left the queue is over only where its node is well: it answers, and is not drained, as it
         is where a process could not be killed. Our own earlier run is never proved to be over.
         """
-        own, _ = own_job(self.environ)
+        own, _ = self.job_of(self.environ)
         if job == own:
             return JobFate.UNPROVED
         if any(

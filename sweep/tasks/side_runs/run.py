@@ -97,18 +97,14 @@ def write_values(
         config: Path of the config file; in the run's folder when None.
         resume: Checkpoint that it gets.
     """
-    values = TrialValues(
-        number=number,
-        attempt=1,
-        seed=seed,
-        params=dict(params),
+    values = TrialValues.within(
+        folder,
         config=config or folder.root / "config.yaml",
-        trial_dir=folder.root,
-        checkpoint_dir=folder.checkpoints,
-        resume=resume,
-        metrics=folder.metrics,
-        control=folder.control,
+        params=dict(params),
+        seed=seed,
         token=token,
+        number=number,
+        resume=resume,
     )
     write_atomic(values.config, filling.write_config(config_of(study, values)))
     return values

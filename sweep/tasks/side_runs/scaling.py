@@ -20,6 +20,7 @@ from typing import Any
 
 from sweep.control.place import place_from, training_environ
 from sweep.core.errors import CouldNotAsk, InputError
+from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, write_atomic
 from sweep.core.outcomes import FINISHED
 from sweep.core.paths import Runs, StudyFolder
@@ -28,7 +29,6 @@ from sweep.core.secrets import is_secret
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.schedulers import arrays
-from sweep.schedulers.choose import SLURM
 from sweep.search.propose import fixed_design
 from sweep.tasks.side_runs import scaling_figures as figures_of
 from sweep.tasks.side_runs.run import train, write_values
@@ -167,7 +167,7 @@ def run(
     request = {"params": dict(case.params), "seed": trial_seed(study.seed, 0)}
     write_atomic(_request(folder), json.dumps(request) + "\n")
     environment.install_reporter(folder.python_path)
-    if study.executor == SLURM:
+    if kind_of(study).records_environment:
         hidden = {name: value for name, value in environ.items() if is_secret(name, value)}
         kept = environment.without_database(hidden, environ)
         write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
@@ -284,7 +284,7 @@ def measure(folder: StudyFolder) -> None:
         attempt,
         Journal(attempt, read=launchers.reader(study)),
         training_environ(folder, os.environ),
-        place_from(os.environ),
+        place_from(os.environ, kind_of(study)),
         folder.python_path,
         Leave(4.0, float(study.grace_s)),
         more_environ={PROFILE_VARIABLE: "1"},

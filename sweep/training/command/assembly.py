@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.errors import InputError, closest
+from sweep.core.executors import kind_of
 from sweep.core.study import Study
 from sweep.training.command import launchers, pyxis, reference_trainer
 from sweep.training.command.containers import CONTAINERS, folders_of, image_of, split_bind
@@ -80,7 +81,7 @@ def find_missing(
         alone = replace(study, launcher=launchers.PYTHON)
         argv, env = build(alone, values, base_env, workdir)
         missing = explain_missing(argv, env, workdir)
-    if missing is None and not (study.executor == "slurm" and study.slurm.setup):
+    if missing is None and not (kind_of(study).runs_setup and study.slurm.setup):
         # What a site's setup brings to a task's Python, this machine cannot tell.
         missing = reference_trainer.explain_gone(argv, env, workdir)
     return missing
@@ -110,7 +111,7 @@ def _find_missing_outside(
     for bind in given.binds:
         source = split_bind(study, bind)[0]
         # Of a cluster's nodes this machine cannot tell.
-        if study.executor == "local" and not os.path.exists(source):
+        if kind_of(study).shares_this_machine and not os.path.exists(source):
             return f"environment.binds: {source} does not exist."
     return None
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from sweep.core.errors import InputError
 from sweep.core.files import write_atomic
-from sweep.core.paths import PACKAGE
+from sweep.core.paths import PACKAGE, AttemptFolder
 from sweep.core.scheduler import INDEX_VARIABLE, JOB_VARIABLE
 from sweep.core.study import Study
 from sweep.core.system.search_path import search_path
@@ -57,6 +57,34 @@ class TrialValues:
     metrics: Path
     control: Path
     token: str
+
+    @classmethod
+    def within(
+        cls,
+        folder: AttemptFolder,
+        *,
+        config: Path,
+        params: Mapping[str, Any],
+        seed: int,
+        token: str,
+        number: int = 0,
+        attempt: int = 1,
+        resume: Path | None = None,
+    ) -> TrialValues:
+        """Return the values of an attempt whose files lie in this folder."""
+        return cls(
+            number=number,
+            attempt=attempt,
+            seed=seed,
+            params=params,
+            config=config,
+            trial_dir=folder.root,
+            checkpoint_dir=folder.checkpoints,
+            resume=resume,
+            metrics=folder.metrics,
+            control=folder.control,
+            token=token,
+        )
 
 
 def environment(

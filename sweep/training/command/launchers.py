@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from sweep.core.errors import InputError
+from sweep.core.executors import kind_of
 from sweep.core.study import Ddp, Study
 from sweep.training.command import rank_labels, rendezvous
 from sweep.training.command.filling import PYTHON as PYTHON_NAME
@@ -93,14 +94,16 @@ def choose(study: Study) -> str:
         InputError: The one that is named cannot start what the study asks for.
     """
     wanted, needs = study.launcher, study.resources
-    if wanted != PYTHON and study.executor == "local" and needs.nodes > 1:
+    place = kind_of(study)
+    if wanted != PYTHON and not place.spans_nodes and needs.nodes > 1:
         raise InputError(
-            f"resources.nodes: {needs.nodes} nodes need a cluster, and this study runs locally.",
+            f"resources.nodes: {needs.nodes} nodes need a cluster, and this study runs on "
+            f"{place.place}.",
             "Use executor: slurm, or nodes: 1.",
         )
-    if wanted == SRUN and study.executor == "local":
+    if wanted == SRUN and not place.spans_nodes:
         raise InputError(
-            "launcher: srun needs Slurm, and this study runs locally.",
+            f"launcher: srun needs Slurm, and this study runs on {place.place}.",
             "Use launcher: torchrun (or auto).",
         )
     if starts_ranks_itself(study.command):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sweep.core.errors import InputError
+from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.trial import trial_seed
 from sweep.training import images
@@ -19,19 +20,12 @@ def check_command(study: Study, environ: Mapping[str, str]) -> None:
     Raises:
         InputError: It cannot be started.
     """
-    folder = Path("/nonexistent")
-    params = {p.name: p.choices[0] if p.choices else p.low for p in study.space}
-    values = TrialValues(
-        number=0,
-        attempt=1,
+    nowhere = AttemptFolder(Path("/nonexistent"))
+    values = TrialValues.within(
+        nowhere,
+        config=nowhere.root / "config.yaml",
+        params={**study.space.first_values(), **study.fixed},
         seed=trial_seed(study.seed, 0),
-        params={**params, **study.fixed},
-        config=folder / "config.yaml",
-        trial_dir=folder,
-        checkpoint_dir=folder,
-        resume=None,
-        metrics=folder,
-        control=folder,
         token="",
     )
     workdir = Path(study.workdir)

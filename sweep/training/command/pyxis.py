@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from sweep.core.errors import InputError
+from sweep.core.executors import kind_of, slots_of
 from sweep.core.study import Study
 from sweep.training.command.containers import (
     Built,
@@ -41,12 +42,13 @@ def contain(
     Raises:
         InputError: The study runs without Slurm, or in slots.
     """
-    if study.executor == "local":
+    place = kind_of(study)
+    if not place.spans_nodes:
         raise InputError(
-            "environment.runtime: pyxis needs Slurm, and this study runs locally.",
+            f"environment.runtime: pyxis needs Slurm, and this study runs on {place.place}.",
             "Use runtime: enroot or apptainer, or executor: slurm.",
         )
-    if study.slots > 1:
+    if slots_of(study) > 1:
         raise InputError(
             "environment.runtime: pyxis starts a step of its own, and so does each slot.",
             "Use runtime: enroot, or leave slurm.slots out.",

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.errors import InputError, SweepError
+from sweep.core.executors import kind_of
 from sweep.core.files import make_private
-from sweep.core.hostlist import expand_nodes
 from sweep.core.study import Study
 
 LOOPBACK = "127.0.0.1"
@@ -67,7 +67,7 @@ def meet(
         SweepError: No port of ``ddp.port_range`` is free.
     """
     check_interface(study.ddp.interface)
-    host = first_host(environ)
+    host = first_host(study, environ)
     slots = max(1, study.slurm.slots)
     first = zlib.crc32((job or str(os.getpid())).encode()) + (index or 0) * slots + (slot or 0)
     low, high = study.ddp.port_range
@@ -86,15 +86,9 @@ def meet(
     )
 
 
-def first_host(environ: Mapping[str, str]) -> str:
-    """Return the first host of Slurm's allocation; without one, this machine's own address.
-
-    The same order as ``scontrol show hostnames`` prints, without asking.
-    """
-    nodes = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST") or ""
-    if not environ.get("SLURM_JOB_ID") or not nodes:
-        return LOOPBACK
-    return expand_nodes(nodes)[0]
+def first_host(study: Study, environ: Mapping[str, str]) -> str:
+    """Return the first host of a task's allocation; without one, this machine's own address."""
+    return next(iter(kind_of(study).hosts_of(environ)), LOOPBACK)
 
 
 def is_free(port: int) -> bool:

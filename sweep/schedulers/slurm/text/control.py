@@ -49,6 +49,11 @@ def cancel_argv(
     return [*argv, job if indices is None else f"{job}_[{compress_indices(indices)}]"]
 
 
+def hurry_argv(job: str, scancel: str = "scancel") -> list[str]:
+    """Return the command line that has an array's running tasks look at their study's state."""
+    return [scancel, "--state=RUNNING", "--batch", "--signal=USR2", job]
+
+
 def release_argv(job: str, index: int | None = None, scontrol: str = "scontrol") -> list[str]:
     """Return the command line that lets a held task go."""
     return [scontrol, "release", _element(job, index)]

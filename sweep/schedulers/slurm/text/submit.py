@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweep.core.durations import format_time
 from sweep.core.errors import InputError
 from sweep.schedulers.slurm.text.answers import did_not_answer, strip_words
 from sweep.schedulers.slurm.text.extra import check_extra
-from sweep.schedulers.slurm.text.times import format_time
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _GPUS = re.compile(

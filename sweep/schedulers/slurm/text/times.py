@@ -39,17 +39,6 @@ def parse_time(text: str) -> int | None:
     return (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
 
 
-def format_time(seconds: int) -> str:
-    """Return a duration as sbatch takes it: ``HH:MM:SS``, or ``D-HH:MM:SS`` from a day on."""
-    if seconds < 0:
-        raise ValueError(f"a negative duration: {seconds}")
-    minutes, second = divmod(seconds, 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    clock = f"{hour:02d}:{minute:02d}:{second:02d}"
-    return f"{days}-{clock}" if days else clock
-
-
 def expand_indices(text: str) -> tuple[int, ...] | None:
     """Return the array indices that ``0,3-9:2%4`` names (the cap is no part of them).
 

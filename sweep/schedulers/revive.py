@@ -8,16 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from sweep.core.errors import SweepError
 from sweep.core.files import locked
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
-
-if TYPE_CHECKING:
-    import subprocess
 
 ABSENT_S = 15.0  # without the database, before a task asks after the job that serves it
 REVIVE_EVERY_S = 60.0
@@ -30,7 +26,7 @@ def reviver_of(folder: StudyFolder, study: Study, schedule: Scheduler) -> Callab
     The job that serves the database may have been cancelled by itself: it is submitted again. It
     may wait, perhaps for the very tasks that wait for it: then one of them serves meanwhile.
     """
-    if not hasattr(schedule, "ensure_service"):
+    if not schedule.keeps_database_in_job(study):
         return None
     return Reviver(folder, schedule).revive
 
@@ -42,7 +38,7 @@ class Reviver:
         self, folder: StudyFolder, schedule: Scheduler, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         self.folder = folder
-        self.schedule: Any = schedule
+        self.schedule = schedule
         self.now_s = now_s
         self.began = self.last = float("-inf")
         self.asked: float | None = None
@@ -79,7 +75,14 @@ class Reviver:
         if self.host is not None and self.host.poll() is None:
             return
         print("that job waits; this task serves the database meanwhile", flush=True)
-        argv = [sys.executable, "-m", "sweep.task", str(self.folder.root), "--host"]
+        argv = [
+            sys.executable,
+            "-m",
+            "sweep.task",
+            str(self.folder.root),
+            "--host",
+            self.schedule.name,
+        ]
         self.host = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
         atexit.register(self.stop_host)
 

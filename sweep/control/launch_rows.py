@@ -1,0 +1,115 @@
+"""A launch's rows: the study with its trials, and what another launch changes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweep.core.attributes import FOLDER
+from sweep.core.errors import StudyChangedError
+from sweep.core.paths import StudyFolder
+from sweep.core.study import Study
+from sweep.search import propose, warm_start
+from sweep.storage import bulk, studies
+from sweep.storage.connection import Database
+from sweep.storage.ledger import Ledger
+from sweep.storage.studies import StudyState
+
+PATIENCE_S = 60.0
+
+
+def find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] | None:
+    """Return the id of the study and its specification as it was launched last, or None.
+
+    Raises:
+        StudyChangedError: The name is another study's.
+    """
+    return db.retry(lambda _: _find(db, study, folder), patience_s=PATIENCE_S)
+
+
+def create(db: Database, study: Study, folder: StudyFolder) -> tuple[int, warm_start.Found | None]:
+    """Make a study and its trials; return its id, and what it was given of earlier studies."""
+    rows = propose.first_rows(study, study.trials)
+    warm = db.retry(lambda _: warm_start.read(db, study), patience_s=PATIENCE_S)
+    study_id = db.retry(lambda _: _create(db, study, folder, rows, warm), patience_s=PATIENCE_S)
+    return study_id, warm
+
+
+def update(db: Database, study_id: int, study: Study) -> int:
+    """Write the study as it is now; return how many trials it has been given."""
+    return db.retry(lambda _: _update(db, study_id, study), patience_s=PATIENCE_S)
+
+
+def resume(ledger: Ledger) -> int:
+    """Let a held or stopped study go on; return how many failed trials are tried again."""
+    return ledger.db.retry(lambda _: _resume(ledger), patience_s=PATIENCE_S)
+
+
+def undo(ledger: Ledger) -> bool:
+    """Take back a study that could not be submitted: nothing half-made stays.
+
+    Returns whether it is gone; not where it may have been submitted all the same.
+    """
+    return ledger.db.retry(lambda _: _undo(ledger), patience_s=PATIENCE_S)
+
+
+def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] | None:
+    study_id = studies.find_study(db, study.name)
+    if study_id is None:
+        return None
+    before = studies.read_specification(db, study_id)
+    if before is None:
+        raise StudyChangedError(
+            f"The database holds a study {study.name!r} that was not made by sweep.",
+            "Give this one another `name`.",
+        )
+    home = studies.read_attribute(db, study_id, FOLDER)
+    if home not in (None, str(folder.root)):
+        raise StudyChangedError(
+            f"The database holds a study {study.name!r} that was launched into {home}.",
+            "Give this one another `name`, or use that folder's parent with --runs.",
+        )
+    return study_id, before
+
+
+def _create(
+    db: Database,
+    study: Study,
+    folder: StudyFolder,
+    rows: Sequence[Mapping[str, Any]],
+    warm: warm_start.Found | None,
+) -> int:
+    existing = studies.find_study(db, study.name)
+    if existing is not None:
+        return existing  # the answer to our own COMMIT was lost
+    study_id = studies.insert_study(db, study)
+    studies.write_attribute(db, study_id, FOLDER, str(folder.root))
+    bulk.insert_waiting_trials(db, study_id, rows)
+    if warm is not None:
+        warm_start.write(db, study_id, warm)
+    return study_id
+
+
+def _update(db: Database, study_id: int, study: Study) -> int:
+    have = bulk.lock_study(db, study_id)
+    studies.write_specification(db, study_id, study)
+    more = study.trials - have
+    if more > 0:
+        bulk.insert_waiting_trials(db, study_id, propose.first_rows(study, more, start=have))
+    return max(0, more)
+
+
+def _resume(ledger: Ledger) -> int:
+    studies.lock_study(ledger.db, ledger.study_id)
+    given_back = 0 if ledger.is_proven() else ledger.give_back_failures()
+    studies.write_state(ledger.db, ledger.study_id, StudyState())
+    return given_back
+
+
+def _undo(ledger: Ledger) -> bool:
+    db = ledger.db
+    studies.lock_study(db, ledger.study_id)
+    if ledger.count_attempts() or studies.read_waves(db, ledger.study_id):
+        return False
+    studies.delete_study(db, ledger.study_id)
+    return True

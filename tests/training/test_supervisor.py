@@ -1,0 +1,178 @@
+"""Watching one training: what it was told, and what it made of that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.core.outcomes import HALTED
+from sweep.core.paths import AttemptFolder
+from sweep.core.study import Objective
+from sweep.core.system import processes
+from sweep.core.trial import Report
+from sweep.training.journal import Journal
+from sweep.training.supervisor import Channel, Ended, Leave, Supervisor
+from tests.study_rows import make_study
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "a-token-of-these-tests"
+PATTERN = Objective("loss", "minimize", pattern="value=([0-9.]+)")
+
+BEGIN = """
+import json, os, signal, sys, time
+control = os.environ["SWEEP_CONTROL"]
+print("value=0.5", flush=True)
+def told():
+    while not os.path.exists(control):
+        time.sleep(0.01)
+"""
+REPORTER = BEGIN + "from sweep.report import Reporter; r = Reporter(); r.log(loss=1.0); told()\n"
+SAVES_AND_LEAVES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+
+
+class Quiet(Channel):
+    """The outside: it takes every report, and wants training to leave once that has begun."""
+
+    def __init__(self, stops: bool, leave: Leave, began: Path) -> None:
+        self.stops = stops
+        self.leave = leave
+        self.began = began
+
+    def record(self, reports: Sequence[Report]) -> None:
+        pass
+
+    def touch(self) -> bool:
+        self.leave.hurry = not self.began.exists()
+        return self.stops and self.began.exists()
+
+
+def watch(tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, **more: Any) -> Ended:
+    """Run a training under a supervisor which hurries, so that it hears of a stop at once."""
+    folder = AttemptFolder(tmp_path)
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "SWEEP_METRICS": str(folder.metrics),
+        "SWEEP_CONTROL": str(folder.control),
+        "SWEEP_TOKEN": TOKEN,
+    }
+    study = make_study(**{"objectives": (Objective("loss"),), "grace_s": 30, **more})
+    child = processes.spawn(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environ, stdout=folder.log
+    )
+    leave.folder = folder
+    leave.hurry = True
+    journal = Journal(folder, study.objectives)
+    began = folder.answer if "Reporter" in script else folder.log
+    return Supervisor(child, TOKEN, folder, study, journal, Quiet(stops, leave, began), leave).run()
+
+
+STOPPED = [
+    # It reports: whether it has seen the word is known.
+    ("never saw it", REPORTER, {}, ""),
+    ("saw it", REPORTER + "r.should_stop()\n", {}, HALTED),
+    ("saw it, and had finished", REPORTER + "r.should_stop(); r.done()\n", {}, ""),
+    ("failed", REPORTER + "sys.exit(3)\n", {}, HALTED),
+    # It writes the file of its metrics by itself: who knows what else it reads?
+    ("may have seen it", BEGIN + "told()\n", {}, HALTED),
+    # It knows nothing of sweep, and gets SIGTERM at once: what follows is not its own end.
+    (
+        "knows nothing, and leaves when signalled",
+        BEGIN + SAVES_AND_LEAVES + "time.sleep(60)\n",
+        {"objectives": (PATTERN,)},
+        HALTED,
+    ),
+    # Its metric is read from what it prints, and it asks the reporter: it has its grace.
+    ("prints, and asks", REPORTER + "time.sleep(0.5)\n", {"objectives": (PATTERN,)}, ""),
+    (
+        "prints, and saw it",
+        REPORTER + "r.should_stop(); time.sleep(0.5)\n",
+        {"objectives": (PATTERN,)},
+        HALTED,
+    ),
+    # Its grace is over.
+    (
+        "left when signalled",
+        SAVES_AND_LEAVES.join((BEGIN, REPORTER + "time.sleep(60)\n")),
+        {"grace_s": 1},
+        HALTED,
+    ),
+    (
+        "had finished all the same",
+        SAVES_AND_LEAVES.join((BEGIN, REPORTER + "r.done(); time.sleep(60)\n")),
+        {"grace_s": 1},
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "told"), [row[1:] for row in STOPPED], ids=[row[0] for row in STOPPED]
+)
+def test_stopped(tmp_path: Path, script: str, more: dict[str, Any], told: str) -> None:
+    """A training that never saw the word, and ended well by itself, has finished."""
+    assert watch(tmp_path, script, Leave(4.0, 58.0), stops=True, **more).told == told
+
+
+@pytest.mark.parametrize(
+    ("number", "more", "told"),
+    [
+        (signal.SIGUSR1, "", ""),
+        (signal.SIGUSR1, "r.should_stop()\n", "checkpoint"),
+        # Whoever ends its task so may have ended training so as well.
+        (signal.SIGTERM, "", "checkpoint"),
+        (signal.SIGTERM, "r.done()\n", ""),
+    ],
+)
+def test_asked_by_a_signal(tmp_path: Path, number: int, more: str, told: str) -> None:
+    """The same by the signal before a time limit; SIGTERM may have reached training itself."""
+    leave = Leave(60.0, 58.0)
+    leave.on_signal(number, None)
+    assert watch(tmp_path, REPORTER + more, leave).told == told
+
+
+def test_one_that_reports_all_the_time_hears_of_a_stop(tmp_path: Path) -> None:
+    """Also where each look finds new reports."""
+    script = REPORTER.replace("told()\n", "\n") + (
+        "while not r.should_stop():\n    r.log(loss=1.0)\n    time.sleep(0.001)\n"
+    )
+    assert watch(tmp_path, script, Leave(4.0, 58.0), stops=True).told == HALTED
+
+
+def test_a_stop_is_not_told_twice_as_long(tmp_path: Path) -> None:
+    """Whoever reads the word has ``grace``, and no more: also where that is short."""
+    began = time.monotonic()
+    ended = watch(tmp_path, REPORTER + "time.sleep(100)\n", Leave(4.0, 58.0), stops=True, grace_s=2)
+    assert (ended.told, ended.signal) == (HALTED, signal.SIGTERM)
+    assert 2.0 < time.monotonic() - began < 50.0  # not the minute of a pruned one
+
+
+@pytest.mark.parametrize(
+    ("numbers", "end_in_s", "is_for_limit"),
+    [
+        ((), 100.0, False),
+        ((signal.SIGUSR1,), 60.0, True),
+        ((signal.SIGUSR1,), 119.0, True),  # Slurm may send it a minute early
+        ((signal.SIGUSR1,), 3600.0, False),  # preemption (send_user_signal)
+        ((signal.SIGUSR1,), None, True),
+        ((signal.SIGTERM,), None, False),
+        ((signal.SIGTERM,), 1.0, True),
+        ((signal.SIGTERM,), 3600.0, False),
+        ((signal.SIGUSR1, signal.SIGTERM), 60.0, True),
+    ],
+)
+def test_whether_the_limit_asks(
+    numbers: Sequence[int], end_in_s: float | None, is_for_limit: bool
+) -> None:
+    """The time that is left tells the signal of a time limit from that of a preemption."""
+    leave = Leave(4.0, 58.0, None if end_in_s is None else time.time() + end_in_s)
+    for number in numbers:
+        leave.on_signal(number, None)
+    assert leave.is_for_limit is is_for_limit
