@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 
 from sweep.control.finaliser import tend
-from sweep.control.reconcile import EVERY_S, UNSEEN_S, Found, reconcile
+from sweep.control.reconcile import EVERY_S, UNSEEN_S, Reconciled, reconcile
 from sweep.core.errors import CouldNotAsk
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
@@ -29,7 +29,7 @@ def look_after(
     every_s: float = EVERY_S,
     patience_s: float = PATIENCE_S,
     host: str | None = None,
-) -> Found | None:
+) -> Reconciled | None:
     """Reconcile, and see to the study's jobs where it is our turn; arguments as reconcile's."""
     found = reconcile(
         ledger,

@@ -206,7 +206,7 @@ def snapshot(
         expected_end=None if left_s is None else seen.times.now + timedelta(seconds=left_s),
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
-        notes=(*notes, *sick),
+        notes=(*notes, *sick, *seen.noted),
         slots=slots_of(study),
     )
 
@@ -221,6 +221,7 @@ class _Seen:
     best: Mapping[str, Any] | None
     front: Sequence[Mapping[str, Any]]
     front_size: int
+    noted: Sequence[str]
     infeasible: str
 
 
@@ -258,6 +259,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         best=best,
         front=front,
         front_size=size,
+        noted=status_rows.noted(ledger),
         infeasible=read_none_feasible(ledger) if counts[outcomes.COMPLETE] and not found else "",
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.studyfile.rules import Flag, Real, Whole, Word, meaning
+from sweep.studyfile.rules import Boolean, Real, Whole, Word, meaning
 from sweep.studyfile.sections import REQUIRED, Key, Variant
 
 Keys = dict[str, Key]
@@ -25,7 +25,7 @@ SAMPLERS: dict[str, Keys] = {
         "sequence": Key(
             Word(("sobol", "halton")), "The sequence.", aliases="qmc_type kind", default="sobol"
         ),
-        "scramble": Key(Flag(), "Scramble it by the seed.", default=True),
+        "scramble": Key(Boolean(), "Scramble it by the seed.", default=True),
     },
     "tpe": STARTUP
     | {
@@ -36,7 +36,7 @@ SAMPLERS: dict[str, Keys] = {
             default=24,
         ),
         "multivariate": Key(
-            Flag(),
+            Boolean(),
             "Model all parameters together. Absent: where the objective is one and at most 32 run "
             "at once.",
             example=True,
@@ -45,7 +45,10 @@ SAMPLERS: dict[str, Keys] = {
     "gp": STARTUP
     | {
         "deterministic": Key(
-            Flag(), "The objective has no noise.", aliases="deterministic_objective", default=False
+            Boolean(),
+            "The objective has no noise.",
+            aliases="deterministic_objective",
+            default=False,
         )
     },
     "cmaes": {
@@ -264,7 +267,10 @@ TERMINATORS: dict[str, Keys] = {
     "emmr": MIN_TRIALS
     | {
         "deterministic": Key(
-            Flag(), "The objective has no noise.", aliases="deterministic_objective", default=False
+            Boolean(),
+            "The objective has no noise.",
+            aliases="deterministic_objective",
+            default=False,
         )
     },
     "regret": MIN_TRIALS,
