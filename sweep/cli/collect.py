@@ -112,8 +112,7 @@ def collect(
     found = ledger.db.retry(
         lambda db: records.read_trials(
             db, ledger.study_id, opened.study, metrics=bool(by or wanted) or wants_plots
-        ),
-        patience_s=60.0,
+        )
     )
     chosen = rows(
         found,
@@ -150,8 +149,7 @@ def _read_long(
     names = [metric.name for metric in wanted] if wanted else None
     return series.as_rows(
         opened.ledger.db.retry(
-            lambda db: series.read_series(db, opened.ledger.study_id, numbers=trials, names=names),
-            patience_s=60.0,
+            lambda db: series.read_series(db, opened.ledger.study_id, numbers=trials, names=names)
         )
     )
 

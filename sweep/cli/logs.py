@@ -37,7 +37,7 @@ def logs(
     opened = open_study(where, name)
     ledger = opened.ledger
     trial = int(number)
-    found = ledger.db.retry(lambda _: ledger.find_trial(trial), patience_s=60.0)
+    found = ledger.db.retry(lambda _: ledger.find_trial(trial))
     if found is None:
         raise InputError(
             f"{opened.study.name} has no trial {trial}.",
@@ -46,7 +46,7 @@ def logs(
     trial_id, _ = found
 
     def attempts() -> list[tuple[int, str | None, str]]:
-        found = ledger.db.retry(lambda _: ledger.attempts(trial_id), patience_s=60.0)
+        found = ledger.db.retry(lambda _: ledger.attempts(trial_id))
         return [(a.number, a.outcome, a.reason) for a in found if attempt in (None, a.number)]
 
     if not attempts():
