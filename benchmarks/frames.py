@@ -16,7 +16,7 @@ from sweep.core.paths import Runs
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Objective, Study
 from sweep.results.frames import load
-from sweep.storage import access, schema, studies
+from sweep.storage import access, studies, tables
 from sweep.storage.connection import Database
 from tests.postgres_fixture import running_server
 
@@ -53,7 +53,7 @@ def fill(url: str, study: Study, trials: int, steps: int) -> None:
     """Write the study and its trials by a few statements."""
     from optuna.distributions import distribution_to_json
 
-    schema.create(url)
+    tables.create(url)
     db = Database(url, timeout_s=600.0)
     params = ", ".join(
         f"('{p.name}', '{distribution_to_json(p.distribution())}')" for p in SPACE.parameters

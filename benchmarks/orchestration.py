@@ -268,15 +268,15 @@ def summarise(
 @contextlib.contextmanager
 def database(folder: Path) -> Iterator[tuple[str, int]]:
     """A PostgreSQL server of the benchmark's own: its URL and the pid of its main process."""
-    from sweep.storage import schema
-    from sweep.storage.embedded import control
+    from sweep.storage import tables
+    from sweep.storage.embedded import start_stop
 
-    server = control.start(folder / "postgres", idle_stop_s=None)
+    server = start_stop.start(folder / "postgres", idle_stop_s=None)
     try:
-        schema.create(server.url())  # once a database, not once a study
+        tables.create(server.url())  # once a database, not once a study
         yield server.url(), server.pid
     finally:
-        control.stop(folder / "postgres")
+        start_stop.stop(folder / "postgres")
 
 
 def run_on_slurm(bench: Bench, user: Any, name: str, case: Case) -> Result:

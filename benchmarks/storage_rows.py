@@ -95,18 +95,18 @@ def finish(db: Database, study_id: int, finished: int) -> None:
 @contextlib.contextmanager
 def server(folder: Path, max_connections: int) -> Iterator[Any]:
     """A PostgreSQL server of the benchmark's own, as sweep embeds it: fsync on."""
-    from sweep.storage import schema
-    from sweep.storage.embedded import control
+    from sweep.storage import tables
+    from sweep.storage.embedded import start_stop
 
     data = folder / f"postgres-{secrets.token_hex(3)}"
-    control.start(data, idle_stop_s=None)
-    control.stop(data)
+    start_stop.start(data, idle_stop_s=None)
+    start_stop.stop(data)
     for path in data.rglob("postgresql.conf"):
         with path.open("a") as stream:
             stream.write(f"max_connections = {max_connections}\n")
-    running = control.start(data, idle_stop_s=None)
+    running = start_stop.start(data, idle_stop_s=None)
     try:
-        schema.create(running.url())
+        tables.create(running.url())
         yield running
     finally:
-        control.stop(data)
+        start_stop.stop(data)

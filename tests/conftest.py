@@ -215,13 +215,13 @@ def runs(tmp_path: Path) -> Iterator[Path]:
 
 def stop_runs(folder: Path) -> None:
     """End all that runs for a runs folder, its embedded server last and in good order."""
-    from sweep.storage.embedded import control
+    from sweep.storage.embedded import start_stop
 
     server = folder / ".postgres"
     for study in folder.glob("*/study.json"):
         end_processes(study.parent)
     if server.is_dir():
-        control.stop(server)
+        start_stop.stop(server)
     end_processes(folder)
 
 

@@ -181,10 +181,10 @@ def empty_url(postgres_server: Server) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def template_database(postgres_server: Server) -> str:
     """A database with all tables that nobody connects to, to be copied: that takes 0.05 s."""
-    from sweep.storage import schema
+    from sweep.storage import tables
 
     postgres_server.sql("CREATE DATABASE whole")
-    schema.create(postgres_server.url("whole"))
+    tables.create(postgres_server.url("whole"))
     postgres_server.sql("ALTER DATABASE whole WITH ALLOW_CONNECTIONS false")
     return "whole"
 
@@ -201,10 +201,10 @@ def fresh_url(postgres_server: Server, template_database: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def shared_database(postgres_server: Server) -> str:
     """A database with all tables, made once: making them takes a second."""
-    from sweep.storage import schema
+    from sweep.storage import tables
 
     postgres_server.sql("CREATE DATABASE shared")
-    schema.create(postgres_server.url("shared"))
+    tables.create(postgres_server.url("shared"))
     return "shared"
 
 

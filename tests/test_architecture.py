@@ -11,7 +11,9 @@ import configparser
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,13 @@ TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
 
 # Only here may torch be imported: a sampler needs it, and a check asks whether it is there.
 TORCH_MAY = {"sweep/search/propose.py", "sweep/search/samplers.py", "sweep/control/check/inside.py"}
+
+# Modules of one name: the path says the rest, and the meaning is one. Besides, a command may be
+# called as the one module that does its work.
+SAME_NAME = {
+    "report": "`sweep report` is what users type, `sweep.report` what their training imports",
+    "scheduler": "core's base class, and in each scheduler's folder its implementation",
+}
 
 # Each takes from a tenth of a second to some seconds of CPU: a task whose design is fixed, and the
 # command line where it only answers, do without them.
@@ -125,10 +134,22 @@ def room_of(path: Path) -> str:
     return path.relative_to(ROOT / "sweep").with_suffix("").parts[0]
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return a module's syntax tree, read once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> list[tuple[str, int]]:
+    """Return (dotted name, line) of each import, also those inside functions, made absolute."""
+    return list(find_imports(path))
+
+
+def find_imports(path: Path) -> Iterator[tuple[str, int]]:
     """Yield (dotted name, line) of each import, also those inside functions, made absolute."""
     package = list(path.relative_to(ROOT).with_suffix("").parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -219,7 +240,7 @@ def test_one_place_catches() -> None:
     catching, leaving = set(), []
     for path in modules("sweep/cli"):
         name = str(path.relative_to(ROOT))
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         for function in functions(tree):
             handlers = [node for node in ast.walk(function) if isinstance(node, ast.ExceptHandler)]
             catching |= {(name, function.name)} if handlers else set()
@@ -230,6 +251,29 @@ def test_one_place_catches() -> None:
         ("sweep/cli/__init__.py", "sys.exit"),
         ("sweep/cli/__init__.py", "SystemExit"),
     ]
+
+
+def test_one_name_one_meaning() -> None:
+    """No two classes of sweep have one name; modules and packages do only where SAME_NAME says why.
+
+    A reader who meets `Found` or `record` elsewhere would have to ask which one.
+    """
+    classes, names = defaultdict(list), defaultdict(list)
+    for path in modules("sweep"):
+        where = path.relative_to(ROOT)
+        names[where.parent.name if path.stem == "__init__" else path.stem].append(where)
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(str(where))
+    assert {name: found for name, found in classes.items() if len(found) > 1} == {}
+    several = {name: found for name, found in names.items() if len(found) > 1}
+    assert set(SAME_NAME) <= set(several), "Take these out of SAME_NAME: one module has them now"
+    wrong = {}
+    for name, found in several.items():
+        commands = [path for path in found if path.parts[:2] == ("sweep", "cli")]
+        if name not in SAME_NAME and (len(commands), len(found)) != (1, 2):
+            wrong[name] = [str(path) for path in found]
+    assert wrong == {}
 
 
 def asks_which_scheduler(tree: ast.Module) -> Iterator[int]:
@@ -363,7 +407,7 @@ def test_trainer_runs_under_both_its_names() -> None:
     """It is ``trainer`` in a checkout and ``sweep.trainer`` in a wheel: it writes out neither."""
     wrong = []
     for path in modules("trainer"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         explained = {ast.get_docstring(node, clean=False) for node in [tree, *functions(tree)]}
         for node in ast.walk(tree):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -376,6 +420,7 @@ def test_trainer_runs_under_both_its_names() -> None:
     assert wrong == []
 
 
+@cache
 def functions(tree: ast.Module) -> list[ast.FunctionDef]:
     """Return a module's functions and methods."""
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -506,7 +551,7 @@ def test_imports_stand_at_the_top() -> None:
     count, wrong = 0, []
     for path in modules("sweep"):
         name = str(path.relative_to(ROOT))
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for function in ast.walk(parsed(path)):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             for node in ast.walk(function):

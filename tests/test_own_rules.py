@@ -132,6 +132,12 @@ def test_crash_file_fails_a_test(folder: Path) -> None:
 
 def test_leaked_process_fails_the_session(folder: Path) -> None:
     """A process that outlives its test is named, ended, and fails the session."""
+    (folder / "conftest.py").write_text(
+        'pytest_plugins = ["tests.conftest"]\n\n'
+        "def pytest_configure(config):\n"
+        "    from tests import conftest\n"
+        "    conftest.LEAK_WAIT_S = 1.0  # it would not end by itself\n"
+    )
     write(
         folder,
         "def test_a(tmp_path):\n"

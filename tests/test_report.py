@@ -9,7 +9,7 @@ import pytest
 
 from sweep.core.paths import AttemptFolder
 from sweep.report import Reporter
-from sweep.training.attempt_files import Answer, read_answer, tell, write_exit
+from sweep.training.attempt_files import Reply, read_answer, tell, write_exit
 
 
 def reporter(folder: AttemptFolder) -> Reporter:
@@ -27,7 +27,7 @@ def test_that_no_word_was_seen(folder: AttemptFolder) -> None:
     one = reporter(folder)
     assert one.should_stop() is None
     tell(folder, "checkpoint")
-    assert read_answer(folder) == Answer(saw=False, done=False)
+    assert read_answer(folder) == Reply(saw=False, done=False)
 
 
 def test_a_word_is_noted_once(folder: AttemptFolder) -> None:
@@ -37,7 +37,7 @@ def test_a_word_is_noted_once(folder: AttemptFolder) -> None:
     assert [one.should_stop() for _ in range(1000)] == ["checkpoint"] * 1000
     assert folder.answer.read_text() == '{"saw": "checkpoint"}\n'
     reporter(folder).log(step=0, loss=1.0)
-    assert read_answer(folder) == Answer(saw=True, done=False)
+    assert read_answer(folder) == Reply(saw=True, done=False)
     assert [json.loads(line)["step"] for line in folder.metrics.read_text().splitlines()] == [0]
 
 
@@ -47,7 +47,7 @@ def test_done(folder: AttemptFolder) -> None:
     one = reporter(folder)
     one.should_stop()
     one.done()
-    assert read_answer(folder) == Answer(saw=True, done=True)
+    assert read_answer(folder) == Reply(saw=True, done=True)
     write_exit(folder, 0, None, "")
     assert {path.name for path in folder.root.iterdir()} == {"exit.json"}
 
@@ -89,15 +89,15 @@ def test_what_cannot_be_noted_says_nothing(
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("", Answer()),
-        ("no JSON\n[1]\n7\n", Answer()),
-        ('{"saw": "pruned"', Answer()),
-        ('{"saw": "pruned"}\n\nx\n{"done": true}', Answer(True, True)),
-        ('{"done": "yes"}\n', Answer()),
-        ("\x00" * 100_000, Answer()),
+        ("", Reply()),
+        ("no JSON\n[1]\n7\n", Reply()),
+        ('{"saw": "pruned"', Reply()),
+        ('{"saw": "pruned"}\n\nx\n{"done": true}', Reply(True, True)),
+        ('{"done": "yes"}\n', Reply()),
+        ("\x00" * 100_000, Reply()),
     ],
 )
-def test_answers_of_any_kind(folder: AttemptFolder, text: str, answer: Answer) -> None:
+def test_answers_of_any_kind(folder: AttemptFolder, text: str, answer: Reply) -> None:
     """Whatever a program writes there, the rest counts."""
     folder.answer.write_text(text)
     assert read_answer(folder) == answer

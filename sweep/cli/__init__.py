@@ -52,7 +52,7 @@ def sentence_of(name: str) -> str:
     return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """Imports a command's module when the command is asked for, and suggests close names."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -80,7 +80,7 @@ class Commands(click.Group):
 
 
 @click.group(
-    cls=Commands,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with:  sweep init;  sweep launch study.yaml --wait",
 )

@@ -10,7 +10,7 @@ import click
 from sweep.cli.common import get_runs, json_option, runs_option
 from sweep.core.errors import SweepError
 from sweep.core.files import make_private
-from sweep.storage.embedded import control, server
+from sweep.storage.embedded import server, start_stop
 from sweep.storage.embedded.server import running
 
 
@@ -28,7 +28,7 @@ def start(runs: Path | None) -> None:
     """Start the server (commands start it by themselves when they need it)."""
     where = get_runs(runs)
     make_private(where.root)
-    server = control.start(where.postgres)
+    server = start_stop.start(where.postgres)
     click.echo(f"running at {server.url(masked=True)}")
 
 
@@ -37,7 +37,7 @@ def start(runs: Path | None) -> None:
 def stop_server(runs: Path | None) -> None:
     """Stop the server; the data stay."""
     where = get_runs(runs)
-    click.echo("stopped" if control.stop(where.postgres) else "it was not running")
+    click.echo("stopped" if start_stop.stop(where.postgres) else "it was not running")
 
 
 @db.command(name="status")
@@ -66,7 +66,7 @@ def url(password: bool, psql: bool, runs: Path | None) -> None:
             raise SweepError(
                 f"{where.root} has no embedded database yet.", "sweep launch, or sweep db start."
             )
-        server = control.start(where.postgres)
+        server = start_stop.start(where.postgres)
     text = server.url(masked=not password)
     # Optuna needs the driver's name: without one, SQLAlchemy 2.1 looks for psycopg 3.
     click.echo(text.replace("postgresql+psycopg2://", "postgresql://") if psql else text)

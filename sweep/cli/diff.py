@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli.common import get_runs, json_option, open_study, runs_option
-from sweep.tasks.side_runs.compare import compare, find
+from sweep.tasks.side_runs.diff import compare, find
 
 if TYPE_CHECKING:
-    from sweep.tasks.side_runs.compare import Comparison
+    from sweep.tasks.side_runs.diff import Comparison
 
 
 @click.command(

@@ -15,7 +15,7 @@ from sweep.cli.common import (
     study_argument,
 )
 from sweep.control.slurm_energy import note_tasks
-from sweep.results.page import build
+from sweep.results.page import write
 
 
 @click.command(
@@ -61,5 +61,5 @@ def report(
     schedule = scheduler_for(opened.study)(opened.folder)
     look_once(opened, schedule)
     note_tasks(opened.ledger, schedule)
-    for path in build.report(opened, output, figures, formats or ("png", "svg")):
+    for path in write.report(opened, output, figures, formats or ("png", "svg")):
         click.echo(f"wrote {path}")

@@ -31,7 +31,7 @@ from sweep.tasks.side_runs.reproduction import (
     to_json,
 )
 from sweep.tasks.side_runs.rerun_plot import plot_rerun
-from sweep.tasks.side_runs.run import ask
+from sweep.tasks.side_runs.side_run import ask
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened

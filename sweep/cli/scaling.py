@@ -19,8 +19,8 @@ from sweep.studyfile.overrides import parse_setting
 from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs import scaling as measured
 from sweep.tasks.side_runs import scaling_figures as figures
-from sweep.tasks.side_runs.run import params_of
 from sweep.tasks.side_runs.scaling import default_params
+from sweep.tasks.side_runs.side_run import params_of
 
 if TYPE_CHECKING:
     from sweep.core.paths import Runs

@@ -29,7 +29,8 @@ from sweep.core.study import Study
 from sweep.provenance import snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
-from sweep.storage import access, budgets, schema
+from sweep.storage import access, budgets, status_rows, tables
+from sweep.storage.closing import close_untold
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
@@ -53,7 +54,8 @@ class Launched:
         submitted: Whether this launch submitted it.
         changed: What differs from the launch before, in sentences.
         settled: Attempts found dead, in sentences.
-        notes: What training uses of the live tree although its code is frozen.
+        notes: What training uses of the live tree although its code is frozen; the first of what
+            could not be read or stored of its trials.
         ended: Why the study has ended before its last trial and stays so; "" where it has not.
         reopened: Trials that its end had cancelled and which are taken up again.
     """
@@ -152,9 +154,8 @@ def launch(
         with taking_back(prepared, rows):
             changed = write_folder(prepared, rows, settled, code, hash_data=hash_data)
             launched = submit(prepared, rows)
-    return dataclasses.replace(
-        launched, changed=[*rows.changed, *changed], notes=snapshot.notes(code) if code else ()
-    )
+    notes = [*launched.notes, *(snapshot.notes(code) if code else ())]
+    return dataclasses.replace(launched, changed=[*rows.changed, *changed], notes=notes)
 
 
 def prepare(
@@ -188,7 +189,7 @@ def check(prepared: Prepared, *, look: bool) -> None:
     prepared.schedule.check_site(embedded=url is None and prepared.has_database_job)
 
 
-def freeze(prepared: Prepared) -> snapshot.Plan | None:
+def freeze(prepared: Prepared) -> snapshot.SnapshotPlan | None:
     """Find the code that is to be frozen; None where the live code is to run."""
     return snapshot.plan(prepared.study, prepared.runs.root, prepared.environ)
 
@@ -227,7 +228,7 @@ def open_database(
     ask_fate = access.fate_asker(prepared.schedule)
     db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
     db.connect()  # now its address is known
-    schema.create(db.url)
+    tables.create(db.url, own=url is None)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):
         yield db, settled
@@ -274,7 +275,7 @@ def write_folder(
     prepared: Prepared,
     rows: Rows,
     settled: identity.Settled,
-    code: snapshot.Plan | None,
+    code: snapshot.SnapshotPlan | None,
     *,
     hash_data: bool,
 ) -> list[str]:
@@ -318,9 +319,12 @@ def submit(prepared: Prepared, rows: Rows) -> Launched:
         + ("taken up again" if state == outcomes.RUNNING else state)
         for trial, attempt, end, state in (found.settled if found else ())
     ]
+    noted = db.retry(lambda _: status_rows.noted(ledger))
     ended, reopened = db.retry(lambda _: budgets.take_up(ledger))
     given_back = 0 if ended else launch_rows.resume(ledger)
     left = db.retry(lambda _: ledger.unfinished())
+    if not left:
+        db.retry(lambda _: close_untold(ledger))
     submitted = False
     if wave is not None:
         waves.set_throttles(ledger, schedule)
@@ -339,6 +343,7 @@ def submit(prepared: Prepared, rows: Rows) -> Launched:
         wave=wave,
         submitted=submitted,
         settled=settled,
+        notes=noted,
         ended=ended,
         reopened=reopened,
     )

@@ -25,7 +25,9 @@ def find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] |
     return db.retry(lambda _: _find(db, study, folder))
 
 
-def create(db: Database, study: Study, folder: StudyFolder) -> tuple[int, warm_start.Found | None]:
+def create(
+    db: Database, study: Study, folder: StudyFolder
+) -> tuple[int, warm_start.EarlierTrials | None]:
     """Make a study and its trials; return its id, and what it was given of earlier studies."""
     rows = propose.first_rows(study, study.trials)
     warm = db.retry(lambda _: warm_start.read(db, study))
@@ -75,7 +77,7 @@ def _create(
     study: Study,
     folder: StudyFolder,
     rows: Sequence[Mapping[str, Any]],
-    warm: warm_start.Found | None,
+    warm: warm_start.EarlierTrials | None,
 ) -> int:
     existing = studies.find_study(db, study.name)
     if existing is not None:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 
 from sweep.control.finaliser import tend
-from sweep.control.reconcile import EVERY_S, UNSEEN_S, Found, reconcile
+from sweep.control.reconcile import EVERY_S, UNSEEN_S, Reconciled, reconcile
 from sweep.core.errors import CouldNotAsk
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
@@ -26,7 +26,7 @@ def look_after(
     unseen_s: float = UNSEEN_S,
     every_s: float = EVERY_S,
     host: str | None = None,
-) -> Found | None:
+) -> Reconciled | None:
     """Reconcile, and see to the study's jobs where it is our turn; arguments as reconcile's."""
     found = reconcile(ledger, folder, schedule, unseen_s=unseen_s, every_s=every_s, host=host)
     if found:  # it was our turn to look

@@ -34,7 +34,7 @@ Settled = tuple[int, int, End, str]
 
 
 @dataclass(frozen=True)
-class Found:
+class Reconciled:
     """What one look found.
 
     Attributes:
@@ -96,7 +96,7 @@ def reconcile(
     host: str | None = None,
     last_chance: bool = False,
     seen: Seen | None = None,
-) -> Found | None:
+) -> Reconciled | None:
     """End the attempts that are dead, so that their trials go on.
 
     Args:
@@ -128,12 +128,12 @@ def _settle_dead(
     seen: Seen,
     host: str | None,
     last_chance: bool,
-) -> Found:
+) -> Reconciled:
     live = seen.live
     if not live and not seen.terminated:
-        return Found()
+        return Reconciled()
     if seen.states is None:
-        return Found(waiting=len(live), asked=False)
+        return Reconciled(waiting=len(live), asked=False)
     look = Look(ledger, folder, seen.states, schedule.explains_late, last_chance)
     settled = []
     for attempt in live:
@@ -155,7 +155,7 @@ def _settle_dead(
         if end is not None:
             state = attribute(ledger, folder, attempt, end)
             settled.append((attempt.trial, attempt.number, end, state))
-    return Found(settled, waiting, unexplained=look.unexplained)
+    return Reconciled(settled, waiting, unexplained=look.unexplained)
 
 
 def settle_wave(

@@ -36,7 +36,7 @@ _MARK = re.compile(r"the node (?P<node>\S+) is .*")
 
 
 @dataclass(frozen=True)
-class Record:
+class NodeRecord:
     """What an array's trainings have met on one node, and on the others.
 
     Attributes:
@@ -69,9 +69,9 @@ def hold_s(environ: Mapping[str, str]) -> float:
         return HOLD_S
 
 
-def look(ledger: Ledger, job: str, node: str) -> Record:
+def look(ledger: Ledger, job: str, node: str) -> NodeRecord:
     """Return what is known of a node; inside ``db.retry``."""
-    return Record(*ledger.seen_at(node, job, QUICK_S))
+    return NodeRecord(*ledger.seen_at(node, job, QUICK_S))
 
 
 def note(ledger: Ledger, node: str, reason: str, *, avoided: bool) -> None:
@@ -150,8 +150,8 @@ class Watch:
         """Tell whether a failure after so many seconds may have been the node's."""
         return self._judges and took_s < QUICK_S
 
-    def look(self) -> Record:
-        found: Record = self.ask(lambda _: look(self.ledger, self.job, self.host))
+    def look(self) -> NodeRecord:
+        found: NodeRecord = self.ask(lambda _: look(self.ledger, self.job, self.host))
         return found
 
     def judge(self, reason: str) -> None:

@@ -39,7 +39,7 @@ def folders(
 
 
 @dataclass(frozen=True)
-class Found:
+class TemplateFile:
     """A template and the file that is in force.
 
     Attributes:
@@ -64,7 +64,7 @@ def names() -> list[str]:
 
 def find(
     name: str, study_folder: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> Found:
+) -> TemplateFile:
     """Return the template of this name that is in force.
 
     Raises:
@@ -84,7 +84,7 @@ def find(
         if (folder / name).is_file():
             there.append((whose, folder / name))
     (whose, path), *others = there
-    return Found(name, path, whose, [other for _, other in others])
+    return TemplateFile(name, path, whose, [other for _, other in others])
 
 
 def copy_out(

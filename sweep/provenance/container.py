@@ -82,13 +82,13 @@ def ask(study: Study, folder: StudyFolder, environ: Mapping[str, str]) -> dict[s
         environ: What training inherits.
     """
     try:
-        look = Look.start(study, folder, environ, secrets.token_hex(8))
+        look = Question.start(study, folder, environ, secrets.token_hex(8))
     except (SweepError, OSError):
         return {}
     return {} if look is None else look.wait(LIMIT_S)
 
 
-class Look:
+class Question:
     """A question that is under way; its process ends with this one at the latest."""
 
     def __init__(self, child: subprocess.Popen[bytes], log: Path, token: str) -> None:
@@ -100,7 +100,7 @@ class Look:
     @classmethod
     def start(
         cls, study: Study, folder: StudyFolder, environ: Mapping[str, str], name: str
-    ) -> Look | None:
+    ) -> Question | None:
         """Ask; None of a runtime whose folders tell it, and where asking could disturb a training.
 
         Args:
@@ -157,7 +157,7 @@ class Once:
         self._folder = folder
         self._say = say
         self._key = ""
-        self._look: Look | None = None
+        self._look: Question | None = None
         self._asked: set[str] = set()
 
     def begin(self, key: str | None, study: Study, environ: Mapping[str, str]) -> None:
@@ -171,7 +171,7 @@ class Once:
         if not self._claim(key):
             return
         try:
-            self._look = Look.start(study, self._folder, environ, key)
+            self._look = Question.start(study, self._folder, environ, key)
         except (SweepError, OSError) as error:
             self._say(f"what is installed there could not be asked: {error}")
         if self._look is None:

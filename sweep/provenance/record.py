@@ -21,7 +21,7 @@ def record_launch(
     folder: StudyFolder,
     runs: Runs,
     environ: Mapping[str, str],
-    code: frozen.Plan | None,
+    code: frozen.SnapshotPlan | None,
     say: Callable[[str], None],
     *,
     full: bool = False,

@@ -33,7 +33,7 @@ ON_THE_MACHINE = ("none", "venv", "conda", "modules")
 
 
 @dataclass(frozen=True)
-class Plan:
+class SnapshotPlan:
     """What a launch will freeze.
 
     Attributes:
@@ -49,7 +49,7 @@ class Plan:
         return self.study.environment.runtime not in ON_THE_MACHINE
 
 
-def plan(study: Study, runs: Path, environ: Mapping[str, str]) -> Plan | None:
+def plan(study: Study, runs: Path, environ: Mapping[str, str]) -> SnapshotPlan | None:
     """Look at a study's code; None with ``code: live``.
 
     Raises:
@@ -61,10 +61,10 @@ def plan(study: Study, runs: Path, environ: Mapping[str, str]) -> Plan | None:
     tree = code_tree.find(workdir, [runs, *(workdir / path for path in study.data)])
     python = find_python(study, environ)
     folders = find_folders(python)[1] if python else []
-    return Plan(study, tree, editable_folders(folders))
+    return SnapshotPlan(study, tree, editable_folders(folders))
 
 
-def freeze(found: Plan, folder: StudyFolder) -> str:
+def freeze(found: SnapshotPlan, folder: StudyFolder) -> str:
     """Copy the code into a study's folder, unless it is there already; return the snapshot's id.
 
     Raises:
@@ -98,7 +98,7 @@ def freeze(found: Plan, folder: StudyFolder) -> str:
     return name
 
 
-def _name(found: Plan, files: Mapping[str, str]) -> str:
+def _name(found: SnapshotPlan, files: Mapping[str, str]) -> str:
     digest = hashlib.sha256()
     # What a study file says reaches trials otherwise: raising `trials` in it is no other code.
     own = inside(Path(found.study.source), found.tree.root) if found.study.source else None
@@ -167,7 +167,7 @@ def _retarget(tree: Tree, name: str) -> str:
     return os.path.relpath(below, os.path.dirname(name) or ".")
 
 
-def _link(found: Plan, target: Path, folder: StudyFolder) -> None:
+def _link(found: SnapshotPlan, target: Path, folder: StudyFolder) -> None:
     """Link what is not copied. In a container the links would name themselves: there are mount
     points instead."""
     tree = found.tree
@@ -329,7 +329,7 @@ def changed_files(folder: StudyFolder, name: str) -> list[str]:
     return sorted(path for path, digest in before.items() if now.get(path) != digest)
 
 
-def notes(found: Plan) -> list[str]:
+def notes(found: SnapshotPlan) -> list[str]:
     """Return, in sentences, what training uses of the live tree although the code is frozen."""
     root, links, study = found.tree.root, found.tree.links, found.study
     said = []

@@ -10,32 +10,32 @@ from sweep.storage import same_params, trial_rows
 from sweep.storage.ledger import Ledger
 
 
-def may_have_twins(study: Study) -> bool:
-    """Tell whether looking for twins is worth a query: a float without steps hardly has any."""
+def may_have_duplicates(study: Study) -> bool:
+    """Tell whether looking for them is worth a query: a float without steps hardly has any."""
     if not study.space:
         return False  # there all trials are the same, as the user wants it
     return study.duplicates != "keep" or all(p.count() is not None for p in study.space)
 
 
 def notice(ledger: Ledger, claim: Claim) -> bool:
-    """Note that a trial which is about to run has a twin; inside ``db.retry``.
+    """Note that a trial which is about to run is a duplicate; inside ``db.retry``.
 
-    Returns whether the study reuses the twin's result: the trial is complete then.
+    Returns whether the study reuses the earlier one's result: the trial is complete then.
     """
-    if claim.attempt > 1 or not may_have_twins(ledger.study):
+    if claim.attempt > 1 or not may_have_duplicates(ledger.study):
         return False
     db = ledger.db
-    twin = same_params.first_complete(db, ledger.study_id, claim.trial_id)
-    if twin is None:
+    earlier = same_params.first_complete(db, ledger.study_id, claim.trial_id)
+    if earlier is None:
         return False
-    twin_id, number = twin
+    earlier_id, number = earlier
     trial_rows.write_attribute(db, "user", [claim.trial_id], DUPLICATE_OF, number)
     if ledger.study.duplicates != "reuse":
         return False
-    broken = trial_rows.read_attribute(db, "system", twin_id, CONSTRAINTS)
+    broken = trial_rows.read_attribute(db, "system", earlier_id, CONSTRAINTS)
     if broken:
         ledger.note_violations(claim.trial_id, broken)
-    values = trial_rows.read_values(db, twin_id)
+    values = trial_rows.read_values(db, earlier_id)
     reason = f"the same configuration as trial {number}, whose result it has"
     ledger.finish(claim.token, End(outcomes.FINISHED, reason), outcomes.COMPLETE, values)
     return True

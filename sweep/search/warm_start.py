@@ -27,7 +27,7 @@ MOST = 1000  # newest trials of the earlier study; more make proposals slow and 
 
 
 @dataclass(frozen=True)
-class Found:
+class EarlierTrials:
     """The earlier study's trials that fit, and how many do not, in ``left_out``."""
 
     trials: Sequence[Mapping[str, Any]]
@@ -45,7 +45,7 @@ def reconcile(
     before: Study,
     earlier: Sequence[TrialRecord],
     broken: Mapping[int, Sequence[float]] | None = None,
-) -> Found:
+) -> EarlierTrials:
     """Return an earlier study's complete trials in terms of this one's space.
 
     A parameter that this space lacks is dropped; one that the earlier study held fixed has that
@@ -87,10 +87,10 @@ def reconcile(
             found.append(row)
         else:
             left_out += 1
-    return Found(found[-MOST:], left_out)
+    return EarlierTrials(found[-MOST:], left_out)
 
 
-def read(db: Database, study: Study) -> Found | None:
+def read(db: Database, study: Study) -> EarlierTrials | None:
     """Return what a study that is about to be made starts with; None where it names no other.
 
     Raises:
@@ -142,7 +142,7 @@ def _read_broken(
     return found
 
 
-def write(db: Database, study_id: int, found: Found) -> None:
+def write(db: Database, study_id: int, found: EarlierTrials) -> None:
     """Keep them with the study; inside the transaction that makes it."""
     studies.write_attribute(db, study_id, WARM_START, list(found.trials))
 

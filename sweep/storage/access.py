@@ -17,7 +17,7 @@ from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
 from sweep.storage.connection import Database
-from sweep.storage.embedded import control
+from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.server import Server, clients, running
 from sweep.storage.embedded.succession import AskFate
 from sweep.storage.url import dsn, mask, normalise
@@ -68,7 +68,7 @@ class EmbeddedDatabase(Database):
 
     def _start(self) -> Server:
         try:
-            server = control.start(self.data_dir, ask_fate=self.ask_fate)
+            server = start_stop.start(self.data_dir, ask_fate=self.ask_fate)
         except SweepError as error:
             # Where it has run, this passes: it recovers from a crash, or others start it.
             if self.was_there or isinstance(error, BusyError):
@@ -147,9 +147,9 @@ def open_url(
     if url:
         return Database(url, timeout_s=timeout_s)
     if for_nodes:
-        control.start(runs.postgres, listen="*", idle_stop_s=None, ask_fate=ask_fate)
+        start_stop.start(runs.postgres, listen="*", idle_stop_s=None, ask_fate=ask_fate)
     else:  # also finishes what a killed launch has begun
-        control.start(runs.postgres, ask_fate=ask_fate)
+        start_stop.start(runs.postgres, ask_fate=ask_fate)
     db = EmbeddedDatabase(runs.postgres, timeout_s=timeout_s)
     db.ask_fate = ask_fate
     return db
@@ -169,7 +169,7 @@ def stop_server(data_dir: Path) -> bool:
     server = running(data_dir)
     if server is None or server.listen == "*" or clients(server):
         return False
-    return control.stop(data_dir)
+    return start_stop.stop(data_dir)
 
 
 def describe(folder: StudyFolder) -> str:

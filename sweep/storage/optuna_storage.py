@@ -21,7 +21,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweep.core.errors import StaleAttempt
-from sweep.storage import bulk, schema
+from sweep.storage import bulk, tables
 from sweep.storage.connection import Database
 from sweep.storage.history import History
 from sweep.storage.optuna_studies import StudyStorage
@@ -80,7 +80,7 @@ class PostgresStorage(StudyStorage):
     ) -> None:
         if isinstance(database, str):
             database = Database(database)
-            check = schema.check_optuna if token is None else schema.check
+            check = tables.check_optuna if token is None else tables.check
             database.retry(check, patience_s=patience_s)
         self.database = database
         self.patience_s = patience_s
@@ -256,7 +256,7 @@ class PostgresStorage(StudyStorage):
             trial_id,
             "INSERT INTO trial_intermediate_values "
             "(trial_id, step, intermediate_value, intermediate_value_type) "
-            "SELECT trial_id, %(step)s::int, %(value)s::float8, "
+            "SELECT trial_id, %(step)s::bigint, %(value)s::float8, "
             "%(kind)s::trialintermediatevaluetype FROM trial "
             "ON CONFLICT (trial_id, step) DO UPDATE SET "
             "intermediate_value = excluded.intermediate_value, "

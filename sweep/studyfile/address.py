@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.study import Storage
-from sweep.studyfile.rules import INVALID, Place, Word, either
+from sweep.studyfile.rules import INVALID, Entry, Word, either
 from sweep.studyfile.sections import Key, Section
 
 
@@ -18,7 +18,7 @@ class Url:
 
     in_words = "URL"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         url = at.node.value
         if not isinstance(url, str):
             return at.report("must be a PostgreSQL URL")
@@ -56,7 +56,7 @@ class StorageAddress:
 
     in_words = "URL, or keys"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if isinstance(at.node.value, str):
             url = Url().read(at)
             return url if url is INVALID else Storage(url=url)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.studyfile.rules import Place
+from sweep.studyfile.rules import Entry
 
 DURATION_ADVICE = 'Write 90s, 30min or 1h30m, or Slurm\'s way in quotes, "00:30:00".'
 _UNIT_SECONDS = {
@@ -33,7 +33,7 @@ class Duration:
 
     in_words = "time"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         value = at.node.value
         seconds = parse_duration(value) if isinstance(value, str) else None
         if seconds is None:
@@ -55,7 +55,7 @@ class Memory:
 
     in_words = "memory"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         value = at.node.value
         found = re.fullmatch(_MEMORY, value) if isinstance(value, str) else None
         if found is None:

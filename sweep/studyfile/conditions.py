@@ -8,12 +8,12 @@ from typing import Any
 
 from sweep.core.errors import closest
 from sweep.core.space import Parameter, to_optuna
-from sweep.studyfile.rules import INVALID, Place, is_number, shown_number
+from sweep.studyfile.rules import INVALID, Entry, is_number, shown_number
 from sweep.studyfile.tree import Node
 
 
 def resolve_conditions(
-    parameter: Parameter, found: Mapping[str, Parameter | None], space: Place
+    parameter: Parameter, found: Mapping[str, Parameter | None], space: Entry
 ) -> Any:
     """Return the parameter with its conditions checked against its parents, or INVALID."""
     if not parameter.when:
@@ -41,7 +41,7 @@ def resolve_conditions(
         for value, node in zip(values, nodes, strict=True):
             if not parent.contains(value):
                 rule = f"must be a value that {parent_name} can take"
-                one = Place(node, at.path, at.reader)
+                one = Entry(node, at.path, at.reader)
                 resolved[parent_name] = one.report(rule, describe_values(parent, value))
     if INVALID in resolved.values():
         return INVALID
@@ -74,7 +74,7 @@ def to_yaml(value: Any) -> Any:
     return shown_number(value) if is_number(value) else to_optuna(value)
 
 
-def order_parents_first(parameters: Mapping[str, Any], space: Place) -> list[Parameter] | None:
+def order_parents_first(parameters: Mapping[str, Any], space: Entry) -> list[Parameter] | None:
     """Return the parameters with parents first, else as declared; None where there is a cycle."""
     good = {name: parameter for name, parameter in parameters.items() if parameter is not INVALID}
     ordered: dict[str, Parameter] = {}
@@ -93,7 +93,7 @@ def order_parents_first(parameters: Mapping[str, Any], space: Place) -> list[Par
     return list(ordered.values())
 
 
-def _report_cycle(left: Mapping[str, Parameter], space: Place) -> None:
+def _report_cycle(left: Mapping[str, Parameter], space: Entry) -> None:
     name = next(iter(left))
     chain: list[str] = []
     while name not in chain:

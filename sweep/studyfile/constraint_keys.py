@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.study import Constraint
-from sweep.studyfile.rules import INVALID, Place, Real, either
+from sweep.studyfile.rules import INVALID, Entry, Real, either
 from sweep.studyfile.sections import Key, Section
 
 BOUNDS = Section(
@@ -37,13 +37,13 @@ class Constraints:
 
     in_words = "metrics with bounds"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if at.node.kind != "map" or not at.node.entries:
             return at.report("must be a mapping of metrics to bounds")
         found = at.read_each(self._read_one)
         return found if found is INVALID else tuple(found.values())
 
-    def _read_one(self, name: str, at: Place) -> Any:
+    def _read_one(self, name: str, at: Entry) -> Any:
         if isinstance(at.node.value, str):
             short = _SHORT.fullmatch(at.node.value)
             if short is None:

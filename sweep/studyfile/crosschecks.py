@@ -17,7 +17,7 @@ from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, p
 from sweep.core.space import Space, same_value
 from sweep.core.study import Choice, Ddp, Environment, Objective, Resources, Slurm
 from sweep.studyfile.conditions import describe_values
-from sweep.studyfile.rules import INVALID, Place
+from sweep.studyfile.rules import INVALID, Entry
 
 GRID_LIMIT = 100_000  # points; more do not make a search
 _LEARNING = ("auto", "tpe", "gp", "cmaes", "nsgaii")
@@ -32,7 +32,7 @@ def crosscheck(check: Callable[..., None]) -> Callable[..., None]:
     return check
 
 
-def check_together(values: Mapping[str, Any], root: Place) -> None:
+def check_together(values: Mapping[str, Any], root: Entry) -> None:
     """Report what is wrong between keys, as far as the keys themselves are right."""
     for check, names in _rules:
         given = [values[name] for name in names]
@@ -40,7 +40,7 @@ def check_together(values: Mapping[str, Any], root: Place) -> None:
             check(root, *given)
 
 
-def fill_in_trials(values: dict[str, Any], root: Place) -> None:
+def fill_in_trials(values: dict[str, Any], root: Entry) -> None:
     """Put the size of the grid where ``trials`` is absent; without a grid it must be there."""
     sampler, space, points = values["sampler"], values["space"], values["points"]
     if values["trials"] is not None:
@@ -59,7 +59,7 @@ def _grid_size(space: Space, points: Sequence[Any]) -> int | None:
 
 
 @crosscheck
-def _names_are_given_once(root: Place) -> None:
+def _names_are_given_once(root: Entry) -> None:
     if "fixed" in root and "space" in root:
         for name, place in root["fixed"].entries().items():
             if name in root["space"]:
@@ -68,17 +68,17 @@ def _names_are_given_once(root: Place) -> None:
 
 
 @crosscheck
-def _placeholders_are_known(root: Place, command: Sequence[str]) -> None:
+def _placeholders_are_known(root: Entry, command: Sequence[str]) -> None:
     _check_words(root, root["command"], command, RESERVED)
 
 
 @crosscheck
-def _placeholders_of_commands_are_known(root: Place, commands: Mapping[str, Sequence[str]]) -> None:
+def _placeholders_of_commands_are_known(root: Entry, commands: Mapping[str, Sequence[str]]) -> None:
     for name, words in commands.items():
         _check_words(root, root["commands"][name], words, (*RESERVED, CHECKPOINT))
 
 
-def _check_words(root: Place, at: Place, command: Sequence[str], reserved: Sequence[str]) -> None:
+def _check_words(root: Entry, at: Entry, command: Sequence[str], reserved: Sequence[str]) -> None:
     own = [name for key in ("space", "fixed") if key in root for name in root[key].node.entries]
     for word in command:
         try:
@@ -101,7 +101,7 @@ def _check_words(root: Place, at: Place, command: Sequence[str], reserved: Seque
 
 
 @crosscheck
-def _objectives_differ_and_can_be_read(root: Place, objectives: Objectives) -> None:
+def _objectives_differ_and_can_be_read(root: Entry, objectives: Objectives) -> None:
     seen: set[str] = set()
     at = root["objective"]
     for objective, one in zip(objectives, at.items() or [at], strict=True):
@@ -112,7 +112,7 @@ def _objectives_differ_and_can_be_read(root: Place, objectives: Objectives) -> N
             _check_pattern(objective.pattern, one["from"]["stdout"])
 
 
-def _check_pattern(pattern: str, at: Place) -> None:
+def _check_pattern(pattern: str, at: Entry) -> None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
@@ -125,21 +125,21 @@ def _check_pattern(pattern: str, at: Place) -> None:
 
 
 @crosscheck
-def _pruner_has_one_objective(root: Place, objectives: Objectives, pruner: Choice) -> None:
+def _pruner_has_one_objective(root: Entry, objectives: Objectives, pruner: Choice) -> None:
     if len(objectives) > 1 and pruner.type != "none":
         rule = "cannot be used with several objectives"
         root["pruner"].report(rule, "Remove it, or keep one objective.", pruner.type)
 
 
 @crosscheck
-def _cmaes_has_one_objective(root: Place, objectives: Objectives, sampler: Choice) -> None:
+def _cmaes_has_one_objective(root: Entry, objectives: Objectives, sampler: Choice) -> None:
     if len(objectives) > 1 and sampler.type == "cmaes":
         rule = "cannot be used with several objectives"
         root["sampler"].report(rule, "Use nsgaii or tpe.", sampler.type)
 
 
 @crosscheck
-def _points_lie_in_the_space(root: Place, space: Space, points: Sequence[Any]) -> None:
+def _points_lie_in_the_space(root: Entry, space: Space, points: Sequence[Any]) -> None:
     for item in root["points"].items() if points else ():
         point = item.node.plain()
         for name, value in point.items():
@@ -161,7 +161,7 @@ def _points_lie_in_the_space(root: Place, space: Space, points: Sequence[Any]) -
 
 @crosscheck
 def _points_are_no_more_than_trials(
-    root: Place, space: Space, points: Sequence[Any], trials: int | None
+    root: Entry, space: Space, points: Sequence[Any], trials: int | None
 ) -> None:
     if trials is not None and len(points) > trials:
         rule = f"must not be more than trials, {trials}"
@@ -169,7 +169,7 @@ def _points_are_no_more_than_trials(
 
 
 @crosscheck
-def _grid_has_an_end(root: Place, sampler: Choice, space: Space) -> None:
+def _grid_has_an_end(root: Entry, sampler: Choice, space: Space) -> None:
     for parameter in space if sampler.type == "grid" else ():
         if parameter.count() is None:
             rule = "must have a step, because a grid needs separate values"
@@ -177,7 +177,7 @@ def _grid_has_an_end(root: Place, sampler: Choice, space: Space) -> None:
 
 
 @crosscheck
-def _grid_is_not_too_large(root: Place, sampler: Choice, space: Space) -> None:
+def _grid_is_not_too_large(root: Entry, sampler: Choice, space: Space) -> None:
     size = space.grid_size(limit=GRID_LIMIT) if sampler.type == "grid" else None
     if size is not None and size > GRID_LIMIT:
         rule = f"must not make a grid of more than {GRID_LIMIT} points"
@@ -186,7 +186,7 @@ def _grid_is_not_too_large(root: Place, sampler: Choice, space: Space) -> None:
 
 @crosscheck
 def _trials_are_no_more_than_the_grid(
-    root: Place, sampler: Choice, space: Space, points: Sequence[Any], trials: int | None
+    root: Entry, sampler: Choice, space: Space, points: Sequence[Any], trials: int | None
 ) -> None:
     size = _grid_size(space, points) if sampler.type == "grid" else None
     if size is not None and trials is not None and trials > size:
@@ -195,7 +195,7 @@ def _trials_are_no_more_than_the_grid(
 
 
 @crosscheck
-def _options_of_a_pruner_fit(root: Place, pruner: Choice) -> None:
+def _options_of_a_pruner_fit(root: Entry, pruner: Choice) -> None:
     options: Mapping[str, Any]
     at, options = root, {"pruner": {"type": pruner.type, **pruner.options}}
     while "pruner" in at:  # in one inside another too
@@ -211,7 +211,7 @@ def _options_of_a_pruner_fit(root: Place, pruner: Choice) -> None:
 
 
 @crosscheck
-def _gpus_are_whole_or_shared(root: Place, resources: Resources) -> None:
+def _gpus_are_whole_or_shared(root: Entry, resources: Resources) -> None:
     shares = [n for n in ("shard", "mps") if "resources" in root and n in root["resources"]]
     if shares and (resources.gpus or len(shares) > 1):
         rule = f"cannot go with {'gpus' if resources.gpus else 'shard'}"
@@ -220,7 +220,7 @@ def _gpus_are_whole_or_shared(root: Place, resources: Resources) -> None:
 
 
 @crosscheck
-def _grace_is_shorter_than_time(root: Place, resources: Resources, grace_s: int) -> None:
+def _grace_is_shorter_than_time(root: Entry, resources: Resources, grace_s: int) -> None:
     limit_s = resources.time_limit_s
     if limit_s is None or grace_s < limit_s:
         return
@@ -232,7 +232,7 @@ def _grace_is_shorter_than_time(root: Place, resources: Resources, grace_s: int)
 
 
 @crosscheck
-def _slots_share_one_node(root: Place, resources: Resources, slurm: Slurm) -> None:
+def _slots_share_one_node(root: Entry, resources: Resources, slurm: Slurm) -> None:
     if slurm.slots == 1:
         return
     for other, is_so, why in (
@@ -245,7 +245,7 @@ def _slots_share_one_node(root: Place, resources: Resources, slurm: Slurm) -> No
 
 
 @crosscheck
-def _each_rank_has_a_gpu(root: Place, resources: Resources, ddp: Ddp) -> None:
+def _each_rank_has_a_gpu(root: Entry, resources: Resources, ddp: Ddp) -> None:
     gpus = resources.gpu_count
     if ddp.ranks_per_node is not None and gpus not in (0, ddp.ranks_per_node):
         rule = f"must be the number of GPUs of a node, {gpus}: each process has one"
@@ -253,7 +253,7 @@ def _each_rank_has_a_gpu(root: Place, resources: Resources, ddp: Ddp) -> None:
 
 
 @crosscheck
-def _each_rank_has_a_core(root: Place, resources: Resources, ddp: Ddp, launcher: str) -> None:
+def _each_rank_has_a_core(root: Entry, resources: Resources, ddp: Ddp, launcher: str) -> None:
     ranks = ddp.ranks_per_node or resources.gpu_count or 1
     if launcher != "python" and resources.cpus is not None and resources.cpus < ranks:
         rule = f"must not be below the number of processes of a node, {ranks}"
@@ -261,7 +261,7 @@ def _each_rank_has_a_core(root: Place, resources: Resources, ddp: Ddp, launcher:
 
 
 @crosscheck
-def _srun_serves_one_slot(root: Place, launcher: str, slurm: Slurm) -> None:
+def _srun_serves_one_slot(root: Entry, launcher: str, slurm: Slurm) -> None:
     if launcher == "srun" and slurm.slots > 1:
         rule = "must not be srun where a task has several slots"
         advice = "Use torchrun, or auto: each slot is a step of srun's already."
@@ -282,7 +282,7 @@ _USELESS = {
 
 
 @crosscheck
-def _runtime_has_what_it_needs(root: Place, environment: Environment) -> None:
+def _runtime_has_what_it_needs(root: Entry, environment: Environment) -> None:
     if "environment" not in root:
         return
     at, runtime = root["environment"], environment.runtime
@@ -302,7 +302,7 @@ def _runtime_has_what_it_needs(root: Place, environment: Environment) -> None:
 
 
 @crosscheck
-def _ends_have_one_objective(root: Place, objectives: Objectives) -> None:
+def _ends_have_one_objective(root: Entry, objectives: Objectives) -> None:
     for name in ("target", "patience", "terminator") if len(objectives) > 1 else ():
         if name in root:
             advice = "None of them is the best: remove the key, or keep one objective."
@@ -310,7 +310,7 @@ def _ends_have_one_objective(root: Place, objectives: Objectives) -> None:
 
 
 @crosscheck
-def _gpu_hours_can_be_counted(root: Place, resources: Resources) -> None:
+def _gpu_hours_can_be_counted(root: Entry, resources: Resources) -> None:
     if "gpu_hours" in root and not resources.gpus_used:
         rule = "needs resources.gpus: trials without GPUs use none"
         if resources.gpus_used is None:
@@ -319,7 +319,7 @@ def _gpu_hours_can_be_counted(root: Place, resources: Resources) -> None:
 
 
 @crosscheck
-def _paused_trials_report(root: Place, objectives: Objectives, pruner: Choice) -> None:
+def _paused_trials_report(root: Entry, objectives: Objectives, pruner: Choice) -> None:
     if pruner.type == "promotion" and any(objective.pattern for objective in objectives):
         advice = (
             "A paused trial saves a checkpoint and leaves when it is told to: use "
@@ -329,7 +329,7 @@ def _paused_trials_report(root: Place, objectives: Objectives, pruner: Choice) -
 
 
 @crosscheck
-def _configurations_can_differ(root: Place, space: Space, duplicates: str) -> None:
+def _configurations_can_differ(root: Entry, space: Space, duplicates: str) -> None:
     if not len(space) and duplicates != "keep":
         advice = "There all trials have the same configuration."
         root["duplicates"].report("must be keep where space is {}", advice)
@@ -337,7 +337,7 @@ def _configurations_can_differ(root: Place, space: Space, duplicates: str) -> No
 
 @crosscheck
 def _sampler_learns_from_a_warm_start(
-    root: Place, warm_start: str | None, sampler: Choice, space: Space
+    root: Entry, warm_start: str | None, sampler: Choice, space: Space
 ) -> None:
     if warm_start is not None and sampler.type not in _LEARNING:
         rule = f"has no meaning with sampler {sampler.type}, which learns nothing"
@@ -352,6 +352,6 @@ def _sampler_learns_from_a_warm_start(
 
 
 @crosscheck
-def _warm_start_is_another_study(root: Place, warm_start: str | None, name: str) -> None:
+def _warm_start_is_another_study(root: Entry, warm_start: str | None, name: str) -> None:
     if warm_start == name:
         root["warm_start"].report("must be another study", "Name an earlier one.")

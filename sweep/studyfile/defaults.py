@@ -15,7 +15,7 @@ from typing import Any
 from sweep.core import settings
 from sweep.core.errors import InputError, Problem, StudyFileError
 from sweep.studyfile.keys import STUDY
-from sweep.studyfile.rules import Place, Reader, join
+from sweep.studyfile.rules import Entry, Reader, join
 from sweep.studyfile.sections import Section
 from sweep.studyfile.tree import Node, YamlError, decode, parse
 
@@ -94,7 +94,7 @@ def _read(home: settings.Home) -> tuple[Node | None, list[Problem]]:
         return None, [error.problem]
     if root is None:
         return None, problems
-    at = Place(root, "", Reader(problems=problems))
+    at = Entry(root, "", Reader(problems=problems))
     if root.kind != "map":
         at.report(NO_MAPPING, "For example slurm: {account: proj1}.")
         return None, problems

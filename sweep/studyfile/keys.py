@@ -19,7 +19,7 @@ from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
 from sweep.studyfile.kinds import Command, Commands, OneOrMore
-from sweep.studyfile.rules import INVALID, Place, Real, Text, TextList, Whole, Word, meaning
+from sweep.studyfile.rules import INVALID, Entry, Real, Text, TextList, Whole, Word, meaning
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SLURM
@@ -43,7 +43,7 @@ DIRECTIONS = Word(
 class _Pattern(Section):
     """``from: {stdout: pattern}``, read as the pattern."""
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         given = super().read(at)
         return given if given is INVALID else given["stdout"]
 

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.studyfile.rules import INVALID, Place, Rule, either
+from sweep.studyfile.rules import INVALID, Entry, Rule, either
 
 # Words in the names of variables that hold secrets (TOKENIZERS_PARALLELISM is none).
 _SECRET = {"KEY", "APIKEY", "TOKEN", "PASSWORD", "PASSWD", "SECRET"}
@@ -22,7 +22,7 @@ class Command:
 
     in_words = "text or a list"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if at.node.kind == "list":
             return self._read_list(at)
         if not isinstance(at.node.value, str):
@@ -38,14 +38,14 @@ class Command:
             return at.report("must not be empty")
         return self._refuse_shell(words, text, at) or tuple(words)
 
-    def _read_list(self, at: Place) -> Any:
+    def _read_list(self, at: Entry) -> Any:
         for item in at.items():
             if item.node.kind != "scalar" or item.node.value is None:
                 return item.report("must be text", "Each argument is one text.")
         words = tuple(item.text for item in at.node.items)
         return words if words and words[0] else at.report("must not be empty")
 
-    def _refuse_shell(self, words: list[str], text: str, at: Place) -> Any:
+    def _refuse_shell(self, words: list[str], text: str, at: Entry) -> Any:
         """Refuse what only a shell understands; none runs the command. Returns INVALID or None."""
         if words[0].rpartition("/")[2] in SHELLS and "-c" in words:
             return None
@@ -82,13 +82,13 @@ class Commands:
 
     in_words = "names with commands"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if at.node.kind != "map":
             example = "For example commands: {evaluate: python evaluate.py {checkpoint}}."
             return at.report("must be a mapping of names to commands", example)
         return at.read_each(self._read_one)
 
-    def _read_one(self, name: str, at: Place) -> Any:
+    def _read_one(self, name: str, at: Entry) -> Any:
         if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", name):
             return Command().read(at)
         return at.report("must be named by up to 40 letters, digits, _ and -", "Rename it.", "")
@@ -103,7 +103,7 @@ class Gpus:
 
     in_words = "whole number, or type:number"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         value = at.node.value
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10_000:
             return value
@@ -127,7 +127,7 @@ class PortRange:
 
     in_words = "list of two ports"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         values = tuple(item.value for item in at.node.items)
         whole = all(isinstance(v, int) and not isinstance(v, bool) for v in values)
         if len(values) == 2 and whole and 1024 <= values[0] <= values[1] <= 65535:
@@ -151,7 +151,7 @@ class OneOrMore:
 
     in_words = "keys, or a list of them"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if at.node.kind == "map" or (at.node.kind == "list" and at.node.items):
             values = [self.rule.read(one) for one in at.items() or [at]]
             return INVALID if INVALID in values else tuple(values)
@@ -169,12 +169,12 @@ class Variables:
 
     in_words = "names with texts"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if at.node.kind != "map":
             return at.report("must be a mapping of names to values")
         return at.read_each(self._read_one)
 
-    def _read_one(self, name: str, at: Place) -> Any:
+    def _read_one(self, name: str, at: Entry) -> Any:
         node = at.node
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             return at.report("must be named by letters, digits and _", "Rename it.", f'"{name}"')

@@ -9,10 +9,10 @@ from typing import Any
 
 from sweep.core.cells import parameter_columns, read_cell
 from sweep.core.space import Parameter, Space
-from sweep.studyfile.rules import INVALID, Place
+from sweep.studyfile.rules import INVALID, Entry
 
 
-def read_points_file(values: dict[str, Any], root: Place, folder: Path) -> None:
+def read_points_file(values: dict[str, Any], root: Entry, folder: Path) -> None:
     """Put a CSV file's rows where ``points`` names one; the space says what they may be.
 
     Args:
@@ -28,7 +28,7 @@ def read_points_file(values: dict[str, Any], root: Place, folder: Path) -> None:
     values["points"] = points[:trials] if isinstance(trials, int) else points
 
 
-def _read_points(at: Place, space: Space, folder: Path) -> tuple[Mapping[str, Any], ...]:
+def _read_points(at: Entry, space: Space, folder: Path) -> tuple[Mapping[str, Any], ...]:
     """Return a CSV file's rows as configurations, first row first; () after a report.
 
     Columns that name no parameter are ignored, empty cells leave the parameter out, and so is one

@@ -13,7 +13,7 @@ from sweep.studyfile.defaults import NO_MAPPING, lay_beneath, read_defaults
 from sweep.studyfile.keys import STUDY
 from sweep.studyfile.overrides import apply_override
 from sweep.studyfile.points_file import read_points_file
-from sweep.studyfile.rules import Place, Reader
+from sweep.studyfile.rules import Entry, Reader
 from sweep.studyfile.tree import Node, YamlError, decode, parse
 
 
@@ -81,7 +81,7 @@ def _parse(
             raise StudyFileError([problem])
     if root.kind != "map":
         reader = Reader()
-        Place(root, "", reader).report(NO_MAPPING, "For example name: digits.")
+        Entry(root, "", reader).report(NO_MAPPING, "For example name: digits.")
         raise StudyFileError(reader.problems)
     root = lay_beneath(layers, root)
     for override in overrides:
@@ -93,7 +93,7 @@ def _check(root: Node, problems: list[Problem], file: str) -> Study:
     # Where duplicate keys or tags were found the rest is checked all the same.
     fixed = root.entries.get("fixed")
     reader = Reader(fixed.entries if fixed else ())
-    at = Place(root, "", reader)
+    at = Entry(root, "", reader)
     values = STUDY.read_values(at)
     read_points_file(values, at, Path(file).absolute().parent)
     fill_in_trials(values, at)

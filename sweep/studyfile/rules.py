@@ -41,7 +41,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Place:
+class Entry:
     """A value of a file and where it stands: what rules read, and where they find fault.
 
     Attributes:
@@ -52,19 +52,19 @@ class Place:
     path: str
     reader: Reader
 
-    def __getitem__(self, key: str | int) -> Place:
+    def __getitem__(self, key: str | int) -> Entry:
         """Return the place of an entry, or of a list's item."""
         if isinstance(key, int):
-            return Place(self.node.items[key], f"{self.path}[{key}]", self.reader)
-        return Place(self.node.entries[key], join(self.path, key), self.reader)
+            return Entry(self.node.items[key], f"{self.path}[{key}]", self.reader)
+        return Entry(self.node.entries[key], join(self.path, key), self.reader)
 
     def __contains__(self, name: str) -> bool:
         return name in self.node.entries
 
-    def entries(self) -> dict[str, Place]:
+    def entries(self) -> dict[str, Entry]:
         return {name: self[name] for name in self.node.entries}
 
-    def items(self) -> list[Place]:
+    def items(self) -> list[Entry]:
         return [self[i] for i in range(len(self.node.items))]
 
     def report(self, rule: str, advice: str = "", got: str | None = None) -> Any:
@@ -76,7 +76,7 @@ class Place:
 
     def report_missing(self, name: str, advice: str, why: str = "") -> Any:
         """Note that an entry is missing, and return INVALID."""
-        absent = Place(self.node, join(self.path, name), self.reader)
+        absent = Entry(self.node, join(self.path, name), self.reader)
         return absent.report(f"is missing{why}", advice, "")
 
     @contextmanager
@@ -89,7 +89,7 @@ class Place:
             if problem.path == self.path and not problem.advice:
                 problems[i] = dataclasses.replace(problem, advice=advice)
 
-    def read_each(self, read: Callable[[str, Place], Any]) -> Any:
+    def read_each(self, read: Callable[[str, Entry], Any]) -> Any:
         """Return {name: what was read} of all entries, or INVALID where one of them is."""
         found = {name: read(name, entry) for name, entry in self.entries().items()}
         return INVALID if INVALID in found.values() else found
@@ -98,7 +98,7 @@ class Place:
 class Rule(Protocol):
     """What a key's value must be."""
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         """Return the value, or INVALID after reporting what is wrong."""
 
     def schema(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Text:
 
     in_words = "text"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         value = at.node.value
         if not isinstance(value, str):
             quoted = f'Put it in quotes: "{at.node.text}".'
@@ -172,7 +172,7 @@ class Word:
     def words(self) -> tuple[str, ...]:
         return self.known() if callable(self.known) else self.known
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         near = ""
         if at.node.kind == "scalar":
             if at.node.value in self.words:
@@ -203,7 +203,7 @@ class Whole:
     high: int | None = None
     words: Mapping[str, Any] = field(default_factory=dict)
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         value = at.node.value
         if isinstance(value, str) and value in self.words:
             return self.words[value]
@@ -238,7 +238,7 @@ class Real:
     high: float | None = None
     above: float | None = None
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         rule = f"must be a {self.in_words}"
         if not is_number(at.node.value):
             return at.report(rule, number_advice(at.node))
@@ -261,12 +261,12 @@ class Real:
 
 
 @dataclass(frozen=True)
-class Flag:
+class Boolean:
     """true or false."""
 
     in_words = "true or false"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if isinstance(at.node.value, bool):
             return at.node.value
         meant = {"yes": "true", "on": "true", "no": "false", "off": "false"}
@@ -285,7 +285,7 @@ class TextList:
 
     in_words = "texts: one or a list"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if isinstance(at.node.value, str):
             value = self.item.read(at)
             return value if value is INVALID else (value,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.studyfile.rules import Flag, Real, Whole, Word, meaning
+from sweep.studyfile.rules import Boolean, Real, Whole, Word, meaning
 from sweep.studyfile.sections import REQUIRED, Key, Variant
 
 Keys = dict[str, Key]
@@ -25,7 +25,7 @@ SAMPLERS: dict[str, Keys] = {
         "sequence": Key(
             Word(("sobol", "halton")), "The sequence.", aliases="qmc_type kind", default="sobol"
         ),
-        "scramble": Key(Flag(), "Scramble it by the seed.", default=True),
+        "scramble": Key(Boolean(), "Scramble it by the seed.", default=True),
     },
     "tpe": STARTUP
     | {
@@ -35,12 +35,15 @@ SAMPLERS: dict[str, Keys] = {
             aliases="n_ei_candidates ei_candidates",
             default=24,
         ),
-        "multivariate": Key(Flag(), "Model all parameters together.", default=False),
+        "multivariate": Key(Boolean(), "Model all parameters together.", default=False),
     },
     "gp": STARTUP
     | {
         "deterministic": Key(
-            Flag(), "The objective has no noise.", aliases="deterministic_objective", default=False
+            Boolean(),
+            "The objective has no noise.",
+            aliases="deterministic_objective",
+            default=False,
         )
     },
     "cmaes": {
@@ -259,7 +262,10 @@ TERMINATORS: dict[str, Keys] = {
     "emmr": MIN_TRIALS
     | {
         "deterministic": Key(
-            Flag(), "The objective has no noise.", aliases="deterministic_objective", default=False
+            Boolean(),
+            "The objective has no noise.",
+            aliases="deterministic_objective",
+            default=False,
         )
     },
     "regret": MIN_TRIALS,

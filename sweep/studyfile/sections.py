@@ -13,7 +13,7 @@ from typing import Any
 
 from sweep.core.errors import closest
 from sweep.core.study import Choice
-from sweep.studyfile.rules import INVALID, Place, Rule, Word, either
+from sweep.studyfile.rules import INVALID, Entry, Rule, Word, either
 
 REQUIRED: Any = object()  # default of a key that must be given
 _OF_FIELD: Any = object()  # default of a key that has its field's
@@ -71,7 +71,7 @@ class Section:
             example = default
         return dataclasses.replace(key, field=filled, default=default, example=example)
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         values = self.read_values(at)
         if values is INVALID or INVALID in list(values.values()):
             return INVALID
@@ -79,7 +79,7 @@ class Section:
             return {name: value for name, value in values.items() if name in at}
         return self.fills(**values)
 
-    def read_values(self, at: Place) -> Any:
+    def read_values(self, at: Entry) -> Any:
         """Return {field: value or INVALID} with defaults, or INVALID if it is no mapping."""
         if at.node.kind != "map":
             return at.report("must be a mapping", f"Known keys: {', '.join(self.keys)}.")
@@ -88,7 +88,7 @@ class Section:
                 entry.report(f"is not a key of {self.what}", self.suggest(name), "")
         return {key.field: self._read_key(name, key, at) for name, key in self.keys.items()}
 
-    def _read_key(self, name: str, key: Key, at: Place) -> Any:
+    def _read_key(self, name: str, key: Key, at: Entry) -> Any:
         example = f"For example {name}: {write_example(key.example)}."
         if name not in at:
             if key.default is not REQUIRED:
@@ -155,7 +155,7 @@ class Variant:
 
     in_words = "name, or keys"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         types = Word(tuple(self.options), self.meant)
         example = next(iter(self.options))
         if at.node.kind != "map":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweep.core.study import Ddp, Environment, Resources, Service, Slurm
 from sweep.studyfile.amounts import Duration, Memory
 from sweep.studyfile.kinds import Gpus, PortRange, Variables
-from sweep.studyfile.rules import Flag, Text, TextList, Whole, Word
+from sweep.studyfile.rules import Boolean, Text, TextList, Whole, Word
 from sweep.studyfile.sections import Key, Section
 
 SLURM_WORD = Text(pattern=r"[^\s\"'`$\\;|<>]+", rule="must be a word as sbatch takes it")
@@ -83,7 +83,7 @@ SLURM = Section(
             aliases="constraints",
         ),
         "reservation": Key(SLURM_WORD, "Reservation to run in.", example="course"),
-        "exclusive": Key(Flag(), "Whole nodes only.", example=True),
+        "exclusive": Key(Boolean(), "Whole nodes only.", example=True),
         "setup": Key(
             TextList(),
             "Shell lines that run in each task before anything else.",
@@ -187,7 +187,7 @@ ENVIRONMENT = Section(
             aliases="container path",
         ),
         "unpack": Key(
-            Flag(),
+            Boolean(),
             "Build a folder instead of one file (apptainer): many files, but no file server that a "
             "signal of Slurm's ends too.",
             example=True,
@@ -239,7 +239,7 @@ ENVIRONMENT = Section(
             example=["--cleanenv"],
             aliases="extra args",
         ),
-        "remap_root": Key(Flag(), "Be root inside (enroot, pyxis).", example=True),
+        "remap_root": Key(Boolean(), "Be root inside (enroot, pyxis).", example=True),
         "name": Key(SLURM_WORD, "Name of the container (enroot, pyxis).", example="train"),
     },
 )

@@ -14,8 +14,8 @@ from sweep.studyfile.conditions import order_parents_first, resolve_conditions
 from sweep.studyfile.ranges import explain_type
 from sweep.studyfile.rules import (
     INVALID,
-    Flag,
-    Place,
+    Boolean,
+    Entry,
     Real,
     Rule,
     Whole,
@@ -38,7 +38,7 @@ class Choices:
 
     in_words = "list of values"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if at.node.kind != "list" or not at.node.items:
             return at.report("must be a list of at least one value")
         items = at.items()
@@ -47,15 +47,15 @@ class Choices:
             return INVALID
         values = at.node.plain()
         stored = [to_optuna(value) for value in values]
-        twins = [stored.index(one) for one in stored]  # compared as Optuna does: 1, 1.0 and true
-        for i, twin in enumerate(twins):
-            first = items[twin].node.shown()
-            if twin != i and first == items[i].node.shown():
+        firsts = [stored.index(one) for one in stored]  # compared as Optuna does: 1, 1.0 and true
+        for i, first_at in enumerate(firsts):
+            first = items[first_at].node.shown()
+            if first_at != i and first == items[i].node.shown():
                 items[i].report("is given twice", "Remove one of the two.")
-            elif twin != i:
+            elif first_at != i:
                 advice = "Leave one out, or make them different texts."
                 items[i].report(f"is the same as {first} to Optuna", advice)
-        return tuple(values) if len(set(twins)) == len(twins) else INVALID
+        return tuple(values) if len(set(firsts)) == len(firsts) else INVALID
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "minItems": 1}
@@ -67,7 +67,7 @@ class Conditions:
 
     in_words = "names with values"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if at.node.kind != "map" or not at.node.entries:
             return at.report("must be a mapping of parameters to values")
         return at.node.plain()
@@ -100,7 +100,7 @@ def _range_keys(number: Rule, low: float, high: float, step: float) -> dict[str,
             aliases="q quantum quantisation stride",
         ),
         "log": Key(
-            Flag(),
+            Boolean(),
             "Whether the logarithm is uniform: for values over decades.",
             example=True,
             aliases="logarithmic log_scale log_uniform",
@@ -144,7 +144,7 @@ class SpaceRule:
 
     in_words = "names with parameters"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if at.node.kind != "map":
             example = "For example lr: {type: float, low: 0.0001, high: 0.1, log: true}."
             return at.report("must be a mapping of parameters", example)
@@ -163,7 +163,7 @@ class SpaceRule:
         return {"type": "object", "additionalProperties": kinds}
 
 
-def check_name(name: str, at: Place) -> bool:
+def check_name(name: str, at: Entry) -> bool:
     """Tell whether a parameter can be called so, and report where not."""
     if _NAME.fullmatch(name):
         return True
@@ -175,7 +175,7 @@ def check_name(name: str, at: Place) -> bool:
     return False
 
 
-def _read_parameter(name: str, at: Place) -> Parameter | None:
+def _read_parameter(name: str, at: Entry) -> Parameter | None:
     named = check_name(name, at)
     node = at.node
     if node.kind != "map":
@@ -198,7 +198,7 @@ def _read_parameter(name: str, at: Place) -> Parameter | None:
     return Parameter(name, **values)
 
 
-def _read_type(at: Place) -> str | None:
+def _read_type(at: Entry) -> str | None:
     entries = at.node.entries
     if "type" not in entries:
         advice = "One of float, int, categorical."
@@ -220,7 +220,7 @@ def _read_type(at: Place) -> str | None:
     return None
 
 
-def _check_range(at: Place, type: str, low: Any, high: Any, step: Any, log: bool, **_: Any) -> bool:
+def _check_range(at: Entry, type: str, low: Any, high: Any, step: Any, log: bool, **_: Any) -> bool:
     """Tell whether a range's numbers go together, and report where not."""
     first = len(at.reader.problems)
     if low > high:
@@ -242,7 +242,7 @@ def _check_range(at: Place, type: str, low: Any, high: Any, step: Any, log: bool
     return len(at.reader.problems) == first
 
 
-def _check_step(low: float, high: float, step: float, at: Place) -> None:
+def _check_step(low: float, high: float, step: float, at: Entry) -> None:
     steps, divides = whole_steps(low, high, step)
     if divides:
         return
@@ -259,11 +259,11 @@ def _check_step(low: float, high: float, step: float, at: Place) -> None:
     )
 
 
-def is_plain(at: Place) -> bool:
+def is_plain(at: Entry) -> bool:
     """Tell whether all numbers below a place are finite, and report where not."""
     for node in at.node.walk():
         if isinstance(node.value, float) and not math.isfinite(node.value):
-            found = Place(node, at.path, at.reader)
+            found = Entry(node, at.path, at.reader)
             found.report("must be finite", f'Write it as text: "{node.text}".')
             return False
     return True
@@ -275,7 +275,7 @@ class Values:
 
     in_words = "names with values"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if at.node.kind != "map":
             return at.report("must be a mapping of names to values")
         good = [check_name(name, at[name]) and is_plain(at[name]) for name in at.node.entries]
@@ -291,7 +291,7 @@ class Configurations:
 
     in_words = "list of names with values, or a CSV file"
 
-    def read(self, at: Place) -> Any:
+    def read(self, at: Entry) -> Any:
         if isinstance(at.node.value, str) and at.node.value.endswith(".csv"):
             return ()  # read later, by the space
         if at.node.kind != "list":
@@ -299,7 +299,7 @@ class Configurations:
         good = [self._is_good(item) for item in at.items()]
         return tuple(at.node.plain()) if all(good) else INVALID
 
-    def _is_good(self, at: Place) -> bool:
+    def _is_good(self, at: Entry) -> bool:
         if at.node.kind == "map":
             return is_plain(at)
         at.report("must be a mapping", "For example {lr: 0.01}.")

@@ -28,15 +28,15 @@ from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.system.crash import write_crash
-from sweep.results.page.build import at_the_end
+from sweep.results.page.write import at_the_end
 from sweep.schedulers.choose import scheduler_of
 from sweep.schedulers.revive import reviver_of
 from sweep.storage import access, studies
 from sweep.storage.embedded.folder import Starter
-from sweep.storage.embedded.service import Service, host
+from sweep.storage.embedded.service import DatabaseService, host
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
-from sweep.tasks.side_runs import command, scaling
+from sweep.tasks.side_runs import scaling, trial_command
 from sweep.tasks.side_runs.rerun import run_rerun
 from sweep.tasks.slots import Slots
 from sweep.tasks.worker import Worker
@@ -94,7 +94,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         run_rerun(context, int(options[1]) + (context.place.index or 0))
         return EXIT_DONE
     if options[:1] == ["--command"]:
-        command.run(context, int(options[1]))
+        trial_command.run(context, int(options[1]))
         return EXIT_DONE
     os.environ.pop(SLOT_VARIABLE, None)  # by it the worker is found, and none of its children
     count = int(os.environ.pop(COUNT_VARIABLE, None) or 1)
@@ -118,7 +118,7 @@ def _serve(folder: StudyFolder, study: Study) -> int:
     note = read_json(folder.storage) or {}
     schedule = scheduler_of(folder, study)
     starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
-    why = Service(Path(note["embedded"]), starter, ask_fate).run()
+    why = DatabaseService(Path(note["embedded"]), starter, ask_fate).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
         schedule.requeue(os.environ)

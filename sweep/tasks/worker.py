@@ -18,7 +18,7 @@ from sweep.core.attributes import CANCEL
 from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
 from sweep.core.trial import Claim
 from sweep.storage import promotion, studies
-from sweep.storage.closing import close_paused
+from sweep.storage.closing import close_paused, close_untold
 from sweep.tasks.attempt import AttemptRun, Tools
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.context import Context
@@ -154,8 +154,10 @@ class Worker:
                 time.sleep(1.0)
         if claim is not None:
             self._token = token
-        elif promotes and not self.leave.wanted:
-            self.ask(lambda _: close_paused(self.ledger))
+        elif not self.leave.wanted:
+            if promotes:
+                self.ask(lambda _: close_paused(self.ledger))
+            self.ask(lambda _: close_untold(self.ledger))
         return claim
 
     def _is_superseded(self) -> bool:

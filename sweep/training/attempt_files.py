@@ -75,7 +75,7 @@ def tell(folder: AttemptFolder, stop: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """What training made of what it was told, as far as it says so itself.
 
     Attributes:
@@ -87,7 +87,7 @@ class Answer:
     done: bool = False
 
 
-def read_answer(folder: AttemptFolder) -> Answer | None:
+def read_answer(folder: AttemptFolder) -> Reply | None:
     """Return what the reporter noted; None where nothing in training notes such a thing."""
     try:
         if not folder.answer.is_file():
@@ -100,7 +100,7 @@ def read_answer(folder: AttemptFolder) -> Answer | None:
     for line in lines:
         with contextlib.suppress(ValueError, TypeError):
             notes.update(json.loads(line))
-    return Answer(bool(notes.get("saw")), notes.get("done") is True)
+    return Reply(bool(notes.get("saw")), notes.get("done") is True)
 
 
 def write_exit(folder: AttemptFolder, exit_code: int | None, signal: int | None, told: str) -> None:

@@ -27,7 +27,7 @@ from sweep.core.secrets import clean_environment
 from sweep.core.study import Study
 from sweep.training.command import enroot, pyxis
 from sweep.training.command.containers import image_of
-from sweep.training.images import Plan, digest_of, needs_build, plan
+from sweep.training.images import BuildPlan, digest_of, needs_build, plan
 
 HERE, JOB = "here", "job"
 TAIL_LINES = 15
@@ -98,7 +98,7 @@ def ensure(
     return dataclasses.replace(study, environment=given), found
 
 
-def look(planned: Plan) -> Image | None:
+def look(planned: BuildPlan) -> Image | None:
     """Return the image that a plan has made already, or None."""
     record = read_json(planned.record)
     if record is None or not planned.target.exists():
@@ -107,7 +107,7 @@ def look(planned: Plan) -> Image | None:
 
 
 def _build_locked(
-    planned: Plan, environ: Mapping[str, str], say: Callable[[str], None], *, force: bool
+    planned: BuildPlan, environ: Mapping[str, str], say: Callable[[str], None], *, force: bool
 ) -> Image:
     began = time.time()
     with locked(planned.lock):
@@ -146,7 +146,7 @@ def _build_locked(
         return Image(planned.target, digest, planned.source, True, took_s)
 
 
-def _run(planned: Plan, place: Path, environ: Mapping[str, str]) -> None:
+def _run(planned: BuildPlan, place: Path, environ: Mapping[str, str]) -> None:
     env = {**environ, **planned.env}
     with planned.log.open("w", encoding="utf-8") as log:
         for command in planned.commands:
@@ -196,7 +196,7 @@ def _rename(place: Path, target: Path) -> None:
         os.replace(place, target)
 
 
-def _remove_half_made(planned: Plan) -> None:
+def _remove_half_made(planned: BuildPlan) -> None:
     """Remove what killed builds have left; we hold the lock, so nobody is at it."""
     for path in planned.target.parent.glob(f".{planned.target.name}.*.tmp"):
         _remove(path)

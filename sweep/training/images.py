@@ -30,7 +30,7 @@ _SCHEME = re.compile(r"[a-z][a-z-]*:(//)?.+")
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """How an environment is built.
 
     Attributes:
@@ -84,7 +84,7 @@ def needs_build(study: Study) -> bool:
     return bool(_SCHEME.fullmatch(given.image))
 
 
-def plan(study: Study, runs: Runs, environ: Mapping[str, str]) -> Plan:
+def plan(study: Study, runs: Runs, environ: Mapping[str, str]) -> BuildPlan:
     """Return how a study's image is built.
 
     Raises:
@@ -102,7 +102,7 @@ def plan(study: Study, runs: Runs, environ: Mapping[str, str]) -> Plan:
     return _plan_apptainer(study, image, path, runs)
 
 
-def _plan_apptainer(study: Study, image: str, path: Path, runs: Runs) -> Plan:
+def _plan_apptainer(study: Study, image: str, path: Path, runs: Runs) -> BuildPlan:
     given = study.environment
     source, content, cwd = image, image, Path(study.workdir)
     scheme, _, rest = image.partition(":")
@@ -122,10 +122,10 @@ def _plan_apptainer(study: Study, image: str, path: Path, runs: Runs) -> Plan:
     command = [given.runtime, "build", *sandbox, *rights, "{target}", source]
     images = runs.images
     env = cache_variables(given.runtime, str(images / "cache"), str(images / "tmp"))
-    return Plan(source, target, [command], cwd, env)
+    return BuildPlan(source, target, [command], cwd, env)
 
 
-def _plan_enroot(study: Study, image: str, runs: Runs, environ: Mapping[str, str]) -> Plan:
+def _plan_enroot(study: Study, image: str, runs: Runs, environ: Mapping[str, str]) -> BuildPlan:
     if image.endswith((".def", *ARCHIVES)):
         raise InputError(
             f"environment.image: {study.environment.runtime} does not build {image!r}.",
@@ -155,10 +155,10 @@ def _plan_enroot(study: Study, image: str, runs: Runs, environ: Mapping[str, str
             "--container-save={target}",
             "true",
         ]
-    return Plan(source, target, [command], Path(study.workdir), env)
+    return BuildPlan(source, target, [command], Path(study.workdir), env)
 
 
-def _plan_venv(path: Path, runs: Runs) -> Plan:
+def _plan_venv(path: Path, runs: Runs) -> BuildPlan:
     if not path.name.endswith(REQUIREMENTS):
         raise InputError(
             f"environment.image: {path.name} is no list of requirements.",
@@ -167,7 +167,7 @@ def _plan_venv(path: Path, runs: Runs) -> Plan:
     python = os.path.realpath(sys.executable)
     target = _target(runs, path.stem, [digest_of(path), python], "-venv")
     cache = str(runs.images / "cache")
-    return Plan(
+    return BuildPlan(
         str(path),
         target,
         [
@@ -192,7 +192,7 @@ def _plan_venv(path: Path, runs: Runs) -> Plan:
     )
 
 
-def _plan_conda(path: Path, runs: Runs, environ: Mapping[str, str]) -> Plan:
+def _plan_conda(path: Path, runs: Runs, environ: Mapping[str, str]) -> BuildPlan:
     found = [name for name in CONDA_PROGRAMS if shutil.which(name, path=environ.get("PATH"))]
     if not found:
         raise InputError(
@@ -214,7 +214,7 @@ def _plan_conda(path: Path, runs: Runs, environ: Mapping[str, str]) -> Plan:
     if program == "micromamba":
         env["MAMBA_ROOT_PREFIX"] = environ.get("MAMBA_ROOT_PREFIX") or str(images / "cache/mamba")
     command = [program, *verb, *quiet, "--prefix", "{target}", "--file", str(path)]
-    return Plan(str(path), target, [command], path.parent, env, moves=False)
+    return BuildPlan(str(path), target, [command], path.parent, env, moves=False)
 
 
 def _target(runs: Runs, image: str, parts: Sequence[str], ending: str) -> Path:

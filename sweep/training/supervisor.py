@@ -21,11 +21,11 @@ from sweep.core.outcomes import HALTED, PAUSED
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
-from sweep.core.trial import Report
+from sweep.core.trial import Reading, Report
 from sweep.training.attempt_files import read_answer, tell
 from sweep.training.command import launchers
 from sweep.training.command.launchers import PYTHON
-from sweep.training.journal import Journal
+from sweep.training.journal import MOST_REPORTS, Journal
 
 FORWARD_EVERY_S = 0.5
 TOUCH_EVERY_S = 10.0
@@ -125,8 +125,8 @@ class Channel:
     StaleAttempt, which ends the training.
     """
 
-    def record(self, reports: Sequence[Report]) -> None:
-        """Store reports of the attempt."""
+    def record(self, reports: Sequence[Report], reading: Reading) -> None:
+        """Store reports of the attempt, and up to where they were read."""
         raise NotImplementedError
 
     def touch(self) -> bool:
@@ -220,7 +220,6 @@ class Supervisor:
             processes.end_group(self.child.pid, self.token, grace_s=0.0)
             if processes.adopts_orphans():
                 processes.reap_orphans()
-        self.unsent.extend(self.journal.rest())
         code = self.child.returncode
         # Slurm signals every process of a task: training may have left before we could say so.
         late = time.monotonic() + SIGNAL_LAG_S
@@ -264,7 +263,9 @@ class Supervisor:
         now = time.monotonic()
         if processes.adopts_orphans():
             processes.reap_orphans(self.child.pid)
-        found = self.journal.read()
+        # What the database has not taken stays in the file, however long it is away.
+        room = MOST_REPORTS - len(self.unsent)
+        found = self.journal.read(room) if room > 0 else []
         if found:
             self.unsent.extend(found)
             metric = self.study.objective.metric
@@ -314,9 +315,12 @@ class Supervisor:
 
     def _forward(self, now: float) -> None:
         self._next_forward = now + FORWARD_EVERY_S
-        if not self._guard(lambda: self.channel.record(self.unsent), now):
+        unsent, reading = self.unsent, self.journal.reading()
+        if not self._guard(lambda: self.channel.record(unsent, reading), now):
             return
-        self.unsent.clear()
+        if len(unsent) >= MOST_REPORTS:
+            self._next_forward = now  # there is more
+        self.unsent = []
         if self._verdict_due and not self.told:
             answer: list[str] = []
             if self._guard(lambda: answer.append(self.channel.judge()), now):

@@ -18,7 +18,7 @@ from sweep.core.scheduler import RUNNING, Task, TaskState
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Objective, Retry, Study
 from sweep.search.propose import first_rows
-from sweep.storage import bulk, schema, studies
+from sweep.storage import bulk, studies, tables
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from tests.chaos.scene import SEED
@@ -73,7 +73,7 @@ class Claimers:
 def wide_url() -> Iterator[str]:
     """A server of its own that takes fewer connections than there are processes."""
     with running_server(max_connections=50) as server:
-        schema.create(server.url())
+        tables.create(server.url())
         yield server.url()
 
 

@@ -17,7 +17,7 @@ from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Objective, Study
 from sweep.core.trial import End, Place, Report
 from sweep.search.propose import first_rows
-from sweep.storage import PostgresStorage, bulk, schema, studies
+from sweep.storage import PostgresStorage, bulk, studies, tables
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from tests.chaos.scene import SEED
@@ -31,7 +31,7 @@ TRIALS, STEPS, WORKERS = 24, 3, 4
 def server() -> Iterator[Server]:
     """A server that tests may stop."""
     with running_server(max_connections=20) as server:
-        schema.create(server.url())
+        tables.create(server.url())
         yield server
 
 

@@ -19,7 +19,7 @@ from sweep.core.paths import Runs
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Resources
 from sweep.results import frames
-from sweep.results.page import accounts, build, views
+from sweep.results.page import accounts, views, write
 from sweep.storage import access
 from tests.needs import require
 from tests.postgres_fixture import database_url, postgres_server, shared_database  # noqa: F401
@@ -80,13 +80,13 @@ def opened(database_url: str, tmp_path: Path) -> Opened:  # noqa: F811
 
 def written(opened: Opened) -> Path:
     """Write a study's page and return it."""
-    [path] = build.report(opened)
+    [path] = write.report(opened)
     return path
 
 
 def test_every_figure_is_collects(opened: Opened) -> None:
     """Tiles, charts and tables hold what ``sweep collect`` and its frames hold."""
-    found = build.contents(opened)
+    found = write.contents(opened)
     with frames.load("digits", opened.folder.root.parent) as loaded:
         frame, steps = loaded.trials(metrics=False), loaded.metrics("acc")
     assert [row["trial"] for row in found.trials] == list(frame.trial[:20])
@@ -129,7 +129,7 @@ def test_a_browser_shows_it(opened: Opened, tmp_path: Path) -> None:
     """Every chart is drawn, nothing is said on the console, at three widths, light and dark."""
     require("chromium")
     path = written(opened)
-    charts = len(build.contents(opened).charts)
+    charts = len(write.contents(opened).charts)
     assert charts >= 10
     for width, scheme in ((390, "0"), (820, "1"), (1400, "0")):
         done = subprocess.run(
@@ -162,12 +162,12 @@ def test_pictures(opened: Opened, tmp_path: Path) -> None:
     import matplotlib.image
 
     folder = tmp_path / "figures"
-    paths = build.report(opened, tmp_path / "page.html", folder, ("png",))
-    keys = {chart.key for chart in build.contents(opened).charts}
+    paths = write.report(opened, tmp_path / "page.html", folder, ("png",))
+    keys = {chart.key for chart in write.contents(opened).charts}
     assert {path.stem for path in paths[1:]} == keys
     height, width, _ = matplotlib.image.imread(folder / "history.png").shape
     assert width > 1000 and height > 400
-    build.pictures.draw(build.contents(opened).charts[:1], folder, ("svg",))
+    write.pictures.draw(write.contents(opened).charts[:1], folder, ("svg",))
     assert "<svg" in (folder / "history.svg").read_text()
 
 
@@ -176,9 +176,9 @@ def test_a_page_never_fails_a_study(opened: Opened, monkeypatch: pytest.MonkeyPa
     said: list[str] = []
     opened.folder.results.mkdir()
     opened.folder.report.mkdir()  # a folder where the page would be
-    build.at_the_end(opened, said.append)
+    write.at_the_end(opened, said.append)
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    build.at_the_end(opened, said.append)
+    write.at_the_end(opened, said.append)
     assert [text.partition(":")[0] for text in said] == ["no report was made"] * 2
     assert "pip install 'sweep-hpo[report]'" in said[1]
 
@@ -188,5 +188,5 @@ def test_data_are_in_the_page(opened: Opened) -> None:
     text = written(opened).read_text()
     specs = re.search(r'<script type="application/json" id="specs">(.*?)</script>', text)
     assert specs is not None
-    assert set(json.loads(specs[1])) == {chart.key for chart in build.contents(opened).charts}
+    assert set(json.loads(specs[1])) == {chart.key for chart in write.contents(opened).charts}
     assert 500_000 < len(text) < 2_000_000

@@ -8,14 +8,6 @@ import pytest
 
 from sweep.core.secrets import ask_environment, clean_environment
 from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs, read_sacct, sacct_argv
-from sweep.schedulers.slurm.text.control import (
-    cancel_argv,
-    check_update,
-    exclude_argv,
-    excluded_argv,
-    parse_excluded,
-    throttle_argv,
-)
 from sweep.schedulers.slurm.text.limits import (
     associations_argv,
     config_argv,
@@ -27,10 +19,18 @@ from sweep.schedulers.slurm.text.limits import (
     partitions_argv,
     qos_argv,
 )
+from sweep.schedulers.slurm.text.notation import parse_time
 from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, read_squeue, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason
+from sweep.schedulers.slurm.text.scontrol import (
+    cancel_argv,
+    check_update,
+    exclude_argv,
+    excluded_argv,
+    parse_excluded,
+    throttle_argv,
+)
 from sweep.schedulers.slurm.text.submit import ArrayRequest, parse_sbatch, sbatch_argv
-from sweep.schedulers.slurm.text.times import parse_time
 from tests.cluster import processes
 from tests.cluster.cluster import Cluster
 

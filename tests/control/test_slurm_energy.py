@@ -14,7 +14,7 @@ from sweep.core.scheduler import TaskEnergy
 from sweep.core.study import Resources
 from sweep.core.system.gpu_energy import Counters
 from sweep.core.trial import Attempt
-from sweep.schedulers.slurm.text.energy import energy_argv, parse_energy
+from sweep.schedulers.slurm.text.consumed_energy import energy_argv, parse_energy
 from sweep.storage.energy import Energy, parse
 from tests.core import nvml_stub
 from tests.study_rows import NOON, make_study

@@ -13,7 +13,7 @@ import pytest
 
 from sweep.core.study import Constraint, Objective, Resources, Study
 from sweep.core.trial import Attempt, TrialRecord
-from sweep.results.page import accounts, contents, page, tiles, views
+from sweep.results.page import accounts, contents, html, tiles, views
 from sweep.results.page.lanes import timeline
 from sweep.results.page.source import Source, make
 from sweep.storage.series import Series
@@ -207,7 +207,7 @@ def test_empty_study() -> None:
     waiting = TrialRecord(0, 0, "waiting")
     found = contents.arrange(make(make_study(trials=1), [waiting], []))
     assert found.charts == [] and found.command == "" and found.levels == []
-    text = page.render(found, "")
+    text = html.render(found, "")
     assert "No winner yet" in text
 
 
@@ -266,13 +266,13 @@ def test_hostile_texts_stay_text(source: Source) -> None:
 
 def _parse(source: Source) -> _Elements:
     found = _Elements()
-    found.feed(page.render(contents.arrange(source), "var a = '</script>';"))
+    found.feed(html.render(contents.arrange(source), "var a = '</script>';"))
     return found
 
 
 def test_the_page_needs_no_network(source: Source) -> None:
     """No element loads anything, and the page's own policy forbids it."""
-    text = page.render(contents.arrange(source), "")
+    text = html.render(contents.arrange(source), "")
     elements = _Elements()
     elements.feed(text)
     assert [link for link in elements.links if not link.startswith("data:")] == []
@@ -282,7 +282,7 @@ def test_the_page_needs_no_network(source: Source) -> None:
 
 def test_the_data_are_json(source: Source) -> None:
     """Charts are JSON whatever they hold: a number that is not finite is null."""
-    text = page.as_script({"a": [float("nan"), float("inf"), 1.5], "b": "</script>\u2028"})
+    text = html.as_script({"a": [float("nan"), float("inf"), 1.5], "b": "</script>\u2028"})
     assert json.loads(text) == {"a": [None, None, 1.5], "b": "</script>\u2028"}
     assert "<" not in text and "\u2028" not in text
 
@@ -325,7 +325,7 @@ def test_no_trial_that_breaks_a_constraint_wins() -> None:
     assert bright == {"1. trial 1: 0.1", "2. trial 0: 0"}
     kinds = {cell["trial"]: cell["state"] for cell in views.results(source).cells}
     assert kinds == {0: "complete", 1: "complete", 2: "breaks the constraints"}
-    text = page.render(found, "")
+    text = html.render(found, "")
     assert "<h3>The winner: trial 1</h3>" in text
     assert "1 breaks the constraints, and cannot be best." in text
     assert re.findall(r"<td>(yes|no)</td>", text) == ["yes", "yes", "no"]
@@ -338,7 +338,7 @@ def test_where_all_break_a_constraint_there_is_no_winner() -> None:
     assert (source.best, found.command, found.levels) == (None, "", [])
     assert (found.tiles[0].name, found.tiles[0].value) == ("best acc", "none")
     assert views.best_so_far(source).cells == []
-    text = page.render(found, "")
+    text = html.render(found, "")
     assert "<h3>No winner</h3>" in text
     assert (
         "No trial keeps to the constraints (ms &lt;= 50): all 3 complete trials break them, "
@@ -379,4 +379,4 @@ def test_several_objectives() -> None:
     on_front = {cell["trial"] for cell in views.front(source, 0, 1).cells if cell["front"]}
     assert on_front == {0, 1, 3}
     assert found.tiles[0].value == "3"
-    assert "The first of the front" in page.render(found, "")
+    assert "The first of the front" in html.render(found, "")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.schedulers.local.events import EventLog, History, append_line, read_lines
+from sweep.schedulers.local.events import ArrayEvents, EventLog, append_line, read_lines
 
 
 class Disk:
@@ -81,7 +81,7 @@ def test_appending_after_a_torn_line_starts_a_new_one(tmp_path: Path) -> None:
 
 def test_history_follows_the_events() -> None:
     """An element is started until an event ends it; a start clears the reason for waiting."""
-    history = History().add(
+    history = ArrayEvents().add(
         [
             {"event": "wait", "reason": "no GPU"},
             {"event": "start", "index": 0, "pid": 10, "start": 5},

@@ -17,16 +17,6 @@ from sweep.schedulers.slurm.text.accounting import (
     read_sacct,
     sacct_argv,
 )
-from sweep.schedulers.slurm.text.control import (
-    cancel_argv,
-    check_update,
-    exclude_argv,
-    excluded_argv,
-    hurry_argv,
-    parse_excluded,
-    release_argv,
-    throttle_argv,
-)
 from sweep.schedulers.slurm.text.extra import OWNED, check_extra, excluded_by
 from sweep.schedulers.slurm.text.limits import (
     Association,
@@ -43,6 +33,7 @@ from sweep.schedulers.slurm.text.limits import (
     partitions_argv,
     qos_argv,
 )
+from sweep.schedulers.slurm.text.notation import compress_indices, expand_indices, parse_time
 from sweep.schedulers.slurm.text.queue import (
     QueuedTask,
     collect_tasks,
@@ -52,6 +43,16 @@ from sweep.schedulers.slurm.text.queue import (
     time_left_argv,
 )
 from sweep.schedulers.slurm.text.reasons import explain_reason
+from sweep.schedulers.slurm.text.scontrol import (
+    cancel_argv,
+    check_update,
+    exclude_argv,
+    excluded_argv,
+    hurry_argv,
+    parse_excluded,
+    release_argv,
+    throttle_argv,
+)
 from sweep.schedulers.slurm.text.states import classify_state, split_state
 from sweep.schedulers.slurm.text.submit import (
     ArrayRequest,
@@ -60,7 +61,6 @@ from sweep.schedulers.slurm.text.submit import (
     parse_sbatch,
     sbatch_argv,
 )
-from sweep.schedulers.slurm.text.times import compress_indices, expand_indices, parse_time
 
 # ---------------------------------------------------------------- times and indices
 

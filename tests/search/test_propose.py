@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweep.core.errors import InputError, StaleAttempt, SweepError
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Objective, Study
-from sweep.search import propose, pruning
+from sweep.search import design, propose, pruning, samplers
 from sweep.search.view import view
 from sweep.storage import PostgresStorage
 from sweep.storage.bulk import insert_waiting_trials
@@ -198,9 +198,9 @@ def test_running_trials_count_as_liars(storage: PostgresStorage) -> None:
 def test_fixed_parameters_are_honoured(storage: PostgresStorage, sampler: str) -> None:
     """What the user fixed for a trial stays, and the rest is completed."""
     study = make(sampler, NUMBERS if sampler == "cmaes" else MIXED)
-    fixed = propose.stored_point(study, {"x": 2})
+    fixed = design.stored_point(study, {"x": 2})
     if sampler != "cmaes":
-        fixed |= propose.stored_point(study, {"optimizer": "sgd", "nesterov": False})
+        fixed |= design.stored_point(study, {"optimizer": "sgd", "nesterov": False})
     study_id = create(storage, study, [{"fixed_params": fixed}, {}])
     got = propose.propose(study, storage, study_id, claim(storage, study_id, 0), 0)
     assert {name: got[name] for name in fixed} == fixed
@@ -412,4 +412,4 @@ def test_pruners_that_cannot_work() -> None:
     """Options that contradict each other are the user's to mend."""
     for choice in (Choice("magic"), Choice("threshold"), Choice("percentile")):
         with pytest.raises(InputError):
-            propose.build_pruner(make("tpe", NUMBERS, pruner=choice))
+            samplers.build_pruner(make("tpe", NUMBERS, pruner=choice))

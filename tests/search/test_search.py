@@ -154,7 +154,7 @@ def test_duplicates_are_drawn_again(db: Database) -> None:
 
 @pytest.mark.parametrize("word", ["keep", "reuse"])
 def test_a_duplicate_is_noticed(db: Database, word: str) -> None:
-    """keep runs it and notes the twin; reuse takes the twin's result, constraints too."""
+    """keep runs it and notes the earlier one; reuse takes its result, constraints too."""
     points = ({"kind": "a", "n": 2}, {"kind": "a", "n": 2}, {"kind": "b", "n": 2})
     ledger = make(
         db,

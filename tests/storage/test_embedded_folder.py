@@ -17,8 +17,8 @@ from sweep.storage.embedded.binaries import find_binaries, major_version
 from sweep.storage.embedded.cluster import HIGHEST_PORT, LOWEST_PORT, choose_port
 from sweep.storage.embedded.folder import (
     Folder,
-    Place,
-    Record,
+    PidSpace,
+    ServerRecord,
     check_owner,
     find_place,
     is_local,
@@ -31,10 +31,15 @@ from sweep.storage.embedded.folder import (
     write,
     write_record,
 )
-from sweep.storage.embedded.processes import Postmaster, detach, plain_environment, read_postmaster
 from sweep.storage.embedded.server import Server
+from sweep.storage.embedded.server_processes import (
+    Postmaster,
+    detach,
+    plain_environment,
+    read_postmaster,
+)
 
-HERE = Place("node1", "boot-a", "pid:[1]")
+HERE = PidSpace("node1", "boot-a", "pid:[1]")
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
@@ -59,16 +64,20 @@ def folder(tmp_path: Path) -> Folder:
     [
         (None, False, True),
         (HERE, False, True),
-        (Place("node1", "boot-a", "pid:[2]"), False, True),  # another container of this kernel
-        (Place("0f3c", "boot-a", "pid:[2]"), False, True),  # the same, with a name of its own
-        (Place("node1", "boot-b", "pid:[1]"), False, True),  # this host, before a reboot
-        (Place("node2", "boot-b", "pid:[1]"), True, True),  # no other kernel writes to these files
-        (Place("node2", "boot-b", "pid:[1]"), False, False),
+        (PidSpace("node1", "boot-a", "pid:[2]"), False, True),  # another container of this kernel
+        (PidSpace("0f3c", "boot-a", "pid:[2]"), False, True),  # the same, with a name of its own
+        (PidSpace("node1", "boot-b", "pid:[1]"), False, True),  # this host, before a reboot
+        (
+            PidSpace("node2", "boot-b", "pid:[1]"),
+            True,
+            True,
+        ),  # no other kernel writes to these files
+        (PidSpace("node2", "boot-b", "pid:[1]"), False, False),
     ],
 )
-def test_may_take_over(place: Place | None, local: bool, expected: bool) -> None:
+def test_may_take_over(place: PidSpace | None, local: bool, expected: bool) -> None:
     """Only another host's server on a shared file system may live unseen."""
-    record = None if place is None else Record(place, "10.0.0.2", 25000, "*")
+    record = None if place is None else ServerRecord(place, "10.0.0.2", 25000, "*")
     assert may_take_over(record, HERE, local=local) == expected
 
 
@@ -90,7 +99,7 @@ def test_is_local(path: str, expected: bool) -> None:
 
 def test_record_survives_writing_and_reading(folder: Folder) -> None:
     """What is recorded of a start is read back equal, and is private."""
-    record = Record(find_place(), "127.0.0.1", 25000, "127.0.0.1")
+    record = ServerRecord(find_place(), "127.0.0.1", 25000, "127.0.0.1")
     write_record(folder, record)
     assert read_record(folder) == record
     assert folder.port_file.read_text() == "25000\n"

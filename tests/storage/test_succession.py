@@ -20,32 +20,32 @@ import pytest
 from sweep.core.errors import CouldNotAsk, SweepError
 from sweep.core.scheduler import JobFate
 from sweep.core.system.processes import find_process
-from sweep.storage.embedded import control
+from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Folder, Starter, read_record
 from sweep.storage.embedded.lease import PERIOD_S, PERIODS, Lease
-from sweep.storage.embedded.processes import Child
 from sweep.storage.embedded.server import Server, connected, running
+from sweep.storage.embedded.server_processes import Child
 
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a file system"),
 ]
 
-HOME = Path(control.__file__).resolve().parents[3]
+HOME = Path(start_stop.__file__).resolve().parents[3]
 OTHER_BOOT = "00000000-1111-2222-3333-444444444444"
 # As another host: serve as a job does, and say so. The server is this process's child.
 SERVE = """
 import signal, sys, threading
 from pathlib import Path
-from sweep.storage.embedded import control
+from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.lease import Lease
-from sweep.storage.embedded.processes import Child
+from sweep.storage.embedded.server_processes import Child
 folder, child = Path(sys.argv[1]), Child()
 lease = Lease(folder)
 lease.take()
-within = control.Within(Starter("77", "n7"), lease, child.spawn)
-server = control.start(folder, listen="*", idle_stop_s=None, within=within)
+within = start_stop.Within(Starter("77", "n7"), lease, child.spawn)
+server = start_stop.start(folder, listen="*", idle_stop_s=None, within=within)
 print(server.pid, flush=True)
 signal.sigwait([signal.SIGTERM])
 """
@@ -130,15 +130,15 @@ def grow_old(data_dir: Path) -> None:
     os.utime(Lease(data_dir).path, (then, then))
 
 
-def successor(data_dir: Path, child: Child) -> control.Within:
+def successor(data_dir: Path, child: Child) -> start_stop.Within:
     lease = Lease(data_dir)
     assert lease.is_free()
     lease.take()
-    return control.Within(Starter("78", "n8"), lease, child.spawn)
+    return start_stop.Within(Starter("78", "n8"), lease, child.spawn)
 
 
 def start(
-    data_dir: Path, fate: JobFate | Exception, within: control.Within | None = None
+    data_dir: Path, fate: JobFate | Exception, within: start_stop.Within | None = None
 ) -> Server:
     """Start our server after the other, of whose job a scheduler says this."""
 
@@ -148,7 +148,7 @@ def start(
             raise fate
         return fate
 
-    return control.start(data_dir, ask_fate=ask, within=within)
+    return start_stop.start(data_dir, ask_fate=ask, within=within)
 
 
 def query(server: Server, statement: str) -> list[tuple[object, ...]]:
@@ -237,4 +237,4 @@ def test_a_command_waits_for_the_lease(shared: Path, other: OtherHost) -> None:
 def test_a_generation_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "generation").write_text("two\n")
     with pytest.raises(SweepError, match="holds 'two"):
-        control.start(tmp_path)
+        start_stop.start(tmp_path)

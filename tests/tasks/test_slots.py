@@ -8,9 +8,9 @@ import pytest
 
 from sweep.control.place import place_from
 from sweep.core.study import Resources
+from sweep.schedulers.slurm.own_task import threads_per_core
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from sweep.schedulers.slurm.text.steps import names_memory, parse_held, step_argv, step_environment
-from sweep.schedulers.slurm.within import threads_per_core
 
 
 @pytest.mark.parametrize(

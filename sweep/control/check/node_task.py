@@ -150,7 +150,7 @@ def _database(request: Request) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProbeResult:
     """How a process within the environment ended.
 
     Attributes:
@@ -300,7 +300,7 @@ class Inside:
 
     def _run(
         self, mode: str, study: Study, meeting: Rendezvous | None, limit_s: float, word: str
-    ) -> Ended | dict[str, Any]:
+    ) -> ProbeResult | dict[str, Any]:
         """Run a mode to its end; a dictionary says why it did not start."""
         log = self.values.trial_dir / f"{mode}-{os.path.basename(word)}.log"
         try:
@@ -321,7 +321,7 @@ class Inside:
             processes.end_group(child.pid, self.values.token, grace_s=2.0)
             child.wait()
         said = _read(log)
-        return Ended(code, said, _facts(said))
+        return ProbeResult(code, said, _facts(said))
 
 
 def _read(log: Path) -> str:
@@ -343,13 +343,13 @@ def _facts(said: str) -> dict[str, Any] | None:
     return None
 
 
-def _is_absent(ended: Ended, word: str) -> bool:
+def _is_absent(ended: ProbeResult, word: str) -> bool:
     """Tell whether a program was not found; the containers' own errors have codes of their own."""
     words = f"executable file not found|{re.escape(word)}: (command )?not found"
     return ended.code in NOT_FOUND or bool(ended.code and re.search(words, ended.said))
 
 
-def _how(ended: Ended, limit_s: float) -> str:
+def _how(ended: ProbeResult, limit_s: float) -> str:
     if ended.code is None:
         return f"it did not end within {limit_s:.0f} s"
     if ended.code < 0:

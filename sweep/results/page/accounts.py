@@ -47,7 +47,7 @@ class Hours:
 
 
 @dataclass(frozen=True)
-class Energy:
+class EnergySum:
     """What attempts used, as far as it was measured: the sum of ``collect``'s ``energy_j``.
 
     Attributes:
@@ -106,7 +106,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Failure:
+class NodeFailures:
     """Attempts that did not end well, of one kind on one node."""
 
     outcome: str
@@ -149,12 +149,12 @@ def hours(source: Source) -> Hours:
     )
 
 
-def energy(source: Source) -> Energy:
+def energy(source: Source) -> EnergySum:
     """Return the energy that the study used."""
     ended = [attempt for _, attempt in attempts(source) if attempt.ended is not None]
     known = [a for _, a in attempts(source) if a.energy_j is not None]
     total = sum(record.energy_j or 0.0 for record in source.records) if known else None
-    return Energy(total, frozenset(a.energy_by for a in known), len(known), len(ended))
+    return EnergySum(total, frozenset(a.energy_by for a in known), len(known), len(ended))
 
 
 def _lost_s(record: TrialRecord, source: Source) -> float:
@@ -210,14 +210,14 @@ def interruptions(source: Source) -> Interruptions:
     return Interruptions(found["resumed"], found["again"], found["over"])
 
 
-def failures(source: Source) -> list[Failure]:
+def failures(source: Source) -> list[NodeFailures]:
     """Return attempts that ended badly by outcome and node, the most frequent first."""
     groups: dict[tuple[str, str], list[str]] = {}
     for _, attempt in attempts(source):
         if attempt.outcome not in (None, outcomes.FINISHED):
             groups.setdefault((str(attempt.outcome), attempt.host), []).append(attempt.reason)
     found = [
-        Failure(outcome, host, len(reasons), Counter(reasons).most_common(1)[0][0])
+        NodeFailures(outcome, host, len(reasons), Counter(reasons).most_common(1)[0][0])
         for (outcome, host), reasons in groups.items()
     ]
     return sorted(found, key=lambda failure: (-failure.count, failure.outcome, failure.host))

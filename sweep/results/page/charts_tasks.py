@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sweep.results.page.accounts import Failure
+from sweep.results.page.accounts import NodeFailures
 from sweep.results.page.charts import BLUE, GREY, ORANGE, PURPLE, VERMILLION, Spec, base, tip
 from sweep.results.page.lanes import FAILED, INTERRUPTED, KINDS, PRUNED, RUNS, TRAINED, WAITED
 from sweep.results.page.views import View
@@ -77,7 +77,7 @@ def timeline(view: View) -> Spec:
     return base(*layers, height=max(60, step * lanes + 10))
 
 
-def failures(found: Sequence[Failure]) -> Spec:
+def failures(found: Sequence[NodeFailures]) -> Spec:
     """Return how many attempts ended badly, by outcome and node."""
     cells = [
         {"outcome": f.outcome, "node": f.host, "count": f.count, "example": f.example}

@@ -8,7 +8,7 @@ from typing import Any
 from sweep.core.errors import InputError
 from sweep.core.files import write_atomic
 from sweep.results.page.charts import Chart
-from sweep.results.page.page import VEGA_LITE, as_script, drawing
+from sweep.results.page.html import VEGA_LITE, as_script, drawing
 from sweep.results.page.theme import LIGHT
 
 WIDTH, SMALL_WIDTH = 760, 420  # pixels, before the scale

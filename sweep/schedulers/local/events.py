@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass
-class History:
+class ArrayEvents:
     """What events.jsonl tells.
 
     Attributes:
@@ -27,7 +27,7 @@ class History:
     waiting: str = ""
     seen: int = 0
 
-    def add(self, events: Iterable[dict[str, Any]]) -> History:
+    def add(self, events: Iterable[dict[str, Any]]) -> ArrayEvents:
         for event in events:
             kind = event["event"]
             if kind == "start":

@@ -49,7 +49,7 @@ from sweep.core.system.processes import (
     live_processes,
     spawn,
 )
-from sweep.schedulers.local.events import History, append_line, read_lines
+from sweep.schedulers.local.events import ArrayEvents, append_line, read_lines
 from sweep.schedulers.local.job import CANCELLED, KILL_WAIT_S, NODE_FAIL, JobFolder, RunnerRecord
 
 TOKEN_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -271,7 +271,7 @@ class LocalScheduler(Scheduler):
                 raise CouldNotAsk(f"{folder.control} cannot be written: {error}.") from error
         give_up_at = time.monotonic() + ANSWER_S
         pause = 0.001
-        history, offset = History(), 0
+        history, offset = ArrayEvents(), 0
         Process(record.pid, record.start or 0, 0).signal(signal.SIGUSR2)
         while True:
             lives = record.lives()
@@ -359,8 +359,8 @@ def _start_runner(arguments: Sequence[str], log: Path | None) -> subprocess.Pope
     )
 
 
-def _read_history(folder: JobFolder) -> History:
-    return History().add(read_lines(folder.events)[0])
+def _read_history(folder: JobFolder) -> ArrayEvents:
+    return ArrayEvents().add(read_lines(folder.events)[0])
 
 
 def _ended(event: dict[str, Any]) -> TaskState:
@@ -369,7 +369,7 @@ def _ended(event: dict[str, Any]) -> TaskState:
     )
 
 
-def _surviving(job: str, history: History) -> dict[int, set[Process]]:
+def _surviving(job: str, history: ArrayEvents) -> dict[int, set[Process]]:
     """Return the live processes of each element of an array whose runner has died.
 
     An element is known by the record of its start or, where the runner died before writing it, by
@@ -386,7 +386,7 @@ def _surviving(job: str, history: History) -> dict[int, set[Process]]:
     return found
 
 
-def _orphans(job: str, record: RunnerRecord, history: History) -> dict[Task, TaskState]:
+def _orphans(job: str, record: RunnerRecord, history: ArrayEvents) -> dict[Task, TaskState]:
     """Return the states of what a dead runner has left behind."""
     surviving = _surviving(job, history) if record.is_here() else {}
     states: dict[Task, TaskState] = {}

@@ -30,10 +30,15 @@ from sweep.core.scheduler import (
 from sweep.core.study import Study
 from sweep.schedulers.slurm import batch_script
 from sweep.schedulers.slurm.ask import FIND_PATIENCE_S, is_here
+from sweep.schedulers.slurm.own_task import OwnTask
 from sweep.schedulers.slurm.site import Site
 from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
-from sweep.schedulers.slurm.text.control import (
+from sweep.schedulers.slurm.text.consumed_energy import RunEnergy, energy_argv, parse_energy
+from sweep.schedulers.slurm.text.extra import excluded_by
+from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv
+from sweep.schedulers.slurm.text.reasons import explain_reason
+from sweep.schedulers.slurm.text.scontrol import (
     cancel_argv,
     check_update,
     exclude_argv,
@@ -42,19 +47,14 @@ from sweep.schedulers.slurm.text.control import (
     parse_excluded,
     throttle_argv,
 )
-from sweep.schedulers.slurm.text.energy import RunEnergy, energy_argv, parse_energy
-from sweep.schedulers.slurm.text.extra import excluded_by
-from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv
-from sweep.schedulers.slurm.text.reasons import explain_reason
 from sweep.schedulers.slurm.text.submit import ArrayRequest, sbatch_argv
-from sweep.schedulers.slurm.within import WithinTask
 
 if TYPE_CHECKING:
     from sweep.schedulers.slurm.site import Site
     from sweep.schedulers.slurm.text.submit import ArrayRequest
 
 
-class SlurmScheduler(WithinTask):
+class SlurmScheduler(OwnTask):
     """Arrays of a study on a cluster, and the small jobs beside them."""
 
     name = "slurm"

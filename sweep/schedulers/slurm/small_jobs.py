@@ -14,10 +14,10 @@ from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate, Scheduler
 from sweep.core.study import Study
 from sweep.schedulers.slurm.ask import Asker, Run, print_aside, run_command
-from sweep.schedulers.slurm.text.control import check_update, release_argv
 from sweep.schedulers.slurm.text.nodes import are_well, node_states_argv
 from sweep.schedulers.slurm.text.queue import QueuedTask, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason, is_launch_failure
+from sweep.schedulers.slurm.text.scontrol import check_update, release_argv
 from sweep.schedulers.slurm.text.submit import ArrayRequest
 
 if TYPE_CHECKING:

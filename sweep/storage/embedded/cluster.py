@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sweep.core.errors import SweepError
 from sweep.storage.embedded.folder import Folder, write
-from sweep.storage.embedded.processes import Identity, plain_environment
+from sweep.storage.embedded.server_processes import Account, plain_environment
 
 ROLE = "sweep"
 DATABASE = "sweep"
@@ -59,7 +59,7 @@ def create_password(folder: Folder) -> None:
         write(folder.password_file, secrets.token_urlsafe(24) + "\n")
 
 
-def create_data(folder: Folder, binaries: Path, identity: Identity) -> None:
+def create_data(folder: Folder, binaries: Path, account: Account) -> None:
     """Run initdb beside the final place, then rename: a crash leaves no half-made data directory.
 
     Raises:
@@ -70,12 +70,12 @@ def create_data(folder: Folder, binaries: Path, identity: Identity) -> None:
     new = folder.root / f"new-{secrets.token_hex(4)}"
     new.mkdir(mode=0o700)
     try:
-        if identity.uid is not None and identity.gid is not None:
-            os.chown(new, identity.uid, identity.gid)
+        if account.uid is not None and account.gid is not None:
+            os.chown(new, account.uid, account.gid)
         write(new / "password", folder.password_file.read_text())
         done = subprocess.run(
             [
-                *identity.prefix,
+                *account.prefix,
                 str(binaries / "initdb"),
                 f"--pgdata={new / 'pgdata'}",
                 f"--username={ROLE}",
@@ -93,7 +93,7 @@ def create_data(folder: Folder, binaries: Path, identity: Identity) -> None:
             errors="replace",
             cwd="/",
             env=plain_environment(),
-            **identity.popen_options(),
+            **account.popen_options(),
         )
         if done.returncode != 0:
             tail = "\n".join(done.stdout.strip().splitlines()[-8:])

@@ -117,7 +117,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Place:
+class PidSpace:
     """What tells whether a process number means the same process for two observers."""
 
     host: str
@@ -134,26 +134,26 @@ class Starter:
 
 
 @dataclass(frozen=True)
-class Record:
+class ServerRecord:
     """Where a server was started, and where it listens."""
 
-    place: Place
+    place: PidSpace
     address: str
     port: int
     listen: str
     starter: Starter = Starter()
 
 
-def find_place() -> Place:
+def find_place() -> PidSpace:
     """Return the place of this process."""
-    return Place(
+    return PidSpace(
         host=socket.gethostname(),
         boot_id=Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         pid_namespace=os.readlink("/proc/self/ns/pid"),
     )
 
 
-def may_take_over(record: Record | None, here: Place, *, local: bool) -> bool:
+def may_take_over(record: ServerRecord | None, here: PidSpace, *, local: bool) -> bool:
     """Return whether a free ``alive`` lock proves that the recorded server is dead.
 
     The lock proves it for all processes of one kernel (containers too) and for a file system that
@@ -227,17 +227,17 @@ def mind_os_errors(folder: Folder) -> Iterator[None]:
         ) from error
 
 
-def read_record(folder: Folder) -> Record | None:
+def read_record(folder: Folder) -> ServerRecord | None:
     """Return the record of the last start; None if there is none or it cannot be read."""
     try:
         data = json.loads(folder.record_file.read_text())
-        place, starter = Place(**data["place"]), Starter(**data.get("starter", {}))
-        return Record(place, data["address"], int(data["port"]), data["listen"], starter)
+        place, starter = PidSpace(**data["place"]), Starter(**data.get("starter", {}))
+        return ServerRecord(place, data["address"], int(data["port"]), data["listen"], starter)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
-def write_record(folder: Folder, record: Record) -> None:
+def write_record(folder: Folder, record: ServerRecord) -> None:
     write(folder.record_file, json.dumps(asdict(record), indent=1) + "\n")
     write(folder.port_file, f"{record.port}\n")
 

@@ -15,13 +15,13 @@ from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.storage.embedded.cluster import DATABASE, LOOPBACK, ROLE, data_version
 from sweep.storage.embedded.folder import (
     Folder,
-    Record,
+    ServerRecord,
     find_place,
     locked,
     mind_os_errors,
     read_record,
 )
-from sweep.storage.embedded.processes import Postmaster, read_postmaster
+from sweep.storage.embedded.server_processes import Postmaster, read_postmaster
 
 LOCK_WAIT_S = 180.0
 EVERYWHERE = ("*", "0.0.0.0")
@@ -175,7 +175,7 @@ def connected(server: Server, database: str = "postgres") -> Iterator[Any]:
         connection.close()
 
 
-def find_postmaster(folder: Folder, record: Record | None) -> Postmaster | None:
+def find_postmaster(folder: Folder, record: ServerRecord | None) -> Postmaster | None:
     """Return the server's main process if it can be seen from here."""
     here = find_place()
     if record is not None and (record.place.boot_id, record.place.pid_namespace) != (
@@ -186,7 +186,7 @@ def find_postmaster(folder: Folder, record: Record | None) -> Postmaster | None:
     return read_postmaster(folder.pgdata)
 
 
-def describe(folder: Folder, record: Record | None, postmaster: Postmaster) -> Server:
+def describe(folder: Folder, record: ServerRecord | None, postmaster: Postmaster) -> Server:
     """Return the server that this main process belongs to."""
     listen = record.listen if record else LOOPBACK
     host = LOOPBACK if listen in EVERYWHERE else listen

@@ -22,11 +22,11 @@ from sweep.core.attributes import STATE, WAVE
 from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.core.files import locked, make_private
 from sweep.storage.connection import Database
-from sweep.storage.embedded import control
+from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.lease import Lease, LeaseLost
-from sweep.storage.embedded.processes import Child
 from sweep.storage.embedded.server import Server, clients, running
+from sweep.storage.embedded.server_processes import Child
 from sweep.storage.embedded.succession import AskFate
 
 UNUSED_S = 45.0  # without a study that needs it
@@ -42,7 +42,8 @@ SELECT EXISTS (
   JOIN study_system_attributes w ON w.study_id = s.study_id AND starts_with(w.key, '{WAVE}')
   WHERE NOT (w.value_json::json ->> 'over')::boolean
     AND EXISTS (SELECT 1 FROM trials t WHERE t.study_id = s.study_id
-                AND t.state IN ('WAITING', 'RUNNING'))
+                AND (t.state = 'WAITING' OR (t.state = 'RUNNING' AND EXISTS
+                  (SELECT 1 FROM sweep_attempt a WHERE a.trial_id = t.trial_id))))
     AND COALESCE((SELECT a.value_json::json ->> 'word' FROM study_system_attributes a
          WHERE a.study_id = s.study_id AND a.key = '{STATE}'), 'running') IN ('running', 'draining')
 ) OR EXISTS (
@@ -53,7 +54,7 @@ SELECT EXISTS (
 """
 
 
-class Service:
+class DatabaseService:
     """Serves a data folder until it is not needed, or told to leave.
 
     Args:
@@ -75,7 +76,7 @@ class Service:
         self.until = until
         self.lease = Lease(data_dir)
         self.child = Child()
-        self.within = control.Within(starter, self.lease, self.child.spawn)
+        self.within = start_stop.Within(starter, self.lease, self.child.spawn)
         self.say = say
         self.leaving: str = ""
         self.waiting: str = ""  # for what
@@ -99,7 +100,7 @@ class Service:
             self.say("the server has stopped")
 
     def _start(self) -> Server:
-        return control.start(
+        return start_stop.start(
             self.data_dir, listen="*", idle_stop_s=None, ask_fate=self.ask_fate, within=self.within
         )
 
@@ -107,7 +108,7 @@ class Service:
         is_ours = self.lease.is_mine()
         self.child.end(at_once=not is_ours)
         if is_ours:
-            control.stop(self.data_dir)  # its record goes, too
+            start_stop.stop(self.data_dir)  # its record goes, too
         self.lease.give_up()
 
     def _leave(self, why: str) -> None:
@@ -153,7 +154,7 @@ class Service:
         if other.listen == "*" and other.pid:
             # Its job was killed, and nobody renews the lease: it would never end.
             self.waiting = "ending the server that a killed job left here"
-            control.stop(self.data_dir)
+            start_stop.stop(self.data_dir)
         else:
             self.waiting = f"a command serves the data at {other.url(masked=True)}; waiting"
         return None
@@ -215,7 +216,7 @@ def host(
 
     with locked(data_dir / HOST, wait=False) as got:
         return (
-            Service(data_dir, starter, ask_fate, until=until).run()
+            DatabaseService(data_dir, starter, ask_fate, until=until).run()
             if got
             else "another task serves"
         )

@@ -17,7 +17,7 @@ from sweep.core.errors import SweepError
 from sweep.core.scheduler import JobFate
 from sweep.storage.embedded.folder import (
     Folder,
-    Record,
+    ServerRecord,
     Starter,
     find_place,
     is_local,
@@ -33,7 +33,7 @@ POSTMASTER = "postmaster.pid"
 _NOT_COPIED = shutil.ignore_patterns(POSTMASTER, "postmaster.opts")
 
 
-def succeed(folder: Folder, record: Record | None, ask: AskFate | None, lease: Lease) -> None:
+def succeed(folder: Folder, record: ServerRecord | None, ask: AskFate | None, lease: Lease) -> None:
     """Make sure that no server of another host can write to what is served from now on.
 
     Called under the folder's lock, where no server answers.

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from sweep.core.errors import BusyError, DatabaseUnavailable, SweepError
 from sweep.storage.embedded.cluster import DATABASE
-from sweep.storage.embedded.control import stop_locked
 from sweep.storage.embedded.folder import Folder, is_locked, locked, read_record
 from sweep.storage.embedded.server import EVERYWHERE, clients, connected, find_postmaster, running
+from sweep.storage.embedded.start_stop import stop_locked
 
 LOOK_S = 15.0
 SLICE_S = 0.5

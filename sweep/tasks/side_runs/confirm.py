@@ -20,7 +20,7 @@ from sweep.storage import reruns
 from sweep.storage.reruns import CONFIRM, Rerun
 from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs.confidence import LEVEL, Estimate, Judgement, estimate, judge
-from sweep.tasks.side_runs.run import ask
+from sweep.tasks.side_runs.side_run import ask
 
 # These say something of the training itself; after any other end it runs again.
 TELLING = (outcomes.FINISHED, outcomes.ERROR, outcomes.NO_METRIC, outcomes.DIVERGED)

@@ -17,7 +17,7 @@ from sweep.provenance.differences import axes_of, differences
 from sweep.storage import reruns
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
 from sweep.tasks.side_runs.rerun import choose_trial
-from sweep.tasks.side_runs.run import ask
+from sweep.tasks.side_runs.side_run import ask
 from sweep.training.journal import Journal
 
 DEFAULT_TOLERANCE = 0.01

@@ -31,7 +31,7 @@ from sweep.schedulers import arrays
 from sweep.storage import reruns, trial_rows
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
 from sweep.tasks.context import Context
-from sweep.tasks.side_runs.run import (
+from sweep.tasks.side_runs.side_run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
     ask,

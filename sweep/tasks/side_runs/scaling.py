@@ -31,7 +31,7 @@ from sweep.core.trial import trial_seed
 from sweep.schedulers import arrays
 from sweep.search.propose import fixed_design
 from sweep.tasks.side_runs import scaling_figures as figures_of
-from sweep.tasks.side_runs.run import train, write_values
+from sweep.tasks.side_runs.side_run import train, write_values
 from sweep.training import build
 from sweep.training.command import environment, launchers
 from sweep.training.command.launchers import PYTHON
@@ -47,7 +47,7 @@ SETTLE_S = 30.0  # for the result of a task that has ended to be seen here
 
 
 @dataclass(frozen=True)
-class Case:
+class ScalingCase:
     """One training of a scaling study.
 
     Attributes:
@@ -72,7 +72,7 @@ def plan(
     mode: str,
     batch: str,
     per_node: int | None = None,
-) -> list[Case]:
+) -> list[ScalingCase]:
     """Return the trainings to run, fewest ranks first.
 
     Args:
@@ -108,7 +108,7 @@ def plan(
             own[batch] = base * count // counts[0]
         size = own.get(batch)
         cases.append(
-            Case(
+            ScalingCase(
                 count,
                 resized(study, count // on_node, on_node, on_gpus),
                 own,
@@ -147,7 +147,7 @@ def default_params(study: Study) -> dict[str, Any]:
 
 
 def run(
-    case: Case,
+    case: ScalingCase,
     folder: StudyFolder,
     schedule_for: Callable[[StudyFolder, Study], Scheduler],
     environ: Mapping[str, str],
@@ -197,7 +197,7 @@ def run(
 
 
 def run_all(
-    cases: Sequence[Case],
+    cases: Sequence[ScalingCase],
     name: str,
     mode: str,
     unit: str,

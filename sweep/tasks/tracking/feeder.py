@@ -33,7 +33,7 @@ PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # after a refusal
 BATCH = 1000  # reports handed over at once
 
 
-class Attempt:
+class FedAttempt:
     """An attempt that is fed to a tracker: what is due next, in order."""
 
     def __init__(self, study: Study, folder: StudyFolder, message: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ def feed(
         messages: Waits for so many seconds at most, and returns what has come; None once there is
             nobody left who could say more.
     """
-    live: dict[tuple[int, int], Attempt] = {}
+    live: dict[tuple[int, int], FedAttempt] = {}
     pause_s = PAUSE_S
     wait_s, is_over = LOOK_EVERY_S, False
     while True:
@@ -137,12 +137,12 @@ def feed(
 def _take(
     study: Study,
     folder: StudyFolder,
-    live: dict[tuple[int, int], Attempt],
+    live: dict[tuple[int, int], FedAttempt],
     message: Mapping[str, Any],
 ) -> None:
     key = (int(message["trial"]), int(message["attempt"]))
     if message["event"] == "begin":
-        live[key] = Attempt(study, folder, message)
+        live[key] = FedAttempt(study, folder, message)
     elif key in live:
         live[key].state = str(message["state"])
 

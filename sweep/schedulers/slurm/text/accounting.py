@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from sweep.core.scheduler import ENDED
 from sweep.schedulers.slurm.text.answers import raise_for_answer
+from sweep.schedulers.slurm.text.notation import expand_indices
 from sweep.schedulers.slurm.text.states import classify_state, split_state
-from sweep.schedulers.slurm.text.times import expand_indices
 
 # No JobName: "|" and newlines in one would split its row.
 FIELDS = "JobID,JobIDRaw,State,ExitCode,DerivedExitCode,ElapsedRaw,NodeList,Submit,Start,End,Reason"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweep.core.scheduler import Limits
-from sweep.schedulers.slurm.text.times import parse_time
+from sweep.schedulers.slurm.text.notation import parse_time
 
 _ASSOCIATION_FIELDS = (
     "account,user,partition,maxjobs,maxsubmit,grpjobs,grpsubmit,maxwall,qos,defaultqos,"

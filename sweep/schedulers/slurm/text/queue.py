@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from sweep.core.errors import CouldNotAsk
 from sweep.core.scheduler import ENDED
 from sweep.schedulers.slurm.text.answers import is_gone, raise_for_answer
+from sweep.schedulers.slurm.text.notation import expand_indices, parse_time
 from sweep.schedulers.slurm.text.states import classify_state, split_state
-from sweep.schedulers.slurm.text.times import expand_indices, parse_time
 
 # Array id, index, own id, state, time left, start, submission, nodes, reason. No job name: it may
 # hold anything, newlines included. The reason is free text of Slurm's, and so stands last.

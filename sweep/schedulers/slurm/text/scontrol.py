@@ -13,7 +13,7 @@ from sweep.schedulers.slurm.text.answers import (
     raise_for_answer,
     strip_words,
 )
-from sweep.schedulers.slurm.text.times import compress_indices
+from sweep.schedulers.slurm.text.notation import compress_indices
 
 _UPDATED = re.compile(
     r"\d+(_[\d,\[\].*-]+)?(%\d+\]?)?: (No error|Job is no longer pending execution|.*already.*)"

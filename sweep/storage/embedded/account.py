@@ -10,14 +10,14 @@ from pathlib import Path
 
 from sweep.core.errors import SweepError
 from sweep.storage.embedded.folder import Folder
-from sweep.storage.embedded.processes import Identity, plain_environment
+from sweep.storage.embedded.server_processes import Account, plain_environment
 
 # Accounts that exist on most systems, the best first. Only their numbers matter.
 ACCOUNTS = ("postgres", "daemon", "bin", "nobody")
 
 
-def choose_identity(folder: Folder, binaries: Path) -> Identity:
-    """Return an identity that PostgreSQL accepts and that can reach the data and the programs.
+def choose_account(folder: Folder, binaries: Path) -> Account:
+    """Return an account that PostgreSQL accepts and that can reach the data and the programs.
 
     PostgreSQL refuses to run as root, and ``initdb`` refuses a user without an account. For both,
     a user namespace in which we appear as an ordinary account serves best: the files stay ours and
@@ -25,25 +25,25 @@ def choose_identity(folder: Folder, binaries: Path) -> Identity:
     gives the data folder, and it alone, to such an account.
 
     Raises:
-        SweepError: No identity works; the message says what each one met.
+        SweepError: No account works; the message says what each one met.
     """
     uid = os.geteuid()
     held = (folder.pgdata if folder.pgdata.exists() else folder.root).stat()
     owner = held.st_uid
-    choices: list[Identity] = []
+    choices: list[Account] = []
     if uid == 0 and owner != 0:
-        choices.append(Identity(uid=owner, gid=held.st_gid))
+        choices.append(Account(uid=owner, gid=held.st_gid))
     elif uid != 0 and _has_account(uid):
-        choices.append(Identity())
+        choices.append(Account())
     else:
         unshare = shutil.which("unshare")
         choices += [
-            Identity((unshare, "--user", f"--map-user={who.pw_uid}", f"--map-group={who.pw_gid}"))
+            Account((unshare, "--user", f"--map-user={who.pw_uid}", f"--map-group={who.pw_gid}"))
             for who in _accounts()[:1]
             if unshare
         ]
         if uid == 0 and not folder.pgdata.exists():
-            choices += [Identity(uid=who.pw_uid, gid=who.pw_gid) for who in _accounts()]
+            choices += [Account(uid=who.pw_uid, gid=who.pw_gid) for who in _accounts()]
     met = []
     for choice in choices:
         problem = _try(choice, folder, binaries)
@@ -64,16 +64,16 @@ def choose_identity(folder: Folder, binaries: Path) -> Identity:
     )
 
 
-def _try(identity: Identity, folder: Folder, binaries: Path) -> str:
-    """Return what keeps this identity from running the server, or nothing."""
+def _try(account: Account, folder: Folder, binaries: Path) -> str:
+    """Return what keeps this account from running the server, or nothing."""
     opened = False
-    if identity.uid is not None and folder.root.stat().st_uid != identity.uid:
+    if account.uid is not None and folder.root.stat().st_uid != account.uid:
         folder.root.chmod(0o711)  # to pass through, not to list; what is inside stays 0600 and 0700
         opened = True
     try:
         done = subprocess.run(
             [
-                *identity.prefix,
+                *account.prefix,
                 *("/bin/sh", "-c", 'cd -- "$1" && exec "$2" --version'),
                 *("sh", str(folder.root), str(binaries / "postgres")),
             ],
@@ -84,7 +84,7 @@ def _try(identity: Identity, folder: Folder, binaries: Path) -> str:
             errors="replace",
             cwd="/",
             env=plain_environment(),
-            **identity.popen_options(),
+            **account.popen_options(),
         )
     except OSError as error:
         done = subprocess.CompletedProcess([], 1, stderr=str(error))
@@ -95,10 +95,10 @@ def _try(identity: Identity, folder: Folder, binaries: Path) -> str:
     return done.stderr.strip() or f"exit code {done.returncode}"
 
 
-def _describe(identity: Identity) -> str:
-    if identity.prefix:
+def _describe(account: Account) -> str:
+    if account.prefix:
         return "in a user namespace"
-    return f"as user {identity.uid}" if identity.uid is not None else "as you"
+    return f"as user {account.uid}" if account.uid is not None else "as you"
 
 
 def _has_account(uid: int) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from sweep.core.errors import SweepError
 from sweep.core.paths import PACKAGE
 from sweep.core.system.processes import find_process
+from sweep.storage.embedded.account import choose_account
 from sweep.storage.embedded.binaries import find_binaries
 from sweep.storage.embedded.cluster import (
     DATABASE,
@@ -27,7 +28,7 @@ from sweep.storage.embedded.cluster import (
 )
 from sweep.storage.embedded.folder import (
     Folder,
-    Record,
+    ServerRecord,
     Starter,
     check_owner,
     find_place,
@@ -38,15 +39,7 @@ from sweep.storage.embedded.folder import (
     take_lock,
     write_record,
 )
-from sweep.storage.embedded.identity import choose_identity
 from sweep.storage.embedded.lease import Lease
-from sweep.storage.embedded.processes import (
-    Postmaster,
-    Spawn,
-    detach,
-    plain_environment,
-    read_postmaster,
-)
 from sweep.storage.embedded.server import (
     EVERYWHERE,
     LOCK_WAIT_S,
@@ -55,6 +48,13 @@ from sweep.storage.embedded.server import (
     describe,
     find_postmaster,
     running,
+)
+from sweep.storage.embedded.server_processes import (
+    Postmaster,
+    Spawn,
+    detach,
+    plain_environment,
+    read_postmaster,
 )
 from sweep.storage.embedded.succession import AskFate, succeed
 
@@ -186,10 +186,10 @@ def _start(folder: Folder, listen: str, within: Within | None) -> Server:
     """Make the data if there are none and start the server, under the folder's lock."""
     spawn = within.spawn if within else detach
     binaries = find_binaries(major=data_version(folder) if folder.has_data() else None)
-    identity = choose_identity(folder, binaries)
+    account = choose_account(folder, binaries)
     if not folder.has_data():
         create_password(folder)
-        create_data(folder, binaries, identity)
+        create_data(folder, binaries, account)
     # Safe, and needed: the lock `alive` was free, so no process of our servers is left, and
     # read_postmaster saw none started in another way. PostgreSQL itself goes by the number in this
     # file alone and would refuse to start while any process of the user has it, a zombie even.
@@ -201,7 +201,7 @@ def _start(folder: Folder, listen: str, within: Within | None) -> Server:
         address = socket.gethostname() if listen in EVERYWHERE else listen
         # First the record, then the server: a record without a server does no harm.
         starter = within.starter if within else Starter()
-        record = Record(find_place(), address, port, listen, starter)
+        record = ServerRecord(find_place(), address, port, listen, starter)
         write_record(folder, record)
         configure(folder, listen=listen, port=port)
         before = folder.log.stat().st_size if folder.log.exists() else 0
@@ -214,7 +214,7 @@ def _start(folder: Folder, listen: str, within: Within | None) -> Server:
                 [binaries / "postgres", "-D", folder.pgdata],
                 log=log,
                 environment=plain_environment(),
-                identity=identity,
+                account=account,
                 keep=[alive],
             )
         try:

@@ -18,7 +18,7 @@ from sweep.provenance.differences import differences
 from sweep.storage import records, reruns
 from sweep.storage.reruns import Rerun
 from sweep.studyfile import changes
-from sweep.tasks.side_runs.run import ask
+from sweep.tasks.side_runs.side_run import ask
 from sweep.training.journal import Journal
 
 Curves = Mapping[str, Mapping[int, float]]  # metric → step → value

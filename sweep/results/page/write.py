@@ -9,7 +9,7 @@ from sweep.control.open_study import Opened
 from sweep.core.errors import SweepError
 from sweep.core.files import make_private
 from sweep.core.paths import runs_folder
-from sweep.results.page import page, pictures, source
+from sweep.results.page import html, pictures, source
 from sweep.results.page.contents import Contents, arrange
 
 
@@ -35,12 +35,12 @@ def report(
         InputError: The drawing library is missing, or a place cannot be written to.
         DatabaseUnavailable: The database does not answer at present.
     """
-    page.drawing()  # before anything else is done
+    html.drawing()  # before anything else is done
     found = contents(opened)
     if output is None:
         output = opened.folder.report
         make_private(output.parent)
-    page.write(found, output, page.cache_folder())
+    html.write(found, output, html.cache_folder())
     return [output, *(pictures.draw(found.charts, figures, formats) if figures else [])]
 
 

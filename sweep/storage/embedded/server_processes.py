@@ -19,7 +19,7 @@ KEPT_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
 
 
 @dataclass(frozen=True)
-class Identity:
+class Account:
     """As whom the server's programs run.
 
     Args:
@@ -38,7 +38,7 @@ class Identity:
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
 
-AS_OURSELVES = Identity()
+AS_OURSELVES = Account()
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def detach(
     *,
     log: IO[bytes],
     environment: Mapping[str, str],
-    identity: Identity = AS_OURSELVES,
+    account: Account = AS_OURSELVES,
     keep: Sequence[int] = (),
 ) -> int:
     """Start a process that outlives us and return its number.
@@ -75,12 +75,12 @@ def detach(
         argv: The program, by absolute path, and its arguments.
         log: The open file for what it prints.
         environment: All of its environment.
-        identity: As whom it runs.
+        account: As whom it runs.
         keep: Descriptors that it inherits.
     """
     done = subprocess.run(
         # The words reach the shell as arguments, never as its text.
-        ["/bin/sh", "-c", '"$@" </dev/null >&2 & echo $!', "sh", *identity.prefix, *argv],
+        ["/bin/sh", "-c", '"$@" </dev/null >&2 & echo $!', "sh", *account.prefix, *argv],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=log,
@@ -89,7 +89,7 @@ def detach(
         env=dict(environment),
         cwd="/",
         check=True,
-        **identity.popen_options(),
+        **account.popen_options(),
     )
     return int(done.stdout)
 
@@ -103,7 +103,7 @@ class Spawn(Protocol):
         *,
         log: IO[bytes],
         environment: Mapping[str, str],
-        identity: Identity,
+        account: Account,
         keep: Sequence[int],
     ) -> int: ...
 
@@ -120,7 +120,7 @@ class Child:
         *,
         log: IO[bytes],
         environment: Mapping[str, str],
-        identity: Identity = AS_OURSELVES,
+        account: Account = AS_OURSELVES,
         keep: Sequence[int] = (),
     ) -> int:
         """Start it; what the arguments are, ``detach`` says.
@@ -128,7 +128,7 @@ class Child:
         QUIT, by which the system ends it when we are killed, is PostgreSQL's immediate shutdown.
         """
         self.process = subprocess.Popen(
-            [*identity.prefix, *argv],
+            [*account.prefix, *argv],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -136,7 +136,7 @@ class Child:
             env=dict(environment),
             cwd="/",
             preexec_fn=die_with(os.getpid(), signal.SIGQUIT),
-            **identity.popen_options(),
+            **account.popen_options(),
         )
         return self.process.pid
 

@@ -12,6 +12,7 @@ from sweep.core.errors import CouldNotAsk, SchedulerError, SweepError
 from sweep.core.hostlist import expand_nodes
 from sweep.schedulers.slurm.small_jobs import SmallJobs
 from sweep.schedulers.slurm.text.answers import strip_words
+from sweep.schedulers.slurm.text.notation import parse_time
 from sweep.schedulers.slurm.text.queue import time_left_argv
 from sweep.schedulers.slurm.text.steps import (
     held_argv,
@@ -20,13 +21,12 @@ from sweep.schedulers.slurm.text.steps import (
     step_argv,
     step_environment,
 )
-from sweep.schedulers.slurm.text.times import parse_time
 
 SIBLINGS = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
 COMMAND_TIMEOUT_S = 60.0
 
 
-class WithinTask(SmallJobs):
+class OwnTask(SmallJobs):
     """The questions of a task; what is asked of Slurm as in ``Asker``."""
 
     @classmethod

@@ -27,7 +27,7 @@ from sweep.schedulers import arrays
 from sweep.storage import reruns
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import Context
-from sweep.tasks.side_runs.run import (
+from sweep.tasks.side_runs.side_run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
     ask,
