@@ -193,8 +193,9 @@ class Worker:
             before = self.ask(lambda db: studies.read_attribute(db, self.ledger.study_id, key))
             if before and time.time() - before.get("time", 0.0) < CLEARED_S:
                 return  # another slot has just done it
-        note = {"time": time.time(), "what": studies.WAITING_ONES}
-        self.ask(lambda db: studies.write_attribute(db, self.ledger.study_id, key, note))
+        self.ask(
+            lambda db: studies.note_cancel(db, self.ledger.study_id, job, studies.WAITING_ONES)
+        )
         try:
             schedule.cancel(job, pending_only=True)
         except (SchedulerError, CouldNotAsk) as error:
