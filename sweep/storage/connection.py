@@ -7,6 +7,7 @@ its socket with a deadline of its own.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import select
@@ -141,7 +142,9 @@ class Database:
             name = self._statements.get(text)
             prepare = ""
             if name is None:
-                name = self._statements[text] = f"sweep_{len(self._statements)}"
+                # By its text: a pooler may hand out a session in which another of us prepared some.
+                digest = hashlib.sha256(text.encode()).hexdigest()
+                name = self._statements[text] = f"sweep_{digest[:16]}"
                 prepare = f"PREPARE {name} AS {text};".replace("%", "%%")
             values = [params[key] for key in names]
             try:
