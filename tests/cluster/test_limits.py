@@ -66,6 +66,7 @@ def test_short_partitions_and_qos(user: User, options: dict[str, Any]) -> None:
         tasks=2,
         trials_per_task=1,
         slurm=options,
+        resources={"time": "2min"},
     )
     said = user.sweep("launch", path)
     assert "Slurm allows no more there" in said.stdout + said.stderr
