@@ -11,6 +11,7 @@ import click
 
 from sweep.cli.common import get_runs, open_study, runs_option
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
+from sweep.core.trial import Attempt
 from sweep.storage.trial_rows import FINISHED
 
 
@@ -43,20 +44,27 @@ def logs(
             f"{opened.study.name} has no trial {trial}.",
             f"Its trials are 0 to {opened.study.trials - 1}.",
         )
-    trial_id, _ = found
+    trial_id, state = found
 
     def attempts() -> list[tuple[int, str | None, str]]:
         found = ledger.db.retry(lambda _: ledger.attempts(trial_id), patience_s=60.0)
-        return [(a.number, a.outcome, a.reason) for a in found if attempt in (None, a.number)]
+        return [(a.number, a.outcome, _why(a)) for a in found if attempt in (None, a.number)]
 
     if not attempts():
-        click.echo(f"trial {trial} has not started", err=True)
-        if not follow:
+        is_ours = state == "WAITING"
+        why = "has not started" if is_ours else "was never started by sweep: it has no log"
+        click.echo(f"trial {trial} {why}", err=True)
+        if not (follow and is_ours):
             return EXIT_FAILED
     for text in _log_text(opened, trial, attempts, follow):
         sys.stdout.write(text)
         sys.stdout.flush()
     return EXIT_DONE
+
+
+def _why(attempt: Attempt) -> str:
+    """Return why an attempt ended, and a line for each note on it."""
+    return "".join([attempt.reason, *(f"\n--- note: {note}" for note in attempt.notes)])
 
 
 def _log_text(opened: object, trial: int, attempts: object, follow: bool) -> Iterator[str]:
@@ -71,7 +79,8 @@ def _log_text(opened: object, trial: int, attempts: object, follow: bool) -> Ite
             latest = {n: (o, r) for n, o, r in attempts()}  # type: ignore[operator]
             outcome, reason = latest.get(number, (outcome, reason))
             if outcome:
-                yield f"--- attempt {number}: {outcome}{': ' + reason if reason else ''}\n"
+                why = f": {reason}" if reason and not reason.startswith("\n") else reason
+                yield f"--- attempt {number}: {outcome}{why}\n"
             shown = number
         if not follow or _is_final(opened, trial):
             return

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
 from sweep.control.settle import drain, give_up, newest_of, remove_checkpoints, settle, take_over
 from sweep.core import outcomes, scheduler
 from sweep.core.attributes import CANCEL
-from sweep.core.paths import StudyFolder
+from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.scheduler import TaskState
-from sweep.core.trial import Attempt, End
+from sweep.core.trial import Attempt, End, Reading, Report
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.training.attempt_files import folder_of, last_sign, read_exit
+from sweep.training.command import launchers
 from sweep.training.exit_reason import classify, last_lines
+from sweep.training.journal import Journal
 
 
 class Look:
@@ -138,6 +140,7 @@ def end_attempt(
         end = classify(end.exit_code, end.signal, "", last_lines(attempt_folder))
     checkpoint = newest_of(attempt_folder)
     sign_s = last_sign(attempt_folder)
+    _drain(ledger, attempt, attempt_folder, patience_s)
     tries = 0
 
     def work(_: Database) -> str:
@@ -146,10 +149,6 @@ def end_attempt(
         written = ledger.state_after(attempt.token) if tries > 1 else None
         if written is not None:
             return written  # the answer to our own COMMIT was lost
-        first = 0
-        if attempt.resumed_from:
-            first = ledger.next_step(attempt.trial_id, attempt.number)
-        drain(ledger, attempt.token, attempt_folder, first)
         if attempt.number > 1:
             take_over(ledger, attempt.token, folder, attempt.trial)
         after = settle(ledger, attempt.token, attempt.trial_id, end, checkpoint)
@@ -162,3 +161,22 @@ def end_attempt(
             lambda _: remove_checkpoints(ledger, folder, attempt.trial), patience_s=patience_s
         )
     return state
+
+
+def _drain(ledger: Ledger, attempt: Attempt, folder: AttemptFolder, patience_s: float) -> None:
+    """Store what nobody has stored yet of a dead attempt's reports, part by part."""
+    db, study, first = ledger.db, ledger.study, 0
+    if attempt.resumed_from:
+        first = db.retry(
+            lambda _: ledger.next_step(attempt.trial_id, attempt.number), patience_s=patience_s
+        )
+    journal = Journal(folder, study.objectives, first, launchers.reader(study), attempt.journal)
+
+    def record(reports: Sequence[Report], reading: Reading) -> None:
+        db.retry(
+            lambda _: ledger.record(attempt.token, reports, reading),
+            patience_s=patience_s,
+            transaction=False,
+        )
+
+    drain(journal, record)

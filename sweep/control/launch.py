@@ -29,7 +29,8 @@ from sweep.core.study import Study
 from sweep.provenance import snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
-from sweep.storage import access, budgets, tables
+from sweep.storage import access, budgets, status_rows, tables
+from sweep.storage.closing import close_untold
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
@@ -54,7 +55,8 @@ class Launched:
         submitted: Whether this launch submitted it.
         changed: What differs from the launch before, in sentences.
         settled: Attempts found dead, in sentences.
-        notes: What training uses of the live tree although its code is frozen.
+        notes: What training uses of the live tree although its code is frozen; the first of what
+            could not be read or stored of its trials.
         ended: Why the study has ended before its last trial and stays so; "" where it has not.
         reopened: Trials that its end had cancelled and which are taken up again.
     """
@@ -153,9 +155,8 @@ def launch(
         with taking_back(prepared, rows):
             changed = write_folder(prepared, rows, settled, code, hash_data=hash_data)
             launched = submit(prepared, rows)
-    return dataclasses.replace(
-        launched, changed=[*rows.changed, *changed], notes=snapshot.notes(code) if code else ()
-    )
+    notes = [*launched.notes, *(snapshot.notes(code) if code else ())]
+    return dataclasses.replace(launched, changed=[*rows.changed, *changed], notes=notes)
 
 
 def prepare(
@@ -228,7 +229,7 @@ def open_database(
     ask_fate = access.fate_asker(prepared.schedule)
     db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
     db.connect()  # now its address is known
-    tables.create(db.url)
+    tables.create(db.url, own=url is None)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):
         yield db, settled
@@ -319,9 +320,12 @@ def submit(prepared: Prepared, rows: Rows) -> Launched:
         + ("taken up again" if state == outcomes.RUNNING else state)
         for trial, attempt, end, state in (found.settled if found else ())
     ]
+    noted = db.retry(lambda _: status_rows.noted(ledger), patience_s=PATIENCE_S)
     ended, reopened = db.retry(lambda _: budgets.take_up(ledger), patience_s=PATIENCE_S)
     given_back = 0 if ended else launch_rows.resume(ledger)
     left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
+    if not left:
+        db.retry(lambda _: close_untold(ledger), patience_s=PATIENCE_S)
     submitted = False
     if wave is not None:
         waves.set_throttles(ledger, schedule)
@@ -340,6 +344,7 @@ def submit(prepared: Prepared, rows: Rows) -> Launched:
         wave=wave,
         submitted=submitted,
         settled=settled,
+        notes=noted,
         ended=ended,
         reopened=reopened,
     )

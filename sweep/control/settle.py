@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,15 +19,14 @@ from sweep.core.errors import closest
 from sweep.core.outcomes import HALTED, PAUSED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.study import Retry, Study
-from sweep.core.trial import Attempt, End, summarise
+from sweep.core.trial import Attempt, End, Reading, Report
 from sweep.storage import adoption, studies, trial_rows
 from sweep.storage.budgets import CUT, cut_by
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
 from sweep.training.attempt_files import folder_of
 from sweep.training.checkpoints import checkpoints, digest
-from sweep.training.command import launchers
-from sweep.training.journal import Journal
+from sweep.training.journal import MOST_REPORTS, Journal
 
 MOST_NODES = 3  # that may fail under a trial: after that it is the trial that ends them
 
@@ -137,9 +136,7 @@ def _finish(
     ledger: Ledger, token: str, trial_id: int, end: End, checkpoint: tuple[str, str | None] | None
 ) -> str:
     study = ledger.study
-    found = [
-        summarise(ledger.lineage(trial_id, o.metric), o.at, o.direction) for o in study.objectives
-    ]
+    found = [ledger.summary(trial_id, o.metric, o.at, o.direction) for o in study.objectives]
     values = [value for value in found if value is not None]
     if len(values) < len(found):
         missing = [o for o, v in zip(study.objectives, found, strict=True) if v is None]
@@ -177,10 +174,10 @@ def _violations(ledger: Ledger, trial_id: int) -> list[float] | str:
     """Return by how much each constraint is broken, or the metric that was not reported."""
     last: dict[str, float] = {}
     for constraint in ledger.study.constraints:
-        series = ledger.lineage(trial_id, constraint.metric)
-        if not series:
+        value = ledger.summary(trial_id, constraint.metric, "last", "minimize")
+        if value is None:
             return constraint.metric
-        last[constraint.metric] = series[-1][1]
+        last[constraint.metric] = value
     return pareto.violations(ledger.study.constraints, last)
 
 
@@ -210,13 +207,30 @@ def newest_of(folder: AttemptFolder) -> tuple[str, str | None] | None:
     return None
 
 
-def drain(ledger: Ledger, token: str, folder: AttemptFolder, first_step: int = 0) -> int:
-    """Store what an attempt's journal holds, all of it; inside ``db.retry``. Return how many."""
-    study = ledger.study
-    journal = Journal(folder, study.objectives, first_step, launchers.reader(study))
-    reports = list(journal.rest())
-    ledger.record(token, reports)
-    return len(reports)
+def drain(
+    journal: Journal,
+    record: Callable[[Sequence[Report], Reading], object],
+    unsent: Sequence[Report] = (),
+) -> int:
+    """Store what the journal of a training that has ended still holds; return how many reports.
+
+    In parts, each with up to where it reaches: whoever is killed here leaves the rest to others.
+
+    Args:
+        record: Stores some thousand reports, or just what was odd, where nothing is left; for good
+            when it returns.
+        unsent: Reports that were read before.
+    """
+    count, part, noted = 0, list(unsent), tuple[str, ...]()
+    while True:
+        part += journal.read(MOST_REPORTS - len(part), final=True)
+        reading = journal.reading()
+        if not part and reading.notes == noted:
+            return count
+        record(part, reading)
+        if not part:
+            return count
+        count, part, noted = count + len(part), [], reading.notes
 
 
 def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> None:
@@ -229,17 +243,13 @@ def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> N
     """
     missing = adoption.missing_before(ledger, token)
     earlier = {a.number: a for a in ledger.attempts_at(number)} if missing else {}
-    found = {}
     for attempt, (last, cut) in missing.items():
-        reports = [
-            report
-            for report in Journal(folder_of(folder, earlier[attempt])).rest()
-            if report.step < cut and (last is None or report.step > last)
-        ]
-        if reports:
-            found[attempt] = reports
-    if found:
-        adoption.adopt(ledger, token, found)
+        # From where it was stored on: mostly there is nothing.
+        journal = Journal(folder_of(folder, earlier[attempt]), position=earlier[attempt].journal)
+        while part := journal.read(final=True):
+            reports = [r for r in part if r.step < cut and (last is None or r.step > last)]
+            if reports:
+                adoption.adopt(ledger, token, {attempt: reports})
 
 
 def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None:

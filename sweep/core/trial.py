@@ -64,6 +64,8 @@ class Attempt:
         checkpoint: Newest checkpoint that it left, or None.
         energy_j: What it used, where that was measured.
         energy_by: How: "nvml" (its GPUs' own counters) or "slurm" (a part of its task's); else "".
+        journal: Up to where its reports are stored (see ``Reading``).
+        notes: What could not be read or stored of it, in sentences.
     """
 
     trial_id: int
@@ -86,6 +88,8 @@ class Attempt:
     slot: int | None = None
     energy_j: float | None = None
     energy_by: str = ""
+    journal: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,11 @@ class TrialRecord:
     attempts: Sequence[Attempt] = ()
     metrics: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
     violation: float | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be read or stored of its attempts, each sentence once."""
+        return tuple(dict.fromkeys(note for attempt in self.attempts for note in attempt.notes))
 
     @property
     def is_feasible(self) -> bool:
@@ -170,6 +179,19 @@ class Report:
     step: int
     time_s: float
     metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Up to where an attempt's files were read.
+
+    Attributes:
+        position: For whoever reads on: a text that the journal understands.
+        notes: What was odd about the files, in sentences for people.
+    """
+
+    position: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

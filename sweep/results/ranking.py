@@ -248,7 +248,8 @@ def rows(
     several objectives, then ``values`` maps each metric to its value), ``params``, ``seed``,
     ``attempts`` (how many), ``duration_s``, ``gpu_hours``, ``energy_j`` (None where nothing was
     measured), ``reason``, ``started``, ``ended`` (ISO 8601, UTC); ``metrics`` (each metric's last
-    value, or what ``wanted`` says) where they were read, ``checkpoint`` (a path) where one is kept.
+    value, or what ``wanted`` says) where they were read, ``checkpoint`` (a path) where one is kept,
+    ``notes`` (sentences) where something of the trial could not be read or stored.
 
     Args:
         top: At most so many.
@@ -275,6 +276,8 @@ def rows(
     found = []
     for record in chosen[:top]:
         row = _row(record, study, places[record.number])
+        if record.notes:
+            row["notes"] = list(record.notes)
         if summaries:
             row["metrics"] = show(summaries.get(record.number, {}))
         checkpoint = _checkpoint(record, folder) if keeps(places[record.number], study) else None

@@ -14,7 +14,6 @@ from sweep.core.trial import Report
 from sweep.storage import pruner_unit
 from sweep.storage.attempts import stale
 from sweep.storage.ledger import Ledger
-from sweep.storage.reports import MAX_STEP
 from sweep.storage.trial_rows import stored_number
 
 
@@ -80,13 +79,13 @@ def adopt(ledger: Ledger, token: str, found: Mapping[int, Sequence[Report]]) -> 
     objective = {  # of several attempts the latest counts
         step: stored_number(value)
         for _, name, step, value, _ in sorted(rows, key=lambda row: row[0])
-        if name == metric and 0 <= step <= MAX_STEP
+        if name == metric and 0 <= step <= ledger.tables.longest_step
     }
     db.execute(
         "INSERT INTO trial_intermediate_values (trial_id, step, intermediate_value, "
         "intermediate_value_type) SELECT %s, u.step, u.value, "
         "u.kind::trialintermediatevaluetype FROM "
-        "unnest(%s::int[], %s::float8[], %s::text[]) AS u(step, value, kind) "
+        "unnest(%s::bigint[], %s::float8[], %s::text[]) AS u(step, value, kind) "
         "ON CONFLICT (trial_id, step) DO NOTHING",
         (
             trial_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sweep.core import outcomes
@@ -12,6 +13,7 @@ from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Place
 from sweep.storage.connection import Database
+from sweep.storage.tables import READING_COLUMNS, Tables, read_notes, read_tables
 
 # By how much a trial ``t`` breaks its study's constraints; 0 where nothing is noted.
 VIOLATION_SQL = f"""COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
@@ -20,6 +22,14 @@ VIOLATION_SQL = f"""COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_syst
 # For how many seconds the ended attempts of the trial of an attempt ``a`` ran.
 USED_SQL = """(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
   FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)"""
+
+# What counts of one metric of a trial, as ``m``: an attempt's steps up to the first step that a
+# later attempt reported.
+_LINEAGE = """sweep_metric m JOIN (SELECT trial_id, number, MIN(first_step) OVER (
+    PARTITION BY trial_id ORDER BY number ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS cut
+    FROM sweep_attempt WHERE trial_id = %(trial)s) c
+  ON c.trial_id = m.trial_id AND c.number = m.attempt
+  WHERE m.trial_id = %(trial)s AND m.name = %(name)s AND (c.cut IS NULL OR m.step < c.cut)"""
 
 
 class Attempts:
@@ -35,6 +45,14 @@ class Attempts:
         self.db = db
         self.study_id = study_id
         self.study = study
+        self._tables: Tables | None = None
+
+    @property
+    def tables(self) -> Tables:
+        """What this database's tables can hold; asked once."""
+        if self._tables is None:
+            self._tables = read_tables(self.db)
+        return self._tables
 
     def state_after(self, token: str) -> str | None:
         """Return the state of the trial of an attempt that has ended; None while it lives."""
@@ -159,12 +177,16 @@ class Attempts:
         rows = self.db.execute(
             "SELECT a.trial_id, t.number, a.number, a.token, a.job, a.array_index, a.host, "
             "a.process_group, a.claimed, a.seen, a.ended, a.first_step, a.outcome, a.reason, "
-            "a.exit_code, a.checkpoint, a.resumed_from, a.slot FROM sweep_attempt a JOIN trials t "
+            f"a.exit_code, a.checkpoint, a.resumed_from, a.slot, {READING_COLUMNS} "
+            "FROM sweep_attempt a JOIN trials t "
             f"USING (trial_id) WHERE t.study_id = %s AND {condition} "
             "ORDER BY t.number, a.number",
             (self.study_id, *values),
         )
-        return [Attempt(*row) for row in rows]
+        return [
+            replace(Attempt(*row), journal=journal or "", notes=read_notes(notes))
+            for *row, journal, notes in rows
+        ]
 
     def lineage(self, trial_id: int, name: str) -> list[tuple[int, float]]:
         """Return one metric's (step, value) pairs that count, ascending in step.
@@ -172,15 +194,24 @@ class Attempts:
         An attempt's steps count up to the first step that a later attempt reported.
         """
         rows = self.db.execute(
-            "SELECT m.step, m.value FROM sweep_metric m JOIN "
-            "(SELECT trial_id, number, MIN(first_step) OVER (PARTITION BY trial_id ORDER BY number "
-            "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS cut FROM sweep_attempt "
-            "WHERE trial_id = %s) c ON c.trial_id = m.trial_id AND c.number = m.attempt "
-            "WHERE m.trial_id = %s AND m.name = %s AND (c.cut IS NULL OR m.step < c.cut) "
-            "ORDER BY m.step, m.attempt",
-            (trial_id, trial_id, name),
+            f"SELECT m.step, m.value FROM {_LINEAGE} ORDER BY m.step, m.attempt",
+            {"trial": trial_id, "name": name},
         )
         return sorted({int(step): float(value) for step, value in rows}.items())
+
+    def summary(self, trial_id: int, name: str, at: str, direction: str) -> float | None:
+        """Return what ``summarise`` gives for a metric's lineage, however long that is."""
+        best = "MAX" if direction == "maximize" else "MIN"
+        rows = self.db.execute(
+            "WITH line AS MATERIALIZED (SELECT DISTINCT ON (m.step) m.step, m.value "
+            f"FROM {_LINEAGE} ORDER BY m.step DESC, m.attempt DESC) "
+            "SELECT (SELECT value FROM line ORDER BY step DESC LIMIT 1), "
+            f"(SELECT {best}(value) FROM line WHERE value NOT IN ('NaN', 'Infinity', '-Infinity'))",
+            {"trial": trial_id, "name": name},
+        )
+        last, found = rows[0]
+        chosen = last if at == "last" or found is None else found
+        return None if chosen is None else float(chosen)
 
     def reported_names(self, trial_id: int) -> list[str]:
         """Return the names of the metrics that a trial has reported."""
@@ -216,9 +247,27 @@ class Attempts:
         return {state: int(count) for state, count in rows}
 
     def unfinished(self) -> int:
-        """Return how many trials are not final."""
-        counts = self.count_states()
-        return counts.get("WAITING", 0) + counts.get("RUNNING", 0)
+        """Return how many trials are not final, and are the study's to run.
+
+        One that somebody else has asked for (a notebook, by Optuna's API) runs without an attempt
+        of ours: nobody here can end it, and no study waits for it.
+        """
+        rows = self.db.execute(
+            "SELECT COUNT(*) FROM trials t WHERE t.study_id = %s AND (t.state = 'WAITING' OR "
+            "(t.state = 'RUNNING' AND EXISTS (SELECT 1 FROM sweep_attempt a "
+            "WHERE a.trial_id = t.trial_id)))",
+            (self.study_id,),
+        )
+        return int(rows[0][0])
+
+    def count_untold(self) -> int:
+        """Return how many trials run that somebody else has asked for."""
+        rows = self.db.execute(
+            "SELECT COUNT(*) FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' AND "
+            "NOT EXISTS (SELECT 1 FROM sweep_attempt a WHERE a.trial_id = t.trial_id)",
+            (self.study_id,),
+        )
+        return int(rows[0][0])
 
     def best_numbers(self, limit: int, *, infeasible: bool = False) -> list[int]:
         """Return the numbers of the best complete trials, best first (one objective).

@@ -30,7 +30,7 @@ FROM unnest(%s::int[], %s::int[], %s::float8[], %s::text[]) AS v(trial_id, objec
 STEPS_SQL = """
 INSERT INTO trial_intermediate_values (trial_id, step, intermediate_value, intermediate_value_type)
 SELECT trial_id, step, value, kind::trialintermediatevaluetype
-FROM unnest(%s::int[], %s::int[], %s::float8[], %s::text[]) AS v(trial_id, step, value, kind)
+FROM unnest(%s::int[], %s::bigint[], %s::float8[], %s::text[]) AS v(trial_id, step, value, kind)
 """
 
 

@@ -256,7 +256,7 @@ class PostgresStorage(StudyStorage):
             trial_id,
             "INSERT INTO trial_intermediate_values "
             "(trial_id, step, intermediate_value, intermediate_value_type) "
-            "SELECT trial_id, %(step)s::int, %(value)s::float8, "
+            "SELECT trial_id, %(step)s::bigint, %(value)s::float8, "
             "%(kind)s::trialintermediatevaluetype FROM trial "
             "ON CONFLICT (trial_id, step) DO UPDATE SET "
             "intermediate_value = excluded.intermediate_value, "

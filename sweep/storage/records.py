@@ -22,6 +22,7 @@ from sweep.core.trial import Attempt, TrialRecord, trial_seed
 from sweep.storage import energy
 from sweep.storage.connection import Database
 from sweep.storage.series import LINEAGE_SQL
+from sweep.storage.tables import READING_COLUMNS, read_notes
 from sweep.storage.trial_rows import read_number
 
 # An open trial is what its last attempt makes of it: none, or a live one, and it runs; a failure of
@@ -149,13 +150,15 @@ def _read_attempts(db: Database, chosen: Mapping[str, Any]) -> dict[int, list[At
     rows = db.execute(
         "SELECT a.trial_id, t.number, a.number, a.token, a.job, a.array_index, a.host, "
         "a.process_group, a.claimed, a.seen, a.ended, a.first_step, a.outcome, a.reason, "
-        "a.exit_code, a.checkpoint, a.resumed_from FROM sweep_attempt a JOIN trials t "
+        f"a.exit_code, a.checkpoint, a.resumed_from, {READING_COLUMNS} "
+        "FROM sweep_attempt a JOIN trials t "
         f"USING (trial_id) WHERE {_CHOSEN} ORDER BY a.number",
         chosen,
     )
     found: dict[int, list[Attempt]] = {}
-    for row in rows:
-        found.setdefault(row[0], []).append(Attempt(*row))
+    for *row, _, notes in rows:
+        attempt = replace(Attempt(*row), notes=read_notes(notes))
+        found.setdefault(attempt.trial_id, []).append(attempt)
     return found
 
 

@@ -5,22 +5,23 @@ One statement each, fenced: it takes the attempt's live row, and writes nothing 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from sweep.core.trial import Report
+from sweep.core.trial import Reading, Report
 from sweep.storage import promotion, pruner_unit, studies
-from sweep.storage.attempts import USED_SQL, Attempts, stale
+from sweep.storage.attempts import USED_SQL, Attempts, clean, stale
 from sweep.storage.prepared import numbers
+from sweep.storage.tables import LONGEST_STEP
 from sweep.storage.trial_rows import stored_number
-
-MAX_STEP = 2**31 - 1  # Optuna keeps steps in 32 bits
 
 # ``attempt`` is the live row.
 RECORD_SQL = """
 WITH attempt AS (
   UPDATE sweep_attempt SET seen = clock_timestamp(),
-    first_step = COALESCE(first_step, %(first)s)
+    first_step = COALESCE(first_step, %(first)s::bigint){reading}
   WHERE token = %(token)s AND outcome IS NULL RETURNING trial_id, number
 ), metrics AS (
   INSERT INTO sweep_metric (trial_id, attempt, name, step, value, logged)
@@ -30,13 +31,19 @@ WITH attempt AS (
   SET value = excluded.value, logged = excluded.logged
 )
 """
+# In the same statement as the reports: what is stored is not read again.
+READING_SQL = ", journal = COALESCE(%(journal)s::text, journal), notes = %(notes)s::text"
+UNSHOWN = (
+    f"reports of steps above {LONGEST_STEP:,} are not in Optuna's own table, which holds 32 "
+    "bits on this server: results are complete, but no pruner and no dashboard sees those steps"
+)
 # Optuna has intermediate values for one objective only.
 OBJECTIVE_SQL = """
 , objective AS (
   INSERT INTO trial_intermediate_values
     (trial_id, step, intermediate_value, intermediate_value_type)
   SELECT a.trial_id, u.step, u.value, u.kind::trialintermediatevaluetype FROM attempt a,
-    unnest(%(objective_steps)s::int[], %(objective_values)s::float8[], %(kinds)s::text[])
+    unnest(%(objective_steps)s::bigint[], %(objective_values)s::float8[], %(kinds)s::text[])
       AS u(step, value, kind)
   ON CONFLICT (trial_id, step) DO UPDATE SET intermediate_value = excluded.intermediate_value,
     intermediate_value_type = excluded.intermediate_value_type
@@ -50,10 +57,15 @@ CUT_SQL = """
   DELETE FROM trial_intermediate_values i USING attempt a, sweep_attempt b
   WHERE b.token = %(token)s AND b.first_step IS NULL AND a.number > 1
     AND i.trial_id = a.trial_id AND i.step >= %(cut_from)s::bigint
-    AND i.step <> ALL (%(objective_steps)s::int[])
+    AND i.step <> ALL (%(objective_steps)s::bigint[])
 )
 """
 LIVE_SQL = "SELECT 1 FROM attempt"
+
+
+def _stored_reading(reading: Reading) -> dict[str, str | None]:
+    notes = json.dumps([clean(note) for note in reading.notes]) if reading.notes else None
+    return {"journal": clean(reading.position), "notes": notes}
 
 
 class Reports(Attempts):
@@ -61,6 +73,7 @@ class Reports(Attempts):
 
     _cut = ""  # token of the attempt whose first report has been stored
     _began: tuple[str, float] = ("", 0.0)  # of an attempt: see _started_s
+    _unshown = ""  # token of the attempt that has reported steps which Optuna's table cannot hold
 
     def started(self, token: str, process_group: int, resumed: tuple[str, str] | None) -> None:
         """Record the training's process group and the checkpoint that it goes on from.
@@ -94,26 +107,47 @@ class Reports(Attempts):
         if not found:
             raise stale(token)
 
-    def record(self, token: str, reports: Sequence[Report]) -> None:
+    def record(self, token: str, reports: Sequence[Report], reading: Reading | None = None) -> None:
         """Store reports of a live attempt; the objective goes to Optuna's table as well.
 
         The first step that an attempt reports cuts what earlier attempts put there from that step
         on. One statement, which may be repeated.
 
+        Args:
+            reports: Some thousand at most.
+            reading: Up to where they were read.
+
         Raises:
             StaleAttempt: The attempt is over; nothing was stored.
         """
+        if any(report.step > self.tables.longest_step for report in reports):
+            self._unshown = token
+        if reading is not None and self._unshown == token:
+            reading = replace(reading, notes=(*reading.notes, UNSHOWN))
         if not reports:
-            live = self.db.execute(
-                "SELECT 1 FROM sweep_attempt WHERE token = %s AND outcome IS NULL FOR SHARE",
-                (token,),
-            )
+            live = self._note_reading(token, reading)
         else:
-            live = self._record(token, reports)
+            live = self._record(token, reports, reading)
         if not live:
             raise stale(token)
 
-    def _record(self, token: str, reports: Sequence[Report]) -> list[tuple[Any, ...]]:
+    def _note_reading(self, token: str, reading: Reading | None) -> list[tuple[Any, ...]]:
+        if reading is None or not self.tables.keep_readings:
+            return self.db.execute(
+                "SELECT 1 FROM sweep_attempt WHERE token = %s AND outcome IS NULL FOR SHARE",
+                (token,),
+            )
+        return self.db.execute(
+            f"UPDATE sweep_attempt SET seen = clock_timestamp(){READING_SQL} "
+            "WHERE token = %(token)s AND outcome IS NULL RETURNING 1",
+            {"token": token, **_stored_reading(reading)},
+        )
+
+    def _record(
+        self, token: str, reports: Sequence[Report], reading: Reading | None
+    ) -> list[tuple[Any, ...]]:
+        keeps = reading is not None and self.tables.keep_readings
+        record_sql = RECORD_SQL.format(reading=READING_SQL if keeps else "")
         latest = {(r.step, name): (v, r.time_s) for r in reports for name, v in r.metrics.items()}
         params: dict[str, Any] = {
             "token": token,
@@ -123,8 +157,10 @@ class Reports(Attempts):
             "values": numbers([value for value, _ in latest.values()]),
             "logged": numbers([logged for _, logged in latest.values()]),
         }
+        if reading is not None and keeps:
+            params |= _stored_reading(reading)
         if self.study.is_multi_objective:
-            return self.db.execute_prepared(RECORD_SQL + LIVE_SQL, params)
+            return self.db.execute_prepared(record_sql + LIVE_SQL, params)
         steps = self.objective_steps(token, reports)
         stored = [stored_number(value) for value in steps.values()]
         params |= {
@@ -134,8 +170,8 @@ class Reports(Attempts):
             "kinds": [kind for _, kind in stored],
         }
         if token == self._cut:
-            return self.db.execute_prepared(RECORD_SQL + OBJECTIVE_SQL + LIVE_SQL, params)
-        live = self.db.execute_prepared(RECORD_SQL + OBJECTIVE_SQL + CUT_SQL + LIVE_SQL, params)
+            return self.db.execute_prepared(record_sql + OBJECTIVE_SQL + LIVE_SQL, params)
+        live = self.db.execute_prepared(record_sql + OBJECTIVE_SQL + CUT_SQL + LIVE_SQL, params)
         # Inside a transaction this may still be undone: then the next try must cut again.
         self._cut = token if live and not self.db.in_transaction else ""
         return live
@@ -146,7 +182,8 @@ class Reports(Attempts):
         values = pruner_unit.keyed(
             reports, self.study.objective.metric, self._unit, self._started_s(token)
         )
-        return {step: float(value) for step, value in values.items() if 0 <= step <= MAX_STEP}
+        most = self.tables.longest_step
+        return {step: float(value) for step, value in values.items() if 0 <= step <= most}
 
     @property
     def _unit(self) -> str:

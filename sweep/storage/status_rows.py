@@ -11,7 +11,9 @@ from datetime import datetime
 from sweep.core.attributes import END
 from sweep.core.outcomes import USER_FAILURES
 from sweep.storage.connection import Database
+from sweep.storage.ledger import Ledger
 from sweep.storage.records import utc
+from sweep.storage.tables import read_notes
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,26 @@ def read_failures(db: Database, study_id: int) -> list[Failure]:
         {"study": study_id, "user": list(USER_FAILURES)},
     )
     return [Failure(str(reason), int(n), int(trial), int(a)) for reason, n, trial, a in rows]
+
+
+def noted(ledger: Ledger) -> list[str]:
+    """Return the first of what could not be read or stored of a study's trials, in a sentence.
+
+    One statement; empty where there is nothing.
+    """
+    if not ledger.tables.keep_readings:
+        return []
+    rows = ledger.db.execute(
+        "SELECT COUNT(*) OVER (), t.number, (array_agg(a.notes ORDER BY a.number))[1] "
+        "FROM trials t JOIN sweep_attempt a USING (trial_id) WHERE t.study_id = %s "
+        "AND a.notes IS NOT NULL GROUP BY t.number ORDER BY t.number LIMIT 1",
+        (ledger.study_id,),
+    )
+    if not rows:
+        return []
+    others, trial, notes = int(rows[0][0]) - 1, rows[0][1], read_notes(rows[0][2])
+    more = f" ({others} more {'trials have' if others > 1 else 'trial has'} such notes)"
+    return [f"trial {trial}: {notes[0]}{more if others else ''}"]
 
 
 @dataclass(frozen=True)

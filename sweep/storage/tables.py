@@ -5,11 +5,14 @@ Only ``launch`` creates: several first connections to an empty database at once 
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
+from dataclasses import dataclass
 
 import psycopg2
 
-from sweep.core.errors import BusyError, SweepError
+from sweep.core.errors import BusyError, DatabaseUnavailable, SweepError
 from sweep.storage import locks
 from sweep.storage.connection import Database
 from sweep.storage.url import mask, normalise
@@ -18,6 +21,8 @@ from sweep.storage.url import mask, normalise
 REVISION = "v3.2.0.a"
 OLDEST_SERVER = 130000  # server_version_num of PostgreSQL 13
 LOCK_PATIENCE_S = 60.0
+ALTER_WAIT_S = 5  # for others to let go of a table
+LONGEST_STEP = 2**31 - 1  # in 32 bits, as Optuna declares it
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS sweep_attempt (
@@ -84,6 +89,10 @@ DROP INDEX IF EXISTS sweep_trials_open;
 CREATE INDEX IF NOT EXISTS sweep_trials_state ON trials (study_id, state, trial_id);
 """
 
+COLUMNS_TO_ADD = """
+ALTER TABLE sweep_attempt ADD COLUMN IF NOT EXISTS journal text;
+ALTER TABLE sweep_attempt ADD COLUMN IF NOT EXISTS notes text
+"""
 OPTUNA_SQL = """
 SELECT (SELECT version_num FROM alembic_version), (SELECT library_version FROM version_info)
 """
@@ -93,10 +102,48 @@ SELECT (SELECT version_num FROM alembic_version),
        (SELECT library_version FROM version_info),
        to_regclass('sweep_trials_state') IS NOT NULL
 """
+# What has come later: tables of an earlier version serve without it until the next launch.
+COLUMNS_SQL = """
+SELECT attrelid::regclass::text || '.' || attname, atttypid::regtype::text FROM pg_attribute
+WHERE NOT attisdropped AND ((attrelid = to_regclass('sweep_attempt') AND attname IN ('journal',
+  'notes')) OR (attrelid = to_regclass('trial_intermediate_values') AND attname = 'step'))
+"""
+# The columns ``journal`` and ``notes`` of an attempt ``a``; NULL where there are none.
+READING_COLUMNS = "to_jsonb(a) ->> 'journal', to_jsonb(a) ->> 'notes'"
+WIDEN_SQL = "ALTER TABLE trial_intermediate_values ALTER COLUMN step TYPE bigint"
 
 
-def create(url: str) -> None:
-    """Make every table that is missing; where all are there, one query and no Optuna import.
+@dataclass(frozen=True)
+class Tables:
+    """What a database's tables can hold.
+
+    Attributes:
+        keep_readings: Up to where an attempt's files were read, and notes on them.
+        longest_step: The highest step that Optuna's own table takes.
+    """
+
+    keep_readings: bool
+    longest_step: int
+
+
+def read_tables(database: Database) -> Tables:
+    """Look at what the tables can hold."""
+    found = dict(database.execute(COLUMNS_SQL))
+    wide = found.get("trial_intermediate_values.step") == "bigint"
+    keeps = "sweep_attempt.journal" in found and "sweep_attempt.notes" in found
+    return Tables(keeps, 2**63 - 1 if wide else LONGEST_STEP)
+
+
+def read_notes(stored: str | None) -> tuple[str, ...]:
+    """Return the notes of an attempt as its column holds them."""
+    return tuple(json.loads(stored)) if stored else ()
+
+
+def create(url: str, *, own: bool = False) -> None:
+    """Make every table that is missing; where all are there, two queries and no Optuna import.
+
+    Args:
+        own: The database is ours alone: Optuna's table takes steps of 64 bits then.
 
     Raises:
         SweepError: The tables belong to another version of Optuna, the server is too old, or the
@@ -106,16 +153,16 @@ def create(url: str) -> None:
     """
     database = Database(url)
     try:
-        if _is_complete(database):
+        if _is_complete(database) and _is_current(database, own):
             return
         _check_server(database)
         _lock(database)
-        if _is_complete(database):
-            return
-        _create_optuna_tables(normalise(url))
-        with database.transaction():
-            database.execute(TABLES)
-        check(database)
+        if not _is_complete(database):
+            _create_optuna_tables(normalise(url))
+            with database.transaction():
+                database.execute(TABLES)
+            check(database)
+        _bring_up_to_date(database, own)
     except psycopg2.errors.InsufficientPrivilege as error:
         raise SweepError(
             f"The database's user may not create tables: {str(error).strip().splitlines()[0]}.",
@@ -124,6 +171,22 @@ def create(url: str) -> None:
         ) from error
     finally:
         database.close()  # also releases the advisory lock
+
+
+def _is_current(database: Database, own: bool) -> bool:
+    found = read_tables(database)
+    return found.keep_readings and (not own or found.longest_step > LONGEST_STEP)
+
+
+def _bring_up_to_date(database: Database, own: bool) -> None:
+    """Add what has come later; without it a study runs as well, and less is kept."""
+    if _is_current(database, own):
+        return
+    # Somebody reads or writes the table for long, or it is not ours to change.
+    refusals = (psycopg2.errors.InsufficientPrivilege, DatabaseUnavailable)
+    for sql in (COLUMNS_TO_ADD, WIDEN_SQL) if own else (COLUMNS_TO_ADD,):
+        with contextlib.suppress(*refusals), database.transaction():
+            database.execute(f"SET LOCAL lock_timeout = '{ALTER_WAIT_S}s'; {sql}")
 
 
 def check(database: Database) -> None:

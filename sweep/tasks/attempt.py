@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control import sick_nodes
-from sweep.control.settle import newest_of, remove_checkpoints, settle
+from sweep.control.settle import drain, newest_of, remove_checkpoints, settle
 from sweep.core import outcomes
 from sweep.core.errors import SweepError
 from sweep.core.files import write_atomic
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.system import memory, processes
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
-from sweep.core.trial import Claim, End, Report, trial_seed
+from sweep.core.trial import Claim, End, Reading, Report, trial_seed
 from sweep.provenance import record as origin
 from sweep.provenance import snapshot as frozen
 from sweep.search import duplicates, propose, terminator
@@ -32,7 +32,7 @@ from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training import build
-from sweep.training.attempt_files import folder_of, make_folder, tell, write_exit
+from sweep.training.attempt_files import folder_of, make_folder, read_suspended_s, tell, write_exit
 from sweep.training.checkpoints import newest_checkpoint
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
@@ -110,7 +110,7 @@ class AttemptRun:
         except OSError as error:
             if not is_full(error):
                 raise
-            state = self._write_end(End(GIVEN_BACK, full_disk(self.context.folder.root)), [])
+            state = self._write_end(End(GIVEN_BACK, full_disk(self.context.folder.root)), 0)
         finally:
             self.leave.folder = None
             if self._meeting is not None:
@@ -143,21 +143,28 @@ class AttemptRun:
         except SweepError as error:
             return self._not_started(error, time.monotonic() - began)
         first_step = self._note_start(values, started)
+        journal = Journal(
+            self.folder, self.study.objectives, first_step, launchers.reader(self.study)
+        )
         supervisor = Supervisor(
             started.child,
             self.claim.token,
             self.folder,
             self.study,
-            Journal(self.folder, self.study.objectives, first_step, launchers.reader(self.study)),
+            journal,
             self.channel,
             self.leave,
-            self.claim.used_s,
+            self._used_s(),
         )
         ended = supervisor.run()
         joules = self.tools.recorder.joules()
         self.tools.recorder.end(0.0)
         end = self._read_end(ended, kills)
-        return self._write_end(end, supervisor.unsent, time.monotonic() - began, joules)
+        left = drain(journal, self._record, supervisor.unsent)
+        return self._write_end(end, left, time.monotonic() - began, joules)
+
+    def _record(self, reports: Sequence[Report], reading: Reading) -> None:
+        self.tools.patience.repeat(lambda: self.channel.record(reports, reading))
 
     def _start(self, values: TrialValues, snapshot: str | None) -> _Started:
         context, place = self.context, self.context.place
@@ -199,11 +206,18 @@ class AttemptRun:
                     lambda _: self.ledger.next_step(claim.trial_id, claim.attempt)
                 )
         except BaseException:
-            processes.end_group(started.child.pid, claim.token, grace_s=abrupt_s(self.study))
+            processes.end_child(started.child, claim.token, grace_s=abrupt_s(self.study))
             started.child.wait()
             raise
         self.tools.outbox.begin(claim.number, claim.attempt, first_step, self.context.place.host)
         return first_step
+
+    def _used_s(self) -> float:
+        """Return for how many seconds earlier attempts have trained."""
+        earlier = [
+            self.context.folder.attempt(self.claim.number, n) for n in range(1, self.claim.attempt)
+        ]
+        return max(0.0, self.claim.used_s - sum(read_suspended_s(folder) for folder in earlier))
 
     def _read_end(self, ended: Ended, kills: int | None) -> End:
         """Say how a training ended, which is noted in its folder."""
@@ -213,7 +227,7 @@ class AttemptRun:
             told = outcomes.TIMEOUT
         end = read_end(self.study, self.folder, ended.exit_code, ended.signal, told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
-            write_exit(self.folder, end.exit_code, end.signal, told)
+            write_exit(self.folder, end.exit_code, end.signal, told, ended.suspended_s)
         if end.outcome == outcomes.INTERRUPTED and asks_who:
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         if end.outcome in (outcomes.KILLED, outcomes.ERROR) and (
@@ -286,16 +300,12 @@ class AttemptRun:
     def _not_started(self, error: SweepError, took_s: float) -> str:
         with self.folder.log.open("a", encoding="utf-8") as log:
             log.write(f"sweep: {error}\n")
-        return self._write_end(End(outcomes.NOT_STARTED, error.message), [], took_s)
+        return self._write_end(End(outcomes.NOT_STARTED, error.message), 0, took_s)
 
     def _write_end(
-        self,
-        end: End,
-        unsent: Sequence[Report],
-        took_s: float = math.inf,
-        joules: float | None = None,
+        self, end: End, left: int, took_s: float = math.inf, joules: float | None = None
     ) -> str:
-        judged = end.outcome in USER_FAILURES and not unsent and self.tools.node.judges(took_s)
+        judged = end.outcome in USER_FAILURES and not left and self.tools.node.judges(took_s)
         if judged and self.tools.node.look().is_doubtful:
             reason = f"failed at once on {self.context.place.host}: {end.reason}"
             end = End(GIVEN_BACK, reason, end.exit_code, end.signal)
@@ -308,9 +318,6 @@ class AttemptRun:
             written = self.ledger.state_after(self.claim.token) if tries > 1 else None
             if written is not None:
                 return written  # the answer to our own COMMIT was lost
-            if unsent:
-                self.ledger.record(self.claim.token, unsent)
-                self.channel.take_over()
             if joules is not None:
                 energy.note(self.ledger.db, self.claim.token, joules)
             return settle(self.ledger, self.claim.token, self.claim.trial_id, end, checkpoint)

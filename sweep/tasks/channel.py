@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sweep.control.settle import take_over
 from sweep.core.outcomes import PAUSED
 from sweep.core.paths import StudyFolder
-from sweep.core.trial import Claim, Report
+from sweep.core.trial import Claim, Reading, Report
 from sweep.storage import budgets, promotion
 from sweep.storage.ledger import Ledger
 from sweep.tasks.attempt_record import Recorder
@@ -35,11 +35,15 @@ class AttemptChannel(Channel):
         self._has_reported = False
         self._steps: dict[int, float] = {}  # of the objective, once a verdict has been asked for
 
-    def record(self, reports: Sequence[Report]) -> None:
+    def record(self, reports: Sequence[Report], reading: Reading) -> None:
         ledger, claim = self.ledger, self.claim
         ledger.db.retry(
-            lambda _: ledger.record(claim.token, reports), patience_s=0.0, transaction=False
+            lambda _: ledger.record(claim.token, reports, reading),
+            patience_s=0.0,
+            transaction=False,
         )
+        if not reports:
+            return
         if claim.attempt > 1 and not self._has_reported:
             ledger.db.retry(lambda _: self.take_over(), patience_s=0.0)
         self._has_reported = True

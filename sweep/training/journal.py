@@ -15,7 +15,7 @@ from typing import Any
 
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Objective
-from sweep.core.trial import Report
+from sweep.core.trial import Reading, Report
 from sweep.report import capture
 from sweep.training.tail import Position, Tail
 
@@ -62,8 +62,9 @@ class Journal:
         self._steps = {o.metric: first_step for o in self.patterns} | known.get("steps", {})
         self._metrics = Tail(folder.metrics, Position(*known.get("metrics", ())))
         self._log = Tail(folder.log, Position(*known.get("log", ())))
-        self.unreadable = 0
-        self.first_unreadable = ""
+        self.unreadable = int(known.get("unreadable", 0))
+        self.first_unreadable = str(known.get("first", ""))
+        self._notes_before: list[str] = known.get("notes", [])  # about the files
         self.last_sign = time.monotonic()
         self._sizes = (0, 0)
 
@@ -108,11 +109,23 @@ class Journal:
         found: dict[str, Any] = {"metrics": [metrics.inode, metrics.offset]}
         if self.patterns:
             found |= {"log": [log.inode, log.offset], "steps": self._steps}
+        if self.unreadable:
+            found |= {"unreadable": self.unreadable, "first": self.first_unreadable}
+        if notes := self._about_files():
+            found["notes"] = notes
         return json.dumps(found)
+
+    def reading(self) -> Reading:
+        """Return up to where reports were handed out, and what was odd until there."""
+        return Reading(self.position(), tuple(self.notes()))
+
+    def _about_files(self) -> list[str]:
+        found = [*self._notes_before, *self._metrics.notes]
+        return list(dict.fromkeys([*found, *(self._log.notes if self.patterns else ())]))
 
     def notes(self) -> list[str]:
         """Return, in sentences, what was odd about the files."""
-        found = [*self._metrics.notes, *(self._log.notes if self.patterns else ())]
+        found = self._about_files()
         if self.unreadable:
             many = f"{self.unreadable:,} lines or values" if self.unreadable > 1 else "A line"
             found.append(

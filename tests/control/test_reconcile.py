@@ -11,6 +11,8 @@ from sweep.control.reconcile import Reconciled, reconcile
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
 from sweep.core.trial import Place
+from sweep.results.ranking import rows
+from sweep.results.status import snapshot
 from sweep.storage import records
 from sweep.storage.connection import Database
 from sweep.training.attempt_files import make_folder
@@ -83,3 +85,26 @@ def test_its_own_folder_is_read(scene: Scene) -> None:
     scene.reconcile()
     assert scene.metrics(number) == {"other": [(1, 2.5)]}
     assert scene.ledger.all_attempts()[0].checkpoint == str(made.checkpoints / "last")
+
+
+def test_what_was_odd_is_shown(scene: Scene) -> None:
+    """On the trial, and the first of it in status; the values beside it count."""
+    ledger = scene.ledger
+    for token in ("first", "second"):
+        number, attempt = scene.claim(token)
+        made = scene.folder.attempt(number, attempt)
+        make_folder(made, token)
+        metric = ledger.study.objective.metric
+        made.metrics.write_text(
+            f'{{"step": 1, "metrics": {{"{metric}": 2.5, "other": "n/a"}}}}\n{{"step": -1}}\n'
+        )
+        made.exit.write_text('{"exit_code": 0, "signal": null, "told": "", "time": 1.0}')
+    scene.reconcile()
+    found = records.read_trials(ledger.db, ledger.study_id, ledger.study)
+    assert [record.state for record in found] == ["complete", "complete", "waiting"]
+    (note,) = found[0].notes
+    assert note.startswith("2 lines or values of metrics.jsonl could not be read, the first: ")
+    assert found[2].notes == ()
+    assert rows(found, ledger.study)[0]["notes"] == [note]
+    said = snapshot(ledger, scene.folder, {}).notes
+    assert [*said] == [f"trial 0: {note} (1 more trial has such notes)"]

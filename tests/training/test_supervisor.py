@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweep.core.errors import DatabaseUnavailable
 from sweep.core.outcomes import HALTED
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Objective
 from sweep.core.system import processes
-from sweep.core.trial import Report
-from sweep.training.journal import Journal
+from sweep.core.trial import Reading, Report
+from sweep.training import supervisor as supervising
+from sweep.training.journal import MOST_REPORTS, Journal
 from sweep.training.supervisor import Channel, Ended, Leave, Supervisor
 from tests.study_rows import make_study
 
 ROOT = Path(__file__).parents[2]
-TOKEN = "a-token-of-these-tests"
+# Processes are ended by it: another run of these tests on this machine has another one.
+TOKEN = f"a-token-of-these-tests-{os.getpid()}"
 PATTERN = Objective("loss", "minimize", pattern="value=([0-9.]+)")
 
 BEGIN = """
@@ -45,7 +49,7 @@ class Quiet(Channel):
         self.leave = leave
         self.began = began
 
-    def record(self, reports: Sequence[Report]) -> None:
+    def record(self, reports: Sequence[Report], reading: Reading) -> None:
         pass
 
     def touch(self) -> bool:
@@ -176,3 +180,123 @@ def test_whether_the_limit_asks(
     for number in numbers:
         leave.on_signal(number, None)
     assert leave.is_for_limit is is_for_limit
+
+
+BARE = "os.execve(sys.executable, [sys.executable, '-c', {!r}], {{}})\n"
+LOOPS = "import time\nwhile True: time.sleep(0.1)"
+
+
+def test_a_training_that_wrote_over_its_environment_is_ended(tmp_path: Path) -> None:
+    """As a long process title does: it carries no token, but it is our child."""
+    script = BEGIN + "told()\n" + BARE.format(LOOPS)
+    ended = watch(tmp_path, script, Leave(4.0, 58.0), stops=True, grace_s=3)
+    assert (ended.told, ended.signal) == (HALTED, signal.SIGTERM)
+
+
+def test_a_training_that_cannot_be_ended_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed, but alive: that is said in its log, and tried again until it is gone."""
+    end, tries = processes.end_child, []
+
+    def fail_once(*args: Any, **more: Any) -> bool:
+        tries.append(args)
+        return len(tries) > 1 and end(*args, **more)
+
+    monkeypatch.setattr(processes, "end_child", fail_once)
+    monkeypatch.setattr(supervising, "END_AGAIN_S", 0.1)
+    script = BEGIN + "time.sleep(600)\n"
+    ended = watch(tmp_path, script, Leave(4.0, 58.0), stops=True, grace_s=1)
+    assert ended.signal == signal.SIGTERM
+    assert len(tries) >= 2
+    assert "it cannot be ended: killed, and alive" in AttemptFolder(tmp_path).log.read_text()
+
+
+# Stops itself for some seconds (its child wakes it), then goes on to its end.
+STOPS = """
+import subprocess, os, signal, time
+from sweep.report import Reporter
+r = Reporter(); r.log(loss=1.0)
+subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])
+os.kill(os.getpid(), signal.SIGSTOP)
+r.log(loss=0.5)
+"""
+
+
+@pytest.mark.parametrize("limit", ["stall_time_s", "trial_time_s"])
+def test_the_time_in_which_training_was_stopped_does_not_count(tmp_path: Path, limit: str) -> None:
+    """Neither for a stall nor for the trial's own time; what it lost is known."""
+    ended = watch(tmp_path, STOPS, Leave(4.0, 58.0), **{limit: 4})
+    assert (ended.exit_code, ended.told) == (0, "")
+    assert ended.suspended_s > 4.0
+
+
+def test_the_time_in_which_sweep_was_stopped_does_not_count(tmp_path: Path) -> None:
+    """Both were suspended together: our own clock has jumped."""
+    leave = Leave(4.0, 58.0)
+    leave.listen()
+    script = f"""
+import os, signal, subprocess, time
+subprocess.Popen(["sh", "-c", "sleep 6; kill -CONT {os.getpid()} " + str(os.getpid())])
+os.kill({os.getpid()}, signal.SIGSTOP); os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(1)
+"""
+    try:
+        ended = watch(tmp_path, script, leave, stall_time_s=4, trial_time_s=4)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
+            signal.signal(number, signal.SIG_DFL)
+    assert (ended.exit_code, ended.told) == (0, "")
+    assert ended.suspended_s > 4.0
+
+
+MANY = 3 * MOST_REPORTS + 7
+
+
+class Away(Channel):
+    """A database that is away at first."""
+
+    def __init__(self) -> None:
+        self.is_away = True
+        self.parts: list[list[int]] = []
+        self.positions: list[str] = []
+
+    def record(self, reports: Sequence[Report], reading: Reading) -> None:
+        if self.is_away:
+            raise DatabaseUnavailable("away")
+        self.parts.append([report.step for report in reports])
+        self.positions.append(reading.position)
+
+    def touch(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_what_it_holds_is_bounded(
+    tmp_path: Path, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWAY_PAUSE_S", "FORWARD_EVERY_S"):
+        monkeypatch.setattr(supervising, name, 0.0)
+    folder = AttemptFolder(tmp_path)
+    lines = (f'{{"step": {step}, "metrics": {{"loss": 1.0}}}}\n' for step in range(MANY))
+    folder.metrics.write_text("".join(lines))
+    channel, journal = Away(), Journal(folder)
+    watch = Supervisor(child, "token", folder, make_study(), journal, channel, Leave(4.0, 30.0))
+    for _ in range(5):
+        watch.step()
+        assert len(watch.unsent) == MOST_REPORTS
+    channel.is_away = False
+    for _ in range(5):
+        watch.step()
+    assert [len(part) for part in channel.parts] == [MOST_REPORTS] * 3 + [7]
+    assert [step for part in channel.parts for step in part] == list(range(MANY))
+    # Each part is stored with up to where it reaches: whoever goes on from there reads the rest.
+    last_part = Journal(folder, position=channel.positions[2]).read()
+    assert [report.step for report in last_part] == channel.parts[3]

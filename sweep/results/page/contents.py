@@ -29,6 +29,7 @@ class Contents:
     Attributes:
         command: Runs the winner again; empty without one.
         charts: In reading order.
+        noted: What could not be read or stored of trials: number and sentence.
     """
 
     source: Source
@@ -40,6 +41,7 @@ class Contents:
     failures: list[accounts.NodeFailures]
     failed: list[Mapping[str, Any]]
     trials: list[Mapping[str, Any]]
+    noted: list[tuple[int, str]] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -61,6 +63,7 @@ def arrange(source: Source, runs: str | None = None) -> Contents:
         failures=accounts.failures(source),
         failed=failed[:FAILED_SHOWN],
         trials=[row for row in source.rows if row["rank"] is not None][:TABLE],
+        noted=[(record.number, note) for record in source.records for note in record.notes],
         facts=_facts(source),
     )
 

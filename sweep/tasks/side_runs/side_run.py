@@ -18,7 +18,7 @@ from sweep.core.files import write_atomic
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
-from sweep.core.trial import End, Place, Report
+from sweep.core.trial import End, Place, Reading, Report
 from sweep.provenance import snapshot as frozen
 from sweep.storage import reruns
 from sweep.storage.claims import read_params
@@ -148,6 +148,7 @@ def train(
         supervisor = Supervisor(child, values.token, folder, study, journal, channel, leave)
         ended = supervisor.run()
         reports.extend(supervisor.unsent)
+        reports.extend(journal.rest())
         end = read_end(study, folder, ended.exit_code, ended.signal, ended.told)
         write_exit(folder, end.exit_code, end.signal, ended.told)
         return reports, end
@@ -163,7 +164,7 @@ class _Kept(Channel):
         self.reports = reports
         self._touch = touch
 
-    def record(self, reports: Sequence[Report]) -> None:
+    def record(self, reports: Sequence[Report], reading: Reading) -> None:
         self.reports.extend(reports)
 
     def touch(self) -> bool:
