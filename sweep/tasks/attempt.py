@@ -37,7 +37,7 @@ from sweep.training.checkpoints import newest_checkpoint
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
-from sweep.training.exit_reason import last_lines, read_end
+from sweep.training.exit_reason import read_end
 from sweep.training.journal import Journal
 from sweep.training.supervisor import Ended, Leave, Supervisor, abrupt_s
 
@@ -230,9 +230,8 @@ class AttemptRun:
             write_exit(self.folder, end.exit_code, end.signal, told, ended.suspended_s)
         if end.outcome == outcomes.INTERRUPTED and asks_who:
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
-        if end.outcome in (outcomes.KILLED, outcomes.ERROR) and (
-            kills != memory.count_kills() or memory.is_in_log(last_lines(self.folder))
-        ):
+        may_be = (outcomes.KILLED, outcomes.ERROR)
+        if end.outcome in may_be and kills != memory.count_kills():
             end = End(outcomes.OUT_OF_MEMORY, "memory ran out", end.exit_code, end.signal)
         if end.outcome == outcomes.ERROR and not has_room(self.folder.root):
             end = End(GIVEN_BACK, full_disk(self.context.folder.root))
