@@ -51,13 +51,20 @@ def folder_of(folder: StudyFolder, attempt: Attempt) -> AttemptFolder:
 
 
 def _is_own(folder: AttemptFolder, attempt: Attempt) -> bool:
-    try:
-        mark = read_json(folder.mark)
-    except (OSError, ValueError):
-        mark = None
-    if not isinstance(mark, dict):
+    token = _token_in(folder.mark) or _token_in(folder.exit)
+    if token is None:
         return attempt.group is not None  # it has trained; an earlier version left no mark
-    return mark.get("token") == attempt.token
+    return token == attempt.token
+
+
+def _token_in(path: Path) -> str | None:
+    """Return the token that a file names, or None where it cannot be read or names none."""
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):
+        return None
+    token = found.get("token") if isinstance(found, dict) else None
+    return token if isinstance(token, str) else None
 
 
 def _later(folder: AttemptFolder) -> list[Path]:
@@ -112,13 +119,16 @@ def write_exit(
 ) -> None:
     """Note how the training's process ended, before the database hears of it.
 
-    What it was told is part of that; the files about that go, as files are counted.
+    What it was told, and whose the folder is, are part of that; the files about them go, as files
+    are counted.
     """
     note = {"exit_code": exit_code, "signal": signal, "told": told, "time": time.time()}
     if suspended_s:
         note["suspended_s"] = suspended_s
+    if (token := _token_in(folder.mark)) is not None:
+        note["token"] = token
     write_atomic(folder.exit, json.dumps(note) + "\n")
-    for path in (folder.control, folder.answer):
+    for path in (folder.mark, folder.control, folder.answer):
         with contextlib.suppress(OSError):
             path.unlink()
 

@@ -9,7 +9,7 @@ import pytest
 
 from sweep.core.paths import StudyFolder
 from sweep.core.trial import Attempt
-from sweep.training.attempt_files import folder_of, make_folder
+from sweep.training.attempt_files import folder_of, make_folder, write_exit
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -78,3 +78,13 @@ def test_without_a_mark_it_is_whose_training_ran(folder: StudyFolder, mark: str 
         made.mark.write_text(mark)
     assert folder_of(folder, attempt(1, "mine", group=99)) == made
     assert not folder_of(folder, attempt(1, "mine")).root.exists()
+
+
+def test_an_ended_one_says_so_in_the_file_about_its_end(folder: StudyFolder) -> None:
+    """Inodes are counted: an ended attempt keeps no file for this alone."""
+    made = folder.attempt(7, 1)
+    make_folder(made, "mine")
+    write_exit(made, 0, None, "")
+    assert not made.mark.exists()
+    assert folder_of(folder, attempt(1, "mine")) == made
+    assert not folder_of(folder, attempt(1, "later", group=99)).root.exists()
