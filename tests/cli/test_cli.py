@@ -178,6 +178,41 @@ def test_every_command_is_found() -> None:
         assert len(cli.sentence_of(name)) <= width, name
 
 
+def said_commands() -> list[tuple[str, str, str]]:
+    """Return (file, command, its options) of each call of sweep in a text's blocks of code."""
+    found = []
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = path.read_text(encoding="utf-8")
+        blocks = re.findall(r"^```\w*\n(.*?)^```|`(sweep [^`\n]+)`", text, re.DOTALL | re.MULTILINE)
+        for block in blocks:
+            for name, rest in re.findall(
+                r"^\s*sweep ([a-z][a-z-]*)([^#|;\n]*)", "".join(block), re.M
+            ):
+                if name != "task":  # what `top` shows of a process
+                    found.append((path.name, name, rest))
+    return found
+
+
+def test_the_commands_that_texts_name_exist() -> None:
+    """README and docs: each command and each of its options."""
+    said = said_commands()
+    assert len(said) > 20
+    context, wrong = click.Context(cli.main_group), []
+    for file, name, rest in said:
+        command = cli.main_group.get_command(context, name)
+        if isinstance(command, click.Group):
+            command = command.get_command(context, rest.split()[0])
+        if command is None:
+            wrong.append(f"{file}: sweep {name}{rest}")
+            continue
+        known = {"--help"}
+        for one in command.params:
+            known |= {*one.opts, *one.secondary_opts}
+        if set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest)) - known:
+            wrong.append(f"{file}: sweep {name}{rest}")
+    assert wrong == []
+
+
 def test_help_imports_no_command() -> None:
     """It shows each command with its sentence, and is quick: nothing of them is imported."""
     code = (
