@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep.control.check import facts, judge_node, packages, probes, reach
+from sweep.control.check import facts, judge_node, probes, reach, requirements
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
 from sweep.core.errors import SweepError
 from sweep.core.executors import slots_of
@@ -29,7 +29,7 @@ def check_startable(study: Study, environ: Mapping[str, str]) -> None:
         SweepError: A package that the sampler, the terminator or a tracker needs is missing.
     """
     check_command(study, environ)
-    packages.check(study)
+    requirements.check(study)
 
 
 def look(study: Study, runs: Runs, url: str | None) -> list[Line]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweep.control.check import FAILED, OK, packages, quick
+from sweep.control.check import FAILED, OK, quick, requirements
 from sweep.core.errors import InputError, SweepError
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Objective, Study
@@ -52,23 +52,23 @@ def test_a_space_that_the_sampler_cannot_search() -> None:
     """Said as well before anything is made."""
     space = Space((Parameter("kind", "categorical", choices=("a", "b")),))
     with pytest.raises(InputError, match="takes numbers only"):
-        packages.check(make("cmaes", space))
+        requirements.check(make("cmaes", space))
 
 
 def test_a_plain_study_needs_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without torch and trackers the usual samplers work."""
     monkeypatch.setattr(samplers, "find_spec", lambda name: None)
     for sampler in ("auto", "tpe", "random", "grid", "nsgaii"):
-        packages.check(make(sampler))
-        assert packages.needed(make(sampler)) == ["optuna"]
+        requirements.check(make(sampler))
+        assert requirements.needed(make(sampler)) == ["optuna"]
 
 
 def test_on_a_node_each_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is installed and broken is found, with Python's own word for it."""
-    assert packages.judge(packages.ask(make())).state == OK
+    assert requirements.judge(requirements.ask(make())).state == OK
     (tmp_path / "cmaes.py").write_text("raise ImportError('libcma.so.1: cannot open it')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    line = packages.judge(packages.ask(make("cmaes"), sys.executable))
+    line = requirements.judge(requirements.ask(make("cmaes"), sys.executable))
     assert (line.name, line.state) == ("packages", FAILED)
     assert "cmaes: ImportError: libcma.so.1: cannot open it" in line.text
     assert "pip install cmaes" in line.advice
