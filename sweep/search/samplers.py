@@ -8,6 +8,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
@@ -73,11 +74,7 @@ def build_sampler(study: Study, seed: int, earlier: Sequence[Any] = ()) -> Any:
     import optuna
 
     name = choose(study)[0]
-    if study.constraints and int(optuna.__version__.split(".")[0]) < 5:
-        raise SweepError(
-            f"Constraints need Optuna 5, and this is {optuna.__version__}.", "pip install -U optuna"
-        )
-    _check(study, name)
+    check(study)
     options = dict(study.sampler.options) if study.sampler.type != "auto" else {}
     with silence():
         if name in ("random", "grid", "qmc"):
@@ -146,7 +143,20 @@ def _sources(study: Study, earlier: Sequence[Any]) -> list[Any] | None:
     return found * math.ceil(LEAST_SOURCES / len(found)) if len(found) < LEAST_SOURCES else found
 
 
-def _check(study: Study, name: str) -> None:
+def check(study: Study) -> None:
+    """Refuse a study whose sampler cannot work here, or cannot search its space.
+
+    Raises:
+        InputError: The sampler cannot search this space.
+        SweepError: A package that the sampler needs is not installed, or is too old.
+    """
+    if study.constraints and int(version("optuna").split(".")[0]) < 5:
+        raise SweepError(
+            f"Constraints need Optuna 5, and this is {version('optuna')}.", "pip install -U optuna"
+        )
+    name = choose(study)[0]
+    if name == "qmc":
+        require("scipy", "sampler qmc", "pip install scipy, or use the sampler random")
     if name == "gp":
         require("torch", "sampler gp", "pip install torch, or use the sampler tpe")
         require("scipy", "sampler gp", "pip install scipy, or use the sampler tpe")

@@ -6,15 +6,16 @@ import contextlib
 import math
 import subprocess
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sweep.control import sick_nodes
 from sweep.control.settle import drain, newest_of, remove_checkpoints, settle
 from sweep.core import outcomes
-from sweep.core.errors import SweepError
+from sweep.core.errors import DatabaseUnavailable, StaleAttempt, SweepError
 from sweep.core.files import write_atomic
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.system import memory, processes
@@ -23,6 +24,7 @@ from sweep.core.trial import Claim, End, Reading, Report, trial_seed
 from sweep.provenance import record as origin
 from sweep.provenance import snapshot as frozen
 from sweep.search import duplicates, propose, terminator
+from sweep.search.samplers import choose
 from sweep.storage import budgets, energy, studies
 from sweep.storage.connection import Database
 from sweep.tasks.attempt_record import Recorder
@@ -40,6 +42,12 @@ from sweep.training.command.rendezvous import Rendezvous
 from sweep.training.exit_reason import read_end
 from sweep.training.journal import Journal
 from sweep.training.supervisor import Ended, Leave, Supervisor, abrupt_s
+
+T = TypeVar("T")
+
+
+class SearchFailed(SweepError):
+    """The study's sampler or terminator failed; it would do so in every task."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,9 @@ class AttemptRun:
         """
         try:
             state = self._train()
+        except SearchFailed as error:
+            state = self._write_end(End(GIVEN_BACK, error.message), 0)
+            self._hold(error.message)  # it would fail in every task
         except OSError as error:
             if not is_full(error):
                 raise
@@ -294,7 +305,29 @@ class AttemptRun:
                 self.claim.number,
             )
 
-        return self.tools.patience.repeat(work)
+        return self._search(
+            f"sampler {choose(self.study)[0]}", lambda: self.tools.patience.repeat(work)
+        )
+
+    def _search(self, what: str, work: Callable[[], T]) -> T:
+        """Do what Optuna does for the study; its failures are told from ours.
+
+        Raises:
+            SearchFailed: It failed, whatever it raised; the traceback is in the task's log.
+            StaleAttempt, DatabaseUnavailable: As the storage says.
+        """
+        try:
+            return work()
+        except (StaleAttempt, DatabaseUnavailable):
+            raise
+        except SweepError as error:
+            advice = f" {error.hint}" if error.hint else ""
+            raise SearchFailed(f"the {what} cannot work: {error.message}{advice}") from error
+        except Exception as error:
+            self.context.say(traceback.format_exc())
+            raise SearchFailed(
+                f"the {what} failed: {type(error).__name__}: {error}"[:500]
+            ) from error
 
     def _not_started(self, error: SweepError, took_s: float) -> str:
         with self.folder.log.open("a", encoding="utf-8") as log:
@@ -344,9 +377,16 @@ class AttemptRun:
         if state != outcomes.COMPLETE or self.study.terminator.type == "none" or self.leave.wanted:
             return
         storage = self.tools.view.storage(self.claim)
-        reached = self.tools.patience.repeat(
-            lambda: terminator.judge(self.study, storage, self.ledger.study_id)
-        )
+        try:
+            reached = self._search(
+                f"terminator {self.study.terminator.type}",
+                lambda: self.tools.patience.repeat(
+                    lambda: terminator.judge(self.study, storage, self.ledger.study_id)
+                ),
+            )
+        except SearchFailed as error:
+            self._hold(error.message)
+            return
         if reached is not None:
             self.ask(lambda _: budgets.end(self.ledger, reached))
 

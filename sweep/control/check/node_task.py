@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep.control.check import facts, inside, probes
+from sweep.control.check import facts, inside, probes, requirements
 from sweep.control.place import place_from, training_environ
 from sweep.core.errors import SweepError
 from sweep.core.executors import kind_of
@@ -106,6 +106,7 @@ def run(folder: StudyFolder) -> None:
     environ = training_environ(folder, os.environ)
     home = Path(request.home)
     ask("interpreter", facts.ask_interpreter)
+    ask("packages", lambda: requirements.ask(study))
     ask("setup", lambda: _setup(study))
     ask("workdir", lambda: facts.ask_workdir(study.workdir))
     ask("command", lambda: _command(study, values, environ))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.control.check import facts, judge_node, judge_training
+from sweep.control.check import facts, judge_node, judge_training, requirements
 from sweep.control.check.lines import FAILED, OK, Line, judged
 from sweep.control.check.node_task import REDUCE_S, Request, request_file, result_file
 from sweep.control.check.probes import gpus_within
@@ -231,6 +231,7 @@ def judge(study: Study, went: Went) -> list[Line]:
         lines.append(judge_node.no_interpreter(sys.executable, node[1] if node else ""))
     else:
         add("interpreter", lambda fact: judge_node.interpreter(fact, facts.glibc()))
+    add("packages", requirements.judge)
     add("setup", judge_node.setup)
     add("workdir", judge_node.workdir)
     add("command", judge_node.command)

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep.control.check import facts, judge_node, probes, reach
+from sweep.control.check import facts, judge_node, probes, reach, requirements
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
 from sweep.core.errors import SweepError
 from sweep.core.executors import slots_of
 from sweep.core.files import read_json
 from sweep.core.paths import Runs
 from sweep.core.study import Study
-from sweep.search import terminator
 from sweep.training.command.preflight import check_command
 
 MOST_HASHED_BYTES = 100 << 20  # a tenth of a second
@@ -26,11 +25,11 @@ def check_startable(study: Study, environ: Mapping[str, str]) -> None:
     """Refuse a study whose command, or whose search, could not start here.
 
     Raises:
-        InputError: The command cannot be started.
-        SweepError: A package that the terminator needs is missing.
+        InputError: The command cannot be started, or the sampler cannot search this space.
+        SweepError: A package that the sampler, the terminator or a tracker needs is missing.
     """
     check_command(study, environ)
-    terminator.check(study)
+    requirements.check(study)
 
 
 def look(study: Study, runs: Runs, url: str | None) -> list[Line]:
