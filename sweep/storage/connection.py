@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import psycopg2
-from psycopg2.extensions import POLL_OK, POLL_READ
+from psycopg2.extensions import POLL_OK, POLL_READ, encodings
 
 from sweep.core.errors import DatabaseUnavailable, InputError, SweepError
 from sweep.storage.prepared import as_prepared
@@ -76,6 +76,7 @@ class Database:
         self._turn_ends = 0.0  # when the session's place may be given to others, monotonic
         self._used = 0.0  # when it was last used, monotonic
         self._statements: dict[str, str] = {}  # prepared ones of this session: names by text
+        self._prepared = 0  # how many ever were
         self._prepares = True
         self._transaction_of: int | None = None  # the thread that has one open
         self._lock = threading.RLock()
@@ -130,13 +131,16 @@ class Database:
             name = self._statements.get(text)
             prepare = ""
             if name is None:
-                name = self._statements[text] = f"sweep_{len(self._statements)}"
+                self._prepared += 1
+                name = self._statements[text] = f"sweep_{self._prepared}"
                 prepare = f"PREPARE {name} AS {text};".replace("%", "%%")
             values = [params[key] for key in names]
             try:
                 return self._run(connection, f"{prepare}EXECUTE {name}{marks}", values)
-            except psycopg2.Error as error:
-                if error.pgcode not in UNPREPARED_STATES:
+            except (psycopg2.Error, ValueError) as error:
+                if prepare:
+                    self._statements.pop(text, None)  # the server may not have come so far
+                if getattr(error, "pgcode", None) not in UNPREPARED_STATES:
                     raise
                 # A pooler between us and the server hands out another session each time.
                 self._prepares = False
@@ -215,6 +219,14 @@ class Database:
                 jittered_s = pause_s * random.uniform(0.5, 1.5)
                 time.sleep(max(0.0, min(jittered_s, patience_s - waited_s)))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    @property
+    def encoding(self) -> str:
+        """Python's name of the encoding in which the database keeps text; once it was connected."""
+        connection = self._connection
+        name = connection.get_parameter_status("server_encoding") if connection else None
+        # SQL_ASCII takes any bytes.
+        return str(encodings.get(name, "utf-8")) if name and name != "SQL_ASCII" else "utf-8"
 
     @property
     def in_transaction(self) -> bool:

@@ -92,10 +92,10 @@ class Endings(Attempts):
             {
                 "token": token,
                 "outcome": end.outcome,
-                "reason": clean(end.reason),
+                "reason": self.clean(end.reason),
                 "exit_code": end.exit_code,
                 "signal": end.signal,
-                "checkpoint": path,
+                "checkpoint": self.clean(path) if path else None,
                 "digest": digest,
                 **(more or {}),
             },
@@ -162,7 +162,7 @@ class Endings(Attempts):
         self.leave(token, end, checkpoint)
         limit = self.study.retry.max_user_failures or min(self.study.parallel, 3)
         if self._count_failures() >= limit:
-            state = studies.StudyState(studies.HELD, clean(end.reason))
+            state = studies.StudyState(studies.HELD, self.clean(end.reason))
             studies.write_state(self.db, self.study_id, state)
         return state
 
@@ -225,7 +225,7 @@ class Endings(Attempts):
         changed = self.db.execute(
             "UPDATE sweep_attempt SET outcome = %s, reason = %s WHERE token = %s "
             "AND outcome = %s RETURNING trial_id",
-            (end.outcome, clean(end.reason), attempt.token, outcomes.TERMINATED),
+            (end.outcome, self.clean(end.reason), attempt.token, outcomes.TERMINATED),
         )
         if not changed:
             return outcomes.RUNNING
