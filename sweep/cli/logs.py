@@ -45,15 +45,17 @@ def logs(
             f"{opened.study.name} has no trial {trial}.",
             f"Its trials are 0 to {opened.study.trials - 1}.",
         )
-    trial_id, _ = found
+    trial_id, state = found
 
     def attempts() -> list[tuple[int, str | None, str]]:
         found = ledger.db.retry(lambda _: ledger.attempts(trial_id), patience_s=60.0)
         return [(a.number, a.outcome, _why(a)) for a in found if attempt in (None, a.number)]
 
     if not attempts():
-        click.echo(f"trial {trial} has not started", err=True)
-        if not follow:
+        is_ours = state == "WAITING"
+        why = "has not started" if is_ours else "was never started by sweep: it has no log"
+        click.echo(f"trial {trial} {why}", err=True)
+        if not (follow and is_ours):
             return EXIT_FAILED
     for text in _log_text(opened, trial, attempts, follow):
         sys.stdout.write(text)

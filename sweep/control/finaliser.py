@@ -26,7 +26,7 @@ from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Beside, Scheduler, Wave
 from sweep.schedulers.arrays import array_job
 from sweep.storage import budgets, studies
-from sweep.storage.closing import close_paused
+from sweep.storage.closing import close_paused, close_untold
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
@@ -81,6 +81,7 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
         db.retry(lambda _: budgets.cancel_rest(ledger, state.reason), patience_s=PATIENCE_S)
         left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
     if left == 0:
+        db.retry(lambda _: close_untold(ledger), patience_s=PATIENCE_S)
         if live_wave(ledger, schedule) is not None:
             stop_waves(ledger, schedule, running=False)  # the rest of a chain
         why = f": the study has ended, {state.reason}" if state.word == studies.ENDED else ""

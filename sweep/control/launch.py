@@ -30,6 +30,7 @@ from sweep.provenance import snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
 from sweep.storage import access, budgets, status_rows, tables
+from sweep.storage.closing import close_untold
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
@@ -323,6 +324,8 @@ def submit(prepared: Prepared, rows: Rows) -> Launched:
     ended, reopened = db.retry(lambda _: budgets.take_up(ledger), patience_s=PATIENCE_S)
     given_back = 0 if ended else launch_rows.resume(ledger)
     left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
+    if not left:
+        db.retry(lambda _: close_untold(ledger), patience_s=PATIENCE_S)
     submitted = False
     if wave is not None:
         waves.set_throttles(ledger, schedule)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sweep.control import sick_nodes
 from sweep.core import scheduler
-from sweep.core.attributes import CANCEL, NO_SUBMIT, WAVE
+from sweep.core.attributes import NO_SUBMIT, WAVE
 from sweep.core.errors import (
     BusyError,
     CouldNotAsk,
@@ -248,9 +248,8 @@ def _forget(ledger: Ledger, wave: Wave) -> None:
 
 
 def _record_cancel(ledger: Ledger, job: str, what: str) -> None:
-    key, note = CANCEL + job, {"time": time.time(), "what": what}
     ledger.db.retry(
-        lambda db: studies.write_attribute(db, ledger.study_id, key, note), patience_s=PATIENCE_S
+        lambda db: studies.note_cancel(db, ledger.study_id, job, what), patience_s=PATIENCE_S
     )
 
 

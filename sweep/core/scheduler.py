@@ -231,7 +231,7 @@ class Scheduler(ABC):
         return False
 
     @classmethod
-    def most_parallel(cls, study: Study) -> int | None:
+    def most_parallel(cls, study: Study, environ: Mapping[str, str]) -> int | None:
         """Return how many trials of a study run at once where it does not say; None: all."""
         return None
 
@@ -304,12 +304,12 @@ class Scheduler(ABC):
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once."""
 
-    @abstractmethod
     def hurry(self, job: str) -> None:
         """Have the tasks that run look now what their study wants of them (SIGUSR2).
 
         They do so by themselves every few seconds.
         """
+        return
 
     # Before an array
 

@@ -68,6 +68,7 @@ class Status:
             several objectives.
         front: With several objectives, {"trial", "values", "params"} of the Pareto front's trials.
         front_size: How many trials the front has.
+        untold: Running trials that somebody else has asked for, with Optuna's API.
         infeasible: That no complete trial keeps to the constraints, in words; else empty.
         tasks: {"pending", "running"}, or None where the scheduler could not be asked.
         max_parallel: K.
@@ -90,6 +91,7 @@ class Status:
     front: Sequence[Mapping[str, Any]] = ()
     front_size: int = 0
     infeasible: str = ""
+    untold: int = 0
     tasks: Mapping[str, int] | None = None
     started: datetime | None = None
     elapsed_s: float | None = None
@@ -108,8 +110,16 @@ class Status:
     @property
     def is_over(self) -> bool:
         """Tell whether nothing more happens without somebody's doing."""
-        ends = (FINISHED, studies.HELD, studies.STOPPED, studies.DRAINING)
-        return self.state in ends and not self.counts[outcomes.RUNNING]
+        ends = (studies.HELD, studies.STOPPED, studies.DRAINING)
+        # Of a finished study nothing runs but what a notebook has asked for.
+        return self.state == FINISHED or (
+            self.state in ends and self.counts[outcomes.RUNNING] <= self.untold
+        )
+
+    @property
+    def total(self) -> int:
+        """All trials: N, and those that were added with Optuna's API beyond them."""
+        return max(self.trials, sum(self.counts.values()))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``status --json`` prints."""
@@ -162,6 +172,12 @@ def snapshot(
     """
     study = ledger.study
     seen = ledger.db.retry(lambda db: _read(db, ledger), patience_s=patience_s)
+    if seen.untold:
+        run = "1 trial runs that was" if seen.untold == 1 else f"{seen.untold} trials run that were"
+        notes = (*notes, f"{run} asked for outside of sweep; no study waits for it")
+    if (beyond := sum(seen.counts.values()) - study.trials) > 0:
+        were = "1 trial was" if beyond == 1 else f"{beyond} trials were"
+        notes = (*notes, f"{were} added outside of sweep, beyond the study's {study.trials}")
     if promotion.promotes(study) and seen.unfinished:
         paused = ledger.db.retry(
             lambda db: promotion.count_paused(db, ledger.study_id), patience_s=patience_s
@@ -170,10 +186,13 @@ def snapshot(
         notes = (*notes, f"{waits} at their rungs to be promoted") if paused else notes
     sick = ledger.db.retry(lambda _: sick_nodes.explain(ledger, folder), patience_s=patience_s)
     polled = None if tasks is None else _count_tasks(tasks)
+    ours = {**seen.counts, outcomes.RUNNING: seen.counts[outcomes.RUNNING] - seen.untold}
     state, reason = decide(
-        seen.state, seen.counts, seen.unfinished, polled, _pending_reason(tasks), coming
+        seen.state, ours, seen.unfinished, polled, _pending_reason(tasks), coming
     )
-    over = state in (FINISHED, studies.HELD, studies.STOPPED) and not seen.counts[outcomes.RUNNING]
+    over = state == FINISHED or (
+        state in (studies.HELD, studies.STOPPED) and seen.counts[outcomes.RUNNING] <= seen.untold
+    )
     elapsed_s = _elapsed_s(seen.times, over)
     left_s = None
     if state in (studies.RUNNING, studies.DRAINING):
@@ -199,6 +218,7 @@ def snapshot(
         front=seen.front,
         front_size=seen.front_size,
         infeasible=seen.infeasible,
+        untold=seen.untold,
         tasks=polled,
         started=seen.times.started,
         elapsed_s=elapsed_s,
@@ -223,6 +243,7 @@ class _Seen:
     front_size: int
     noted: Sequence[str]
     infeasible: str
+    untold: int
 
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
@@ -250,6 +271,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
             if math.isfinite(record.values[0]):
                 best = {"trial": number, "value": record.values[0], "params": record.params}
     found = best or front
+    untold = ledger.count_untold() if counts[outcomes.RUNNING] else 0
     return _Seen(
         counts=counts,
         unfinished=unfinished,
@@ -261,6 +283,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         front_size=size,
         noted=status_rows.noted(ledger),
         infeasible=read_none_feasible(ledger) if counts[outcomes.COMPLETE] and not found else "",
+        untold=untold,
     )
 
 

@@ -86,7 +86,7 @@ def counted(counts: Mapping[str, int]) -> str:
 
 def line(status: Status) -> str:
     """Return a study's status in one line, without colours."""
-    parts = [f"{status.name}: {status.state}, {status.done} of {status.trials} ended"]
+    parts = [f"{status.name}: {status.state}, {status.done} of {status.total} ended"]
     parts.append(counted(status.counts))
     if status.best:
         parts.append(f"best {_best(status)}")
@@ -185,7 +185,7 @@ def status_panel(status: Status) -> Any:
         lines.add_row("next", Text(_NEXT[status.state]))
     title = Text(f"{printable(status.name)}: ", style="bold")
     title.append(status.state, style=f"bold {colour}")
-    ended = Text(f"{status.done} of {status.trials} trials have ended  ", style="bold")
+    ended = Text(f"{status.done} of {status.total} trials have ended  ", style="bold")
     parts = [StateBar(status.counts), ended, _legend(status.counts), Text("")]
     return Panel(Group(*parts, lines), title=title, title_align="left", border_style=colour)
 
@@ -353,7 +353,7 @@ def progress_lines(status: Status) -> Any:
     head.add_row(
         Text(printable(status.name), style="bold"),
         StateBar(status.counts),
-        Text(f"{status.done}/{status.trials}", style="bold"),
+        Text(f"{status.done}/{status.total}", style="bold"),
     )
     below = _legend(status.counts)
     below.append("\n")

@@ -16,7 +16,7 @@ def resolve(study: Study, environ: Mapping[str, str] = os.environ) -> Study:
     """Return the study with its executor decided, and K where that depends on it."""
     if study.executor == executors.AUTO:
         study = dataclasses.replace(study, executor=executors.choose(environ))
-    most = executors.kind_of(study).most_parallel(study)
+    most = executors.kind_of(study).most_parallel(study, environ)
     if study.max_parallel is None and most is not None:
         study = dataclasses.replace(study, max_parallel=min(most, study.trials))
     return study

@@ -264,9 +264,27 @@ class Attempts:
         return {state: int(count) for state, count in rows}
 
     def unfinished(self) -> int:
-        """Return how many trials are not final."""
-        counts = self.count_states()
-        return counts.get("WAITING", 0) + counts.get("RUNNING", 0)
+        """Return how many trials are not final, and are the study's to run.
+
+        One that somebody else has asked for (a notebook, by Optuna's API) runs without an attempt
+        of ours: nobody here can end it, and no study waits for it.
+        """
+        rows = self.db.execute(
+            "SELECT COUNT(*) FROM trials t WHERE t.study_id = %s AND (t.state = 'WAITING' OR "
+            "(t.state = 'RUNNING' AND EXISTS (SELECT 1 FROM sweep_attempt a "
+            "WHERE a.trial_id = t.trial_id)))",
+            (self.study_id,),
+        )
+        return int(rows[0][0])
+
+    def count_untold(self) -> int:
+        """Return how many trials run that somebody else has asked for."""
+        rows = self.db.execute(
+            "SELECT COUNT(*) FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' AND "
+            "NOT EXISTS (SELECT 1 FROM sweep_attempt a WHERE a.trial_id = t.trial_id)",
+            (self.study_id,),
+        )
+        return int(rows[0][0])
 
     def best_numbers(self, limit: int, *, infeasible: bool = False) -> list[int]:
         """Return the numbers of the best complete trials, best first (one objective).

@@ -14,6 +14,8 @@ from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.series import read_summaries
 
+UNTOLD = "asked for outside of sweep, and not told when all other trials had ended"
+
 
 def close_trials(db: Database, trial_ids: Sequence[int], state: str, end: End) -> None:
     """Make trials final, all for the same reason; inside a transaction.
@@ -67,4 +69,25 @@ def close_paused(ledger: Ledger) -> int:
         return 0
     found = promotion.unpromoted(db, study_id, ledger.study)
     prune_trials(ledger, found, End(PAUSED, "not promoted from its rung"))
+    return len(found)
+
+
+def close_untold(ledger: Ledger) -> int:
+    """Cancel what a notebook asked for and never told, once all else is final; in ``db.retry``.
+
+    Only trials of the study's own N: those that a notebook has added are its own affair. Safe to
+    call at any time. Return how many were cancelled.
+    """
+    db, study_id = ledger.db, ledger.study_id
+    studies.lock_study(db, study_id)
+    if ledger.unfinished():
+        return 0
+    rows = db.execute(
+        "SELECT t.trial_id FROM trials t WHERE t.study_id = %s AND t.state = 'RUNNING' "
+        "AND t.number < %s AND NOT EXISTS (SELECT 1 FROM sweep_attempt a "
+        "WHERE a.trial_id = t.trial_id) ORDER BY t.trial_id FOR UPDATE",
+        (study_id, ledger.study.trials),
+    )
+    found = [int(row[0]) for row in rows]
+    close_trials(db, found, outcomes.CANCELLED, End(outcomes.CANCELLED, UNTOLD))
     return len(found)

@@ -193,7 +193,8 @@ def _members(db: Database, study_id: int) -> list[Member]:
         f"SELECT t.trial_id, t.state::text, {LAST_SQL}, (SELECT json_object_agg(s.key, "
         "s.value_json)::text FROM trial_system_attributes s WHERE s.trial_id = t.trial_id "
         "AND (s.key LIKE %s OR s.key = %s)) FROM trials t WHERE t.study_id = %s "
-        "AND t.state <> 'FAIL' ORDER BY t.trial_id",
+        "AND t.state <> 'FAIL' AND (t.state <> 'RUNNING' OR EXISTS (SELECT 1 FROM sweep_attempt a "
+        "WHERE a.trial_id = t.trial_id)) ORDER BY t.trial_id",
         (f"{RUNG}%", PROMOTED, study_id),
     )
     return [_member(*row) for row in rows]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sweep.core.attributes import IDENTITY, METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
+from sweep.core.attributes import CANCEL, IDENTITY, METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
 from sweep.core.scheduler import Wave
 from sweep.core.study import Study
 from sweep.storage import locks
@@ -142,6 +143,19 @@ def write_attribute_once(db: Database, study_id: int, key: str, value: Any) -> A
         (study_id, key, json.dumps(value)),
     )
     return read_attribute(db, study_id, key)
+
+
+def note_cancel(db: Database, study_id: int, job: str, what: str) -> None:
+    """Note, before it is done, that sweep itself cancels ALL of a job or its WAITING_ONES.
+
+    The latter leaves a note of the former: what runs may yet be ended by it.
+    """
+    db.execute(
+        "INSERT INTO study_system_attributes (study_id, key, value_json) VALUES (%s, %s, %s) "
+        "ON CONFLICT (study_id, key) DO UPDATE SET value_json = excluded.value_json "
+        "WHERE %s = %s OR study_system_attributes.value_json::json->>'what' <> %s",
+        (study_id, CANCEL + job, json.dumps({"time": time.time(), "what": what}), what, ALL, ALL),
+    )
 
 
 def read_attributes(db: Database, study_id: int, prefix: str) -> dict[str, Any]:

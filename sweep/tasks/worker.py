@@ -18,7 +18,7 @@ from sweep.core.attributes import CANCEL
 from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
 from sweep.core.trial import Claim
 from sweep.storage import promotion, studies
-from sweep.storage.closing import close_paused
+from sweep.storage.closing import close_paused, close_untold
 from sweep.tasks.attempt import AttemptRun, Tools
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.context import Context
@@ -161,8 +161,10 @@ class Worker:
                 time.sleep(1.0)
         if claim is not None:
             self._token = token
-        elif promotes and not self.leave.wanted:
-            self.ask(lambda _: close_paused(self.ledger))
+        elif not self.leave.wanted:
+            if promotes:
+                self.ask(lambda _: close_paused(self.ledger))
+            self.ask(lambda _: close_untold(self.ledger))
         return claim
 
     def _is_superseded(self) -> bool:
@@ -199,8 +201,9 @@ class Worker:
             before = self.ask(lambda db: studies.read_attribute(db, self.ledger.study_id, key))
             if before and time.time() - before.get("time", 0.0) < CLEARED_S:
                 return  # another slot has just done it
-        note = {"time": time.time(), "what": studies.WAITING_ONES}
-        self.ask(lambda db: studies.write_attribute(db, self.ledger.study_id, key, note))
+        self.ask(
+            lambda db: studies.note_cancel(db, self.ledger.study_id, job, studies.WAITING_ONES)
+        )
         try:
             schedule.cancel(job, pending_only=True)
         except (SchedulerError, CouldNotAsk) as error:

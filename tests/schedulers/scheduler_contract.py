@@ -257,6 +257,11 @@ class SchedulerContract:
         (folder / "go").touch()
         self.wait_states(scheduler, job, {0: "COMPLETED", 1: "COMPLETED"} | gone)
 
+        def ran() -> set[int]:
+            return {i for i, state in self.states(scheduler, job).items() if state.started}
+
+        wait_for(lambda: ran() == {0, 1}, self.patience_s)  # accounting lags behind
+
     def test_cancelling_what_has_ended_changes_nothing(
         self, scheduler: Scheduler, folder: Path
     ) -> None:

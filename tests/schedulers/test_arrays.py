@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from sweep.core.executors import slots_of
 from sweep.core.scheduler import Limits
-from sweep.core.study import Slurm
+from sweep.core.study import Resources, Slurm
 from sweep.schedulers.arrays import array_size, name_token, plan_waves, throttle_of
+from sweep.schedulers.choose import resolve
 from tests.study_rows import make_study
 
 
@@ -64,6 +67,33 @@ def test_slots(slots: int, parallel: int | None, executor: str, expected: int) -
     )
     assert slots_of(study) == expected
     assert slots_of(study) * throttle_of(study, 100, slots_of(study)) <= study.parallel
+
+
+@pytest.mark.parametrize(
+    ("environ", "needs", "expected"),
+    [
+        ({}, {}, 8),
+        ({}, {"cpus": 3}, 2),
+        ({"SLURM_CPUS_ON_NODE": "4"}, {}, 4),
+        ({"SLURM_CPUS_ON_NODE": "64"}, {}, 8),
+        ({"SLURM_CPUS_ON_NODE": "?"}, {}, 8),
+        ({"SLURM_CPUS_ON_NODE": "6", "SLURM_MEM_PER_NODE": "4000"}, {"memory_mb": 1500}, 2),
+        ({"SLURM_MEM_PER_CPU": "1000"}, {"memory_mb": 2000}, 4),
+        ({"SLURM_MEM_PER_NODE": "0"}, {"memory_mb": 2000}, 8),
+        ({"SLURM_MEM_PER_NODE": "100"}, {"memory_mb": 2000}, 1),
+    ],
+)
+def test_how_many_run_at_once_here(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], needs: dict[str, int], expected: int
+) -> None:
+    """What the CPUs allow; within a job of Slurm's, those and the memory that it holds."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    asked = make_study(
+        trials=200, max_parallel=None, executor="local", resources=Resources(**needs)
+    )
+    assert resolve(asked, environ).max_parallel == expected
+    given = dataclasses.replace(asked, max_parallel=50)
+    assert resolve(given, environ).max_parallel == 50
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,19 @@ def ledger(database_url: str) -> Iterator[Ledger]:
         yield found
 
 
+def test_a_cancel_of_all_stays_noted(ledger: Ledger) -> None:
+    """A task that clears the queue after it does not make it less; and for each job by itself."""
+
+    def noted(job: str) -> str:
+        return str(studies.read_attribute(db, study_id, attributes.CANCEL + job)["what"])
+
+    db, study_id = ledger.db, ledger.study_id
+    for what in (studies.WAITING_ONES, studies.ALL, studies.WAITING_ONES):
+        studies.note_cancel(db, study_id, "7", what)
+    studies.note_cancel(db, study_id, "8", studies.WAITING_ONES)
+    assert (noted("7"), noted("8")) == (studies.ALL, studies.WAITING_ONES)
+
+
 def test_attributes_are_read_by_how_their_keys_begin(ledger: Ledger) -> None:
     """Letter by letter: what a pattern of SQL takes for a wildcard is none."""
     db, study_id = ledger.db, ledger.study_id

@@ -280,6 +280,67 @@ def test_stop_and_launch_again_at_once(scene: Scene) -> None:
     assert ends <= {"halted", "finished"}
 
 
+# Trial 1 waits from its second step on, until its first attempt is over.
+HELD_UP = TRAIN.replace(
+    "    time.sleep(",
+    """    while os.environ["SWEEP_TRIAL"] + os.environ["SWEEP_ATTEMPT"] == "11" and step > 1:
+        time.sleep(0.05)
+    time.sleep(""",
+)
+
+
+def test_the_last_task_is_killed_when_the_queue_is_empty(scene: Scene) -> None:
+    """Its sibling has cancelled what waited: that was no wish of the user's to stop."""
+    scene.trials, scene.parallel, scene.steps, scene.pause_s = 4, 2, 4, 0.02
+    assert HELD_UP != TRAIN
+    scene.write(script=HELD_UP).launch()
+    scene.wait_for(lambda: [r.state for r in scene.records()].count("complete") == 3)
+    (last,) = scene.wait_for(lambda: w if len(w := scene.workers()) == 1 else None)
+    kill(last)
+    scene.wait()
+    assert [len(record.attempts) for record in scene.check()] == [1, 2, 1, 1]
+
+
+# What Slurm gives an element of an array, and a rank of a step; its limit is all but reached.
+OUTER_JOB = {
+    "SLURM_JOB_ID": "907",
+    "SLURM_ARRAY_JOB_ID": "900",
+    "SLURM_ARRAY_TASK_ID": "7",
+    "SLURM_PROCID": "3",
+    "SLURM_NTASKS": "4",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "1",
+    "SLURM_JOB_NODELIST": "n[3-4]",
+    "SLURMD_NODENAME": "n4",
+    "PMI_RANK": "3",
+    "SLURM_JOB_END_TIME": "1000",
+    "SLURM_CPUS_ON_NODE": "2",
+    "SWEEP_SLOTS": "2",
+}
+SHOWS = (
+    TRAIN
+    + """
+names = ("SLURM_", "SLURMD_", "PMI_")
+print("saw", *sorted(n for n in os.environ if n.startswith(names)), flush=True)
+"""
+)
+
+
+def test_local_tasks_within_a_job_of_slurms(scene: Scene) -> None:
+    """The job says nothing of the elements' identity, rank and end; what it holds stays told."""
+    scene.trials, scene.parallel, scene.steps = 6, 3, 8
+    scene.write(script=SHOWS)
+    env = {**scene.env, **OUTER_JOB}
+    assert scene.sweep("launch", scene.file.name, env=env).code == 0
+    scene.wait()
+    records = scene.check()
+    assert [len(record.attempts) for record in records] == [1] * 6
+    places = {(a.job, a.index) for record in records for a in record.attempts}
+    assert len(places) >= 3 and all(job.startswith("sweep-") for job, _ in places)
+    log = scene.attempt(0, 1).log.read_text()
+    assert log.splitlines()[-1] == "saw SLURM_CPUS_ON_NODE"
+
+
 def test_drain(scene: Scene) -> None:
     """``stop --drain`` lets running trials end and starts no further one."""
     scene.trials, scene.parallel, scene.steps = 4, 2, 60

@@ -17,12 +17,14 @@ class ArrayEvents:
 
     Attributes:
         started: Index to (pid, start time), of elements that have not ended.
+        ran: Elements that have started, also those that have ended since.
         ended: Index to the event that ended it.
         waiting: Why elements wait, if not for the throttle.
         seen: How many bytes of control.jsonl the runner has dealt with.
     """
 
     started: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+    ran: set[int] = field(default_factory=set)
     ended: dict[int, dict[str, Any]] = field(default_factory=dict)
     waiting: str = ""
     seen: int = 0
@@ -32,6 +34,7 @@ class ArrayEvents:
             kind = event["event"]
             if kind == "start":
                 self.started[event["index"]] = (event["pid"], event["start"])
+                self.ran.add(event["index"])
                 self.waiting = ""
             elif kind == "end":
                 for index in event["indices"]:

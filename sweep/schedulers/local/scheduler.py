@@ -55,9 +55,18 @@ from sweep.schedulers.local.job import CANCELLED, KILL_WAIT_S, NODE_FAIL, JobFol
 TOKEN_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 START_S = 60.0
 ANSWER_S = 20.0
-# An element's own variables must not reach the runner of an array that it submits: that runner
-# would be ended together with the element.
-ELEMENT_VARIABLES = (JOB_VARIABLE, INDEX_VARIABLE, END_VARIABLE, TOKEN_VARIABLE)
+# Sweep's variables of a task, and what a scheduler around it says of one: by the former a runner
+# would be ended together with the element that has submitted its array, by the latter the elements
+# and their trainings would take the outer job's place, rank and end for their own.
+_OF_A_TASK = re.compile(
+    rf"{JOB_VARIABLE}|{INDEX_VARIABLE}|{END_VARIABLE}|{TOKEN_VARIABLE}"
+    r"|SWEEP_(SLOTS?|KILL_WAIT|LOGS)|(SLURM|SLURMD|SRUN|PMI|PMIX|PMIX2|OMPI_COMM_WORLD)_\w+"
+)
+# What an outer job of Slurm's holds is to be honoured, also by trainings that look it up.
+_HELD = re.compile(
+    r"SLURM_(CONF|CLUSTER_NAME|TMPDIR|CPUS_(ON_NODE|PER_\w+)|MEM_PER_\w+|GPUS_ON_NODE"
+    r"|(JOB|STEP)_GPUS)"
+)
 
 
 class LocalScheduler(Scheduler):
@@ -87,10 +96,22 @@ class LocalScheduler(Scheduler):
         return True
 
     @classmethod
-    def most_parallel(cls, study: Study) -> int | None:
-        """Return what this machine's CPUs allow: nothing lets the others wait."""
+    def most_parallel(cls, study: Study, environ: Mapping[str, str]) -> int | None:
+        """Return what this machine's CPUs allow: nothing lets the others wait.
+
+        Within a job of Slurm's, what that holds of its CPUs and memory.
+        """
+        needs = study.resources
         cpus = len(os.sched_getaffinity(0))
-        return max(1, cpus // (study.resources.cpus or study.ranks_per_node))
+        held = _number(environ, "SLURM_CPUS_ON_NODE")
+        cpus = min(cpus, held or cpus)
+        most = cpus // (needs.cpus or study.ranks_per_node)
+        memory_mb = _number(environ, "SLURM_MEM_PER_NODE") or cpus * _number(
+            environ, "SLURM_MEM_PER_CPU"
+        )
+        if needs.memory_mb and memory_mb:
+            most = min(most, memory_mb // needs.memory_mb)
+        return max(1, most)
 
     def prepare(self) -> None:
         """Start the runner of an array that will be submitted soon: it loads what it needs now.
@@ -191,7 +212,7 @@ class LocalScheduler(Scheduler):
                 dead = True
                 history = _read_history(folder)  # all that it will ever have said
             for index, event in history.ended.items():
-                answer[job, index] = _ended(event)
+                answer[job, index] = _ended(event, index in history.ran)
             if dead:
                 answer.update(_orphans(job, record, history))
                 continue
@@ -352,20 +373,40 @@ def _start_runner(arguments: Sequence[str], log: Path | None) -> subprocess.Pope
     return spawn(
         [sys.executable, "-m", "sweep.schedulers.local.runner", *arguments],
         cwd=PACKAGE.parent,  # so that -m finds this very package
-        env={name: text for name, text in os.environ.items() if name not in ELEMENT_VARIABLES},
+        env=own_environment(os.environ),
         stdin=subprocess.DEVNULL if log else subprocess.PIPE,
         stdout=log or subprocess.DEVNULL,
         die_with_parent=False,
     )
 
 
+def _number(environ: Mapping[str, str], name: str) -> int:
+    """Return what a variable of Slurm's says; 0 where it is absent, or no number."""
+    text = environ.get(name, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def own_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without what makes it another task's; what that holds stays told."""
+    return {
+        name: text
+        for name, text in environ.items()
+        if _HELD.fullmatch(name) or not _OF_A_TASK.fullmatch(name)
+    }
+
+
 def _read_history(folder: JobFolder) -> ArrayEvents:
     return ArrayEvents().add(read_lines(folder.events)[0])
 
 
-def _ended(event: dict[str, Any]) -> TaskState:
+def _ended(event: dict[str, Any], ran: bool) -> TaskState:
     return TaskState(
-        ENDED, event["word"], event["reason"], event.get("exit_code"), event.get("cancelled_by")
+        ENDED,
+        event["word"],
+        event["reason"],
+        event.get("exit_code"),
+        event.get("cancelled_by"),
+        started=ran,
     )
 
 

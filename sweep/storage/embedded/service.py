@@ -42,7 +42,8 @@ SELECT EXISTS (
   JOIN study_system_attributes w ON w.study_id = s.study_id AND starts_with(w.key, '{WAVE}')
   WHERE NOT (w.value_json::json ->> 'over')::boolean
     AND EXISTS (SELECT 1 FROM trials t WHERE t.study_id = s.study_id
-                AND t.state IN ('WAITING', 'RUNNING'))
+                AND (t.state = 'WAITING' OR (t.state = 'RUNNING' AND EXISTS
+                  (SELECT 1 FROM sweep_attempt a WHERE a.trial_id = t.trial_id))))
     AND COALESCE((SELECT a.value_json::json ->> 'word' FROM study_system_attributes a
          WHERE a.study_id = s.study_id AND a.key = '{STATE}'), 'running') IN ('running', 'draining')
 ) OR EXISTS (
