@@ -22,6 +22,7 @@ from sweep.core.trial import Attempt, End, Reading, Report
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.training import memory_messages
 from sweep.training.attempt_files import folder_of, last_sign, odd_files, read_exit
 from sweep.training.command import launchers
 from sweep.training.exit_reason import classify, last_lines
@@ -38,17 +39,15 @@ class Look:
         states: Mapping[scheduler.Task, TaskState],
         explains: bool,
         last_chance: bool,
-        patience_s: float,
     ) -> None:
         self.ledger = ledger
         self.folder = folder
         self.states = states
         self.explains = explains
         self.last_chance = last_chance
-        self.patience_s = patience_s
         self.unexplained = 0
         self._cancels: dict[str, str | None] = {}
-        self._now = ledger.db.retry(studies.read_clock, patience_s=patience_s)
+        self._now = ledger.db.retry(studies.read_clock)
 
     def judge(self, attempt: Attempt) -> End | None:
         """Say how an attempt ended; None where it lives, or nobody can tell yet."""
@@ -73,7 +72,7 @@ class Look:
             if whole is None and not self.last_chance:
                 end = None
             elif whole:
-                stop_for(self.ledger, attempt.job, self.patience_s)
+                stop_for(self.ledger, attempt.job)
                 end = End(outcomes.INTERRUPTED, "its array was cancelled by hand (scancel)")
         runs = task is not None and task.state == scheduler.RUNNING
         if end is None and (terminated or not runs):
@@ -84,19 +83,17 @@ class Look:
         if job is None:
             return None
         if job not in self._cancels:
-            self._cancels[job] = read_cancel(self.ledger, job, self.patience_s)
+            self._cancels[job] = read_cancel(self.ledger, job)
         return self._cancels[job]
 
 
-def read_cancel(ledger: Ledger, job: str, patience_s: float) -> str | None:
+def read_cancel(ledger: Ledger, job: str) -> str | None:
     """Return what sweep itself has cancelled of a job: "all", "waiting", or None."""
-    note = ledger.db.retry(
-        lambda db: studies.read_attribute(db, ledger.study_id, CANCEL + job), patience_s=patience_s
-    )
+    note = ledger.db.retry(lambda db: studies.read_attribute(db, ledger.study_id, CANCEL + job))
     return note.get("what") if isinstance(note, dict) else None
 
 
-def stop_for(ledger: Ledger, job: str, patience_s: float) -> None:
+def stop_for(ledger: Ledger, job: str) -> None:
     """Stop the study because its user has cancelled a whole array; launch takes it up again."""
 
     def work(db: Database) -> None:
@@ -105,12 +102,10 @@ def stop_for(ledger: Ledger, job: str, patience_s: float) -> None:
             reason = f"its array {job} was cancelled by hand (scancel)"
             studies.write_state(db, ledger.study_id, studies.StudyState(studies.STOPPED, reason))
 
-    ledger.db.retry(work, patience_s=patience_s)
+    ledger.db.retry(work)
 
 
-def attribute(
-    ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End, patience_s: float
-) -> str:
+def attribute(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End) -> str:
     """Write who ended an attempt by SIGTERM; return its trial's state.
 
     The user's own scancel is final for its trial; else the trial goes on, unless it was
@@ -125,16 +120,14 @@ def attribute(
         cut = after == outcomes.RUNNING and budgets.cancel_if_ended(ledger)
         return outcomes.CANCELLED if cut else after
 
-    state = ledger.db.retry(work, patience_s=patience_s)
+    state = ledger.db.retry(work)
     if state in outcomes.FINAL_STATES:
-        ledger.db.retry(
-            lambda _: remove_checkpoints(ledger, folder, attempt.trial), patience_s=patience_s
-        )
+        ledger.db.retry(lambda _: remove_checkpoints(ledger, folder, attempt.trial))
     return state
 
 
 def end_whatever_it_left(
-    ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End, patience_s: float
+    ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End
 ) -> str | None:
     """End a dead attempt as ``end_attempt`` does; where that fails, without what it left.
 
@@ -148,54 +141,50 @@ def end_whatever_it_left(
         SweepError: The database does not answer, or refuses us.
     """
     try:
-        return end_attempt(ledger, folder, attempt, end, patience_s)
+        return end_attempt(ledger, folder, attempt, end)
     except StaleAttempt:
         return None
     except SweepError:
         raise
     except Exception as error:
-        fault = note_fault(ledger, folder, attempt, error, patience_s)
+        fault = note_fault(ledger, folder, attempt, error)
     for blind in (end, End(outcomes.LOST, fault)):
         try:
             return ledger.db.retry(
                 lambda _, blind=blind: settle(  # type: ignore[misc]
                     ledger, attempt.token, attempt.trial_id, blind, None
-                ),
-                patience_s=patience_s,
+                )
             )
         except StaleAttempt:
             return None
         except SweepError:
             raise
         except Exception as error:
-            note_fault(ledger, folder, attempt, error, patience_s)
+            note_fault(ledger, folder, attempt, error)
     return None
 
 
-def note_fault(
-    ledger: Ledger, folder: StudyFolder, attempt: Attempt, error: Exception, patience_s: float
-) -> str:
+def note_fault(ledger: Ledger, folder: StudyFolder, attempt: Attempt, error: Exception) -> str:
     """Leave a crash file, and note on an attempt what could not be taken in of it; return that."""
     where = write_crash(
         folder.root.parent, error, ["trial", str(attempt.trial), "attempt", str(attempt.number)]
     )
     said = str(error).strip().partition("\n")[0]
     note = f"could not be taken in ({type(error).__name__}: {said}); details in {where}"
-    ledger.db.retry(lambda _: ledger.add_notes(attempt.token, [note]), patience_s=patience_s)
+    ledger.db.retry(lambda _: ledger.add_notes(attempt.token, [note]))
     return note
 
 
-def end_attempt(
-    ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End, patience_s: float
-) -> str:
+def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End) -> str:
     """Store what a dead attempt left in its folder, end it, and return its trial's state."""
     attempt_folder = folder_of(folder, attempt)
-    if end.outcome == outcomes.ERROR and end.exit_code:
-        end = classify(end.exit_code, end.signal, "", last_lines(attempt_folder))
+    if end.outcome == outcomes.ERROR:
+        log = last_lines(attempt_folder, memory_messages.WINDOW)
+        end = classify(end.exit_code, end.signal, "", log)
     odd = odd_files(attempt_folder)
     checkpoint = newest_of(attempt_folder)
     sign_s = last_sign(attempt_folder)
-    _drain(ledger, attempt, attempt_folder, patience_s)
+    _drain(ledger, attempt, attempt_folder)
     tries = 0
 
     def work(_: Database) -> str:
@@ -211,28 +200,20 @@ def end_attempt(
         ledger.backdate(attempt.token, attempt.seen, sign_s)
         return after
 
-    state = ledger.db.retry(work, patience_s=patience_s)
+    state = ledger.db.retry(work)
     if state != outcomes.RUNNING:
-        ledger.db.retry(
-            lambda _: remove_checkpoints(ledger, folder, attempt.trial), patience_s=patience_s
-        )
+        ledger.db.retry(lambda _: remove_checkpoints(ledger, folder, attempt.trial))
     return state
 
 
-def _drain(ledger: Ledger, attempt: Attempt, folder: AttemptFolder, patience_s: float) -> None:
+def _drain(ledger: Ledger, attempt: Attempt, folder: AttemptFolder) -> None:
     """Store what nobody has stored yet of a dead attempt's reports, part by part."""
     db, study, first = ledger.db, ledger.study, 0
     if attempt.resumed_from:
-        first = db.retry(
-            lambda _: ledger.next_step(attempt.trial_id, attempt.number), patience_s=patience_s
-        )
+        first = db.retry(lambda _: ledger.next_step(attempt.trial_id, attempt.number))
     journal = Journal(folder, study.objectives, first, launchers.reader(study), attempt.journal)
 
     def record(reports: Sequence[Report], reading: Reading) -> None:
-        db.retry(
-            lambda _: ledger.record(attempt.token, reports, reading),
-            patience_s=patience_s,
-            transaction=False,
-        )
+        db.retry(lambda _: ledger.record(attempt.token, reports, reading), transaction=False)
 
     drain(journal, record)

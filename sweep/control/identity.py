@@ -19,8 +19,6 @@ from sweep.core.study import Study
 from sweep.storage import access, studies
 from sweep.storage.connection import Database
 
-PATIENCE_S = 60.0
-
 
 class Settled:
     """What a launch settles before it writes into a study's folder.
@@ -67,10 +65,7 @@ class Settled:
             # in between leaves what this one can go on from.
             mark = mark or os.urandom(16).hex()
             _write_mark(self.folder, mark)
-            db.retry(
-                lambda _: studies.write_attribute(db, study_id, IDENTITY, mark),
-                patience_s=PATIENCE_S,
-            )
+            db.retry(lambda _: studies.write_attribute(db, study_id, IDENTITY, mark))
             return []
         if mark is not None and mark == known:
             # The same rows at another address: a server that was moved.
@@ -116,9 +111,7 @@ def refuse_other(db: Database, study_id: int, folder: StudyFolder, name: str) ->
     mark = read_mark(folder)
     known = _read(db, study_id) if mark is not None else None
     if known is not None and known != mark:
-        home = db.retry(
-            lambda _: studies.read_attribute(db, study_id, FOLDER), patience_s=PATIENCE_S
-        )
+        home = db.retry(lambda _: studies.read_attribute(db, study_id, FOLDER))
         raise InputError(
             f"The database ({access.describe(folder)}) holds a study {name!r}, but not the one of "
             f"{folder.root}: it was launched into {home}.",
@@ -138,9 +131,7 @@ def _write_mark(folder: StudyFolder, mark: str) -> None:
 
 
 def _read(db: Database, study_id: int) -> str | None:
-    found = db.retry(
-        lambda _: studies.read_attribute(db, study_id, IDENTITY), patience_s=PATIENCE_S
-    )
+    found = db.retry(lambda _: studies.read_attribute(db, study_id, IDENTITY))
     return None if found is None else str(found)
 
 

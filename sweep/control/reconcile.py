@@ -34,7 +34,6 @@ from sweep.training.attempt_files import folder_of, read_exit
 
 UNSEEN_S = 120.0  # silence after which the scheduler is asked
 EVERY_S = 60.0  # between two looks, by whomever
-PATIENCE_S = 60.0
 EXPLAIN_S = 90.0  # a finaliser waits so long for the scheduler to say why its tasks ended
 LOOK_AGAIN_S = 2.0
 
@@ -74,12 +73,7 @@ class Seen:
 
 
 def see(
-    ledger: Ledger,
-    schedule: Scheduler,
-    *,
-    unseen_s: float = 0.0,
-    patience_s: float = PATIENCE_S,
-    also: Collection[str] = (),
+    ledger: Ledger, schedule: Scheduler, *, unseen_s: float = 0.0, also: Collection[str] = ()
 ) -> Seen:
     """Read the attempts that have been silent for so long, and ask the scheduler about their tasks.
 
@@ -88,8 +82,8 @@ def see(
     """
     db = ledger.db
     # In this order: an attempt that began after the question would be one of a task that waits.
-    live = db.retry(lambda _: ledger.live_attempts(unseen_s), patience_s=patience_s)
-    terminated = db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
+    live = db.retry(lambda _: ledger.live_attempts(unseen_s))
+    terminated = db.retry(lambda _: ledger.terminated_attempts())
     jobs = {attempt.job for attempt in (*live, *terminated) if attempt.job} | set(also)
     if not live and not terminated and not jobs:
         return Seen(live, terminated, {})
@@ -106,7 +100,6 @@ def reconcile(
     *,
     unseen_s: float = UNSEEN_S,
     every_s: float = EVERY_S,
-    patience_s: float = PATIENCE_S,
     host: str | None = None,
     last_chance: bool = False,
     seen: Seen | None = None,
@@ -124,16 +117,14 @@ def reconcile(
         What was found; None when somebody else looks right now or looked just before.
     """
     db = ledger.db
-    if not ledger.db.retry(
-        lambda db: studies.take_turn(db, ledger.study_id, every_s), patience_s=patience_s
-    ):
+    if not ledger.db.retry(lambda db: studies.take_turn(db, ledger.study_id, every_s)):
         return None
     if seen is None:
-        seen = see(ledger, schedule, unseen_s=unseen_s, patience_s=patience_s)
-    found = _settle_dead(ledger, folder, schedule, seen, patience_s, host, last_chance)
+        seen = see(ledger, schedule, unseen_s=unseen_s)
+    found = _settle_dead(ledger, folder, schedule, seen, host, last_chance)
     if ledger.study.may_end_early:
         # A budget may have been used up by those that died.
-        db.retry(lambda _: budgets.look(ledger), patience_s=patience_s)
+        db.retry(lambda _: budgets.look(ledger))
     return found
 
 
@@ -142,7 +133,6 @@ def _settle_dead(
     folder: StudyFolder,
     schedule: Scheduler,
     seen: Seen,
-    patience_s: float,
     host: str | None,
     last_chance: bool,
 ) -> Reconciled:
@@ -151,7 +141,7 @@ def _settle_dead(
         return Reconciled()
     if seen.states is None:
         return Reconciled(waiting=len(live), asked=False)
-    look = Look(ledger, folder, seen.states, schedule.explains_late, last_chance, patience_s)
+    look = Look(ledger, folder, seen.states, schedule.explains_late, last_chance)
     settled = []
     for attempt in live:
         end = _judge(look, attempt)
@@ -161,14 +151,14 @@ def _settle_dead(
             attempt.group, attempt.token
         ):
             continue  # it sits in the kernel: dead only when it is gone
-        state = end_whatever_it_left(ledger, folder, attempt, end, patience_s)
+        state = end_whatever_it_left(ledger, folder, attempt, end)
         if state is not None:
             settled.append((attempt.trial, attempt.number, end, state))
     waiting = len(live) - len(settled)
     for attempt in seen.terminated:
         end = _judge(look, attempt)
         if end is not None:
-            state = attribute(ledger, folder, attempt, end, patience_s)
+            state = attribute(ledger, folder, attempt, end)
             settled.append((attempt.trial, attempt.number, end, state))
     return Reconciled(settled, waiting, unexplained=look.unexplained)
 
@@ -180,7 +170,7 @@ def _judge(look: Look, attempt: Attempt) -> End | None:
     except SweepError:
         raise
     except Exception as error:
-        note_fault(look.ledger, look.folder, attempt, error, look.patience_s)
+        note_fault(look.ledger, look.folder, attempt, error)
         return None
 
 
@@ -189,7 +179,6 @@ def settle_wave(
     folder: StudyFolder,
     schedule: Scheduler,
     token: str,
-    patience_s: float,
     explain_s: float = EXPLAIN_S,
 ) -> None:
     """Settle what a wave that has ended left: the finaliser's look, after which nobody looks.
@@ -200,31 +189,21 @@ def settle_wave(
     give_up_at = time.monotonic() + explain_s
     while True:
         late = time.monotonic() >= give_up_at
-        found = reconcile(
-            ledger,
-            folder,
-            schedule,
-            unseen_s=0.0,
-            every_s=0.0,
-            patience_s=patience_s,
-            last_chance=late,
-        )
+        found = reconcile(ledger, folder, schedule, unseen_s=0.0, every_s=0.0, last_chance=late)
         explained = found is None or (found.asked and not found.unexplained)
-        job, cancelled = _is_wave_cancelled(ledger, schedule, token, late, patience_s)
+        job, cancelled = _is_wave_cancelled(ledger, schedule, token, late)
         if late or (explained and cancelled is not None):
             break
         time.sleep(LOOK_AGAIN_S)
     if job and cancelled:
-        stop_for(ledger, job, patience_s)
+        stop_for(ledger, job)
 
 
 def _is_wave_cancelled(
-    ledger: Ledger, schedule: Scheduler, token: str, late: bool, patience_s: float
+    ledger: Ledger, schedule: Scheduler, token: str, late: bool
 ) -> tuple[str | None, bool | None]:
     """Return a wave's job, and whether the user has cancelled it all; None while none can tell."""
-    waves = ledger.db.retry(
-        lambda db: studies.read_waves(db, ledger.study_id), patience_s=patience_s
-    )
+    waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
     job = next((wave.job for wave in waves if wave.token == token), None)
     if job is None:
         return None, False
@@ -232,7 +211,7 @@ def _is_wave_cancelled(
         states = schedule.poll([job])
     except (CouldNotAsk, SchedulerError):
         return job, False if late else None  # nobody knows of a cancel: the study goes on
-    ours = read_cancel(ledger, job, patience_s)
+    ours = read_cancel(ledger, job)
     return job, is_whole_array(job, states, os.getuid(), ours, None if late else time.time())
 
 
@@ -243,7 +222,6 @@ def succeed(
     job: str,
     index: int,
     host: str,
-    patience_s: float,
     *,
     slot: int | None = None,
     end: End | None = None,
@@ -262,7 +240,7 @@ def succeed(
 
     found = [
         attempt
-        for attempt in ledger.db.retry(read, patience_s=patience_s, transaction=False)
+        for attempt in ledger.db.retry(read, transaction=False)
         if (attempt.job, attempt.index) == (job, index) and slot in (None, attempt.slot)
     ]
     if not found:
@@ -273,14 +251,14 @@ def succeed(
             end = requeued(_word_before(schedule, job, index))
         if attempt.outcome == outcomes.TERMINATED:
             left = End(outcomes.INTERRUPTED, end.reason, end.exit_code, end.signal)
-            state = attribute(ledger, folder, attempt, left, patience_s)
+            state = attribute(ledger, folder, attempt, left)
             settled.append((attempt.trial, attempt.number, left, state))
             continue
         if attempt.host == host:
             processes.end_attempt_group(attempt.group, attempt.token)
         note = read_exit(folder_of(folder, attempt))
         mine = (decide(Case(None, note)) if note else None) or end
-        after = end_whatever_it_left(ledger, folder, attempt, mine, patience_s)
+        after = end_whatever_it_left(ledger, folder, attempt, mine)
         if after is not None:
             settled.append((attempt.trial, attempt.number, mine, after))
     return settled

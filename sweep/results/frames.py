@@ -19,13 +19,12 @@ from sweep.core.errors import InputError
 from sweep.core.executors import kind_of
 from sweep.core.paths import Runs, runs_folder
 from sweep.core.study import Study
+from sweep.results import mixed_code
 from sweep.results.columns import Row, columns
 from sweep.results.ranking import all_wanted, check_metrics, rows
 from sweep.storage import records, series
 from sweep.storage.access import stop_if_unused
 from sweep.storage.series import Series
-
-PATIENCE_S = 60.0
 
 
 def load(name: str | None = None, runs: str | os.PathLike[str] | None = None) -> Results:
@@ -66,7 +65,7 @@ class Results:
         ``state``, ``value`` (or ``values.<metric>``), ``params.<name>``, each metric's last, least
         and greatest value (``metrics.<name>``, ``metrics.<name>:min``, ``metrics.<name>:max``),
         ``seed``, ``attempts``, ``duration_s``, ``gpu_hours``, ``energy_j``, ``reason``,
-        ``started``, ``ended``.
+        ``started``, ``ended``; ``code`` where the trials ran different code.
 
         Args:
             states: Only trials in these states ("complete", "pruned", …); all when None.
@@ -89,20 +88,17 @@ class Results:
                     f"There is no state {state!r}.", f"One of {', '.join(outcomes.STATES)}."
                 )
         study_id = self._opened.ledger.study_id
-        found = self._db.retry(
-            lambda db: records.read_trials(db, study_id, self.study), patience_s=PATIENCE_S
-        )
+        found = self._db.retry(lambda db: records.read_trials(db, study_id, self.study))
         summaries = {}
         if metrics:
-            summaries = self._db.retry(
-                lambda db: series.read_summaries(db, study_id), patience_s=PATIENCE_S
-            )
+            summaries = self._db.retry(lambda db: series.read_summaries(db, study_id))
         chosen = rows(
             found,
             self.study,
             states=states or outcomes.STATES,
             summaries=summaries,
             wanted=all_wanted(summaries),
+            codes=mixed_code.read(self._opened.folder, self.study, found).ids,
         )
         return frame(chosen, self.study)
 
@@ -125,14 +121,10 @@ class Results:
         """
         study_id = self._opened.ledger.study_id
         found = self._db.retry(
-            lambda db: series.read_series(db, study_id, numbers=trials, names=names or None),
-            patience_s=PATIENCE_S,
+            lambda db: series.read_series(db, study_id, numbers=trials, names=names or None)
         )
         if names and {s.metric for s in found} != set(names):
-            check_metrics(
-                names,
-                self._db.retry(lambda db: series.read_names(db, study_id), patience_s=PATIENCE_S),
-            )
+            check_metrics(names, self._db.retry(lambda db: series.read_names(db, study_id)))
         return series_frame(found)
 
     def close(self) -> None:
