@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 
 from sweep.core.attributes import FOLDER, IDENTITY
 from sweep.core.errors import InputError, StudyChangedError
@@ -136,6 +137,18 @@ def _read(db: Database, study_id: int) -> str | None:
 
 
 def _is_used(folder: StudyFolder) -> bool:
-    """Tell whether a study has been launched into a folder."""
-    left = (folder.identity, folder.study, folder.root / "trials", folder.root / "reruns")
-    return any(os.path.lexists(path) for path in left)
+    """Tell whether a study has been launched into a folder, and not only room was made for one."""
+    written = (folder.identity, folder.storage, folder.study)
+    if any(os.path.lexists(path) for path in written):
+        return True
+    return _holds(folder.root / "trials") or _holds(folder.root / "reruns")
+
+
+def _holds(path: Path) -> bool:
+    """Tell whether a folder has something in it; one that cannot be read may have."""
+    try:
+        return any(path.iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
