@@ -11,7 +11,7 @@ import click
 
 from sweep.cli.common import get_runs, open_study, runs_option
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
-from sweep.core.files import open_regular
+from sweep.core.files import read_part
 from sweep.core.trial import Attempt
 from sweep.storage.trial_rows import FINISHED
 
@@ -92,16 +92,13 @@ def _file_text(path: Path, number: int, attempts: object, follow: bool) -> Itera
     offset = 0
     while True:
         live = follow and {n: o for n, o, _ in attempts()}.get(number) is None  # type: ignore[operator]
-        try:
-            with open(open_regular(path), encoding="utf-8", errors="replace", newline="") as stream:
-                stream.seek(offset)
-                while text := stream.read(65536):
-                    yield text
-                offset = stream.tell()
-        except FileNotFoundError:
-            pass  # it has printed nothing yet
-        except OSError as error:
-            yield f"--- {path} cannot be read: {error.strerror or error}\n"
+        while True:
+            text, offset, wrong = read_part(path, offset, 65536)
+            if not text:
+                break
+            yield text
+        if wrong:
+            yield f"--- {path} {wrong}\n"
             return
         if not live:
             return

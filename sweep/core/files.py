@@ -151,6 +151,21 @@ def read_record(path: Path) -> tuple[dict[str, Any] | None, str]:
     return (found, "") if isinstance(found, dict) else (None, "is no JSON object")
 
 
+def read_part(path: Path, offset: int, characters: int) -> tuple[str, int, str]:
+    """Return some text of a file from an offset on, and the offset behind it.
+
+    And what is wrong with the file, in a few words; "" also where there is none yet.
+    """
+    try:
+        with open(open_regular(path), encoding="utf-8", errors="replace", newline="") as stream:
+            stream.seek(offset)
+            return stream.read(characters), stream.tell(), ""
+    except FileNotFoundError:
+        return "", offset, ""
+    except OSError as error:
+        return "", offset, f"cannot be read: {error.strerror or error}"
+
+
 def is_private(path: Path) -> bool:
     """Tell whether only the owner may read a file."""
     return not stat.S_IMODE(path.stat().st_mode) & 0o077
