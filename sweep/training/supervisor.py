@@ -302,6 +302,10 @@ class Supervisor:
     def _quiet_s(self) -> float:
         """Return for how many seconds training has run without a sign of life."""
         quiet_s = self.journal.idle_s()
+        now = time.monotonic()
+        # Stopped since this step began, which is a moment ago: what is quiet did not run.
+        self._overslept = now - self._last_step > SUSPENDED_S
+        self._count_suspended(now)
         if self.journal.last_sign != self._last_sign:
             self._last_sign = self.journal.last_sign
             self._suspended_at_sign = self.suspended_s

@@ -231,6 +231,24 @@ def test_the_time_in_which_training_was_stopped_does_not_count(tmp_path: Path, l
     assert ended.suspended_s > 4.0
 
 
+def test_a_stop_within_a_look_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our clock jumps between the beginning of a look and the question how long it was quiet."""
+    idle_s, jumps = Journal.idle_s, []
+
+    def jump(journal: Journal) -> float:
+        if not jumps and journal.folder.answer.exists():
+            jumps.append(time.sleep(5))
+        return idle_s(journal)
+
+    monkeypatch.setattr(Journal, "idle_s", jump)
+    script = REPORTER.replace("told()\n", "time.sleep(7)\n")
+    ended = watch(tmp_path, script, Leave(4.0, 58.0), stall_time_s=4)
+    assert jumps
+    assert (ended.exit_code, ended.told) == (0, "")
+
+
 def test_the_time_in_which_sweep_was_stopped_does_not_count(tmp_path: Path) -> None:
     """Both were suspended together: our own clock has jumped."""
     leave = Leave(4.0, 58.0)
