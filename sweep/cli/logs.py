@@ -11,6 +11,7 @@ import click
 
 from sweep.cli.common import get_runs, open_study, runs_option
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
+from sweep.core.files import read_part
 from sweep.core.trial import Attempt
 from sweep.storage.trial_rows import FINISHED
 
@@ -91,12 +92,14 @@ def _file_text(path: Path, number: int, attempts: object, follow: bool) -> Itera
     offset = 0
     while True:
         live = follow and {n: o for n, o, _ in attempts()}.get(number) is None  # type: ignore[operator]
-        if path.exists():
-            with path.open("r", encoding="utf-8", errors="replace", newline="") as stream:
-                stream.seek(offset)
-                while text := stream.read(65536):
-                    yield text
-                offset = stream.tell()
+        while True:
+            text, offset, wrong = read_part(path, offset, 65536)
+            if not text:
+                break
+            yield text
+        if wrong:
+            yield f"--- {path} {wrong}\n"
+            return
         if not live:
             return
         time.sleep(0.5)

@@ -14,14 +14,16 @@ from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
 from sweep.control.settle import drain, give_up, newest_of, remove_checkpoints, settle, take_over
 from sweep.core import outcomes, scheduler
 from sweep.core.attributes import CANCEL
+from sweep.core.errors import StaleAttempt, SweepError
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.scheduler import TaskState
+from sweep.core.system.crash import write_crash
 from sweep.core.trial import Attempt, End, Reading, Report
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.training import memory_messages
-from sweep.training.attempt_files import folder_of, last_sign, read_exit
+from sweep.training.attempt_files import folder_of, last_sign, odd_files, read_exit
 from sweep.training.command import launchers
 from sweep.training.exit_reason import classify, last_lines
 from sweep.training.journal import Journal
@@ -124,12 +126,62 @@ def attribute(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End) -
     return state
 
 
+def end_whatever_it_left(
+    ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End
+) -> str | None:
+    """End a dead attempt as ``end_attempt`` does; where that fails, without what it left.
+
+    One attempt that cannot be taken in must not keep the study from its end. The fault is noted on
+    it, with a crash file.
+
+    Returns:
+        Its trial's state; None where it had ended by itself, or could not be ended at all.
+
+    Raises:
+        SweepError: The database does not answer, or refuses us.
+    """
+    try:
+        return end_attempt(ledger, folder, attempt, end)
+    except StaleAttempt:
+        return None
+    except SweepError:
+        raise
+    except Exception as error:
+        fault = note_fault(ledger, folder, attempt, error)
+    for blind in (end, End(outcomes.LOST, fault)):
+        try:
+            return ledger.db.retry(
+                lambda _, blind=blind: settle(  # type: ignore[misc]
+                    ledger, attempt.token, attempt.trial_id, blind, None
+                )
+            )
+        except StaleAttempt:
+            return None
+        except SweepError:
+            raise
+        except Exception as error:
+            note_fault(ledger, folder, attempt, error)
+    return None
+
+
+def note_fault(ledger: Ledger, folder: StudyFolder, attempt: Attempt, error: Exception) -> str:
+    """Leave a crash file, and note on an attempt what could not be taken in of it; return that."""
+    where = write_crash(
+        folder.root.parent, error, ["trial", str(attempt.trial), "attempt", str(attempt.number)]
+    )
+    said = str(error).strip().partition("\n")[0]
+    note = f"could not be taken in ({type(error).__name__}: {said}); details in {where}"
+    ledger.db.retry(lambda _: ledger.add_notes(attempt.token, [note]))
+    return note
+
+
 def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End) -> str:
     """Store what a dead attempt left in its folder, end it, and return its trial's state."""
     attempt_folder = folder_of(folder, attempt)
     if end.outcome == outcomes.ERROR:
         log = last_lines(attempt_folder, memory_messages.WINDOW)
         end = classify(end.exit_code, end.signal, "", log)
+    odd = odd_files(attempt_folder)
     checkpoint = newest_of(attempt_folder)
     sign_s = last_sign(attempt_folder)
     _drain(ledger, attempt, attempt_folder)
@@ -143,6 +195,7 @@ def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End)
             return written  # the answer to our own COMMIT was lost
         if attempt.number > 1:
             take_over(ledger, attempt.token, folder, attempt.trial)
+        ledger.add_notes(attempt.token, odd)
         after = settle(ledger, attempt.token, attempt.trial_id, end, checkpoint)
         ledger.backdate(attempt.token, attempt.seen, sign_s)
         return after

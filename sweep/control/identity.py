@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sweep.core.attributes import FOLDER, IDENTITY
 from sweep.core.errors import InputError, StudyChangedError
-from sweep.core.files import move_aside, read_json, write_atomic
+from sweep.core.files import move_aside, read_record, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
 from sweep.storage import access, studies
@@ -122,11 +122,8 @@ def refuse_other(db: Database, study_id: int, folder: StudyFolder, name: str) ->
 
 def read_mark(folder: StudyFolder) -> str | None:
     """Return the identity that a folder carries; None where an earlier version has made it."""
-    try:
-        found = read_json(folder.identity)
-    except (OSError, ValueError):
-        return None
-    return str(found["study"]) if isinstance(found, dict) and "study" in found else None
+    found, _ = read_record(folder.identity)
+    return str(found["study"]) if found and "study" in found else None
 
 
 def _write_mark(folder: StudyFolder, mark: str) -> None:

@@ -12,10 +12,17 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.control.dead_attempt import Look, attribute, end_attempt, read_cancel, stop_for
+from sweep.control.dead_attempt import (
+    Look,
+    attribute,
+    end_whatever_it_left,
+    note_fault,
+    read_cancel,
+    stop_for,
+)
 from sweep.control.diagnosis import Case, decide, is_whole_array, requeued
 from sweep.core import outcomes
-from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
+from sweep.core.errors import CouldNotAsk, SchedulerError, SweepError
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler, Task, TaskState
 from sweep.core.system import processes
@@ -137,25 +144,34 @@ def _settle_dead(
     look = Look(ledger, folder, seen.states, schedule.explains_late, last_chance)
     settled = []
     for attempt in live:
-        end = look.judge(attempt)
+        end = _judge(look, attempt)
         if end is None:
             continue
         if attempt.host == (host or os.uname().nodename) and not processes.end_attempt_group(
             attempt.group, attempt.token
         ):
             continue  # it sits in the kernel: dead only when it is gone
-        try:
-            state = end_attempt(ledger, folder, attempt, end)
-        except StaleAttempt:
-            continue  # it ended by itself meanwhile
-        settled.append((attempt.trial, attempt.number, end, state))
+        state = end_whatever_it_left(ledger, folder, attempt, end)
+        if state is not None:
+            settled.append((attempt.trial, attempt.number, end, state))
     waiting = len(live) - len(settled)
     for attempt in seen.terminated:
-        end = look.judge(attempt)
+        end = _judge(look, attempt)
         if end is not None:
             state = attribute(ledger, folder, attempt, end)
             settled.append((attempt.trial, attempt.number, end, state))
     return Reconciled(settled, waiting, unexplained=look.unexplained)
+
+
+def _judge(look: Look, attempt: Attempt) -> End | None:
+    """Say how an attempt ended; a fault of ours in that is noted on it, and the others go on."""
+    try:
+        return look.judge(attempt)
+    except SweepError:
+        raise
+    except Exception as error:
+        note_fault(look.ledger, look.folder, attempt, error)
+        return None
 
 
 def settle_wave(
@@ -242,11 +258,9 @@ def succeed(
             processes.end_attempt_group(attempt.group, attempt.token)
         note = read_exit(folder_of(folder, attempt))
         mine = (decide(Case(None, note)) if note else None) or end
-        try:
-            state = end_attempt(ledger, folder, attempt, mine)
-        except StaleAttempt:
-            continue
-        settled.append((attempt.trial, attempt.number, mine, state))
+        after = end_whatever_it_left(ledger, folder, attempt, mine)
+        if after is not None:
+            settled.append((attempt.trial, attempt.number, mine, after))
     return settled
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 _CHUNK_BYTES = 1 << 20
+_MOST_RECORD_BYTES = 1 << 20
 
 
 def make_private(folder: Path) -> Path:
@@ -113,19 +115,70 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading and return its descriptor; never wait for anybody.
+
+    Raises:
+        OSError: It cannot be read; also where a folder, FIFO or socket stands there.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "is no regular file", str(path))
+
+
+def read_record(path: Path) -> tuple[dict[str, Any] | None, str]:
+    """Read a small file that training, too, can write: whatever stands there stops nobody.
+
+    Returns:
+        The JSON object in it, or None, and then what is wrong in a few words; "" where there is no
+        file.
+    """
+    try:
+        with os.fdopen(open_regular(path), "rb") as stream:
+            content = stream.read(_MOST_RECORD_BYTES)
+    except FileNotFoundError:
+        return None, ""
+    except OSError as error:
+        return None, f"cannot be read: {error.strerror or error}"
+    if not content.strip():
+        return None, "is empty"
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return None, "is no JSON"
+    return (found, "") if isinstance(found, dict) else (None, "is no JSON object")
+
+
+def read_part(path: Path, offset: int, characters: int) -> tuple[str, int, str]:
+    """Return some text of a file from an offset on, and the offset behind it.
+
+    And what is wrong with the file, in a few words; "" also where there is none yet.
+    """
+    try:
+        with open(open_regular(path), encoding="utf-8", errors="replace", newline="") as stream:
+            stream.seek(offset)
+            return stream.read(characters), stream.tell(), ""
+    except FileNotFoundError:
+        return "", offset, ""
+    except OSError as error:
+        return "", offset, f"cannot be read: {error.strerror or error}"
+
+
 def is_private(path: Path) -> bool:
     """Tell whether only the owner may read a file."""
     return not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
 def read_tail(path: Path, lines: int = 20, limit_bytes: int = 64_000) -> list[str]:
-    """Return the last lines of a text file, whatever its encoding; empty where there is none."""
+    """Return the last lines of a text file, whatever its encoding; empty where none can be read."""
     try:
-        with path.open("rb") as stream:
+        with os.fdopen(open_regular(path), "rb") as stream:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - limit_bytes))
             text = stream.read().decode("utf-8", "replace")
-    except FileNotFoundError:
+    except OSError:
         return []
     return text.splitlines()[-lines:]
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from sweep.core.files import read_json, write_atomic
+from sweep.core.files import read_json, read_record, write_atomic
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.provenance import container
 from sweep.provenance.differences import AXES
@@ -83,7 +83,7 @@ def write_attempt(folder: AttemptFolder, run: str, base: Record, record: Record)
 
 def of_attempt(whole: Record, folder: AttemptFolder) -> dict[str, Any]:
     """Return the four axes of an attempt; its study's where it has left no record."""
-    own = read_json(folder.provenance) or {}
+    own = read_record(folder.provenance)[0] or {}
     base = of_run(whole, own.get("run"))
     found = add(base, {axis: own[axis] for axis in AXES if axis in own})
     return {axis: found.get(axis) or {} for axis in AXES}

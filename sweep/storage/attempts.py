@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,22 @@ class Attempts:
         self.study_id = study_id
         self.study = study
         self._tables: Tables | None = None
+
+    def clean(self, text: str) -> str:
+        """Return text that this database can hold."""
+        return clean(text, self.db.encoding)
+
+    def add_notes(self, token: str, notes: Sequence[str]) -> None:
+        """Note on an attempt, live or not, what could not be read or stored; once each."""
+        if not notes or not self.tables.keep_readings:
+            return
+        rows = self.db.execute("SELECT notes FROM sweep_attempt WHERE token = %s", (token,))
+        if rows:
+            found = dict.fromkeys([*read_notes(rows[0][0]), *map(self.clean, notes)])
+            self.db.execute(
+                "UPDATE sweep_attempt SET notes = %s WHERE token = %s",
+                (json.dumps(list(found)), token),
+            )
 
     @property
     def tables(self) -> Tables:
@@ -299,6 +316,10 @@ def stale(token: str) -> StaleAttempt:
     )
 
 
-def clean(text: str) -> str:
-    """Return text that PostgreSQL can hold: it has no NUL."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+def clean(text: str, encoding: str = "utf-8") -> str:
+    """Return text that a database of this encoding can hold: also without NUL and half characters.
+
+    Such stand in names of files, for one, whose bytes are no text.
+    """
+    whole = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return whole.encode("utf-8", "replace").decode().encode(encoding, "replace").decode(encoding)

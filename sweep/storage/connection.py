@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import psycopg2
-from psycopg2.extensions import POLL_OK, POLL_READ
+from psycopg2.extensions import POLL_OK, POLL_READ, encodings
 
 from sweep.core.errors import DatabaseUnavailable, InputError, SweepError
 from sweep.storage.prepared import as_prepared
@@ -149,8 +149,12 @@ class Database:
             values = [params[key] for key in names]
             try:
                 return self._run(connection, f"{prepare}EXECUTE {name}{marks}", values)
-            except psycopg2.Error as error:
-                if error.pgcode not in UNPREPARED_STATES:
+            except (psycopg2.Error, ValueError) as error:
+                if prepare:  # who knows how far the server has come with it
+                    self._statements.pop(text, None)
+                    if isinstance(error, psycopg2.Error):
+                        self._drop()
+                if getattr(error, "pgcode", None) not in UNPREPARED_STATES:
                     raise
                 # A pooler between us and the server hands out another session each time.
                 self._prepares = False
@@ -240,6 +244,14 @@ class Database:
             yield
         finally:
             self.patience_s = before
+
+    @property
+    def encoding(self) -> str:
+        """Python's name of the encoding in which the database keeps text; once it was connected."""
+        connection = self._connection
+        name = connection.get_parameter_status("server_encoding") if connection else None
+        # SQL_ASCII takes any bytes.
+        return str(encodings.get(name, "utf-8")) if name and name != "SQL_ASCII" else "utf-8"
 
     @property
     def in_transaction(self) -> bool:

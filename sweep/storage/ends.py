@@ -95,10 +95,10 @@ class Endings(Attempts):
             {
                 "token": token,
                 "outcome": end.outcome,
-                "reason": clean(end.reason),
+                "reason": self.clean(end.reason),
                 "exit_code": end.exit_code,
                 "signal": end.signal,
-                "checkpoint": path,
+                "checkpoint": self.clean(path) if path else None,
                 "digest": digest,
                 **(more or {}),
             },
@@ -165,7 +165,7 @@ class Endings(Attempts):
             return state
         self.leave(token, end, checkpoint)
         if self._should_hold():
-            state = studies.StudyState(studies.HELD, clean(end.reason))
+            state = studies.StudyState(studies.HELD, self.clean(end.reason))
             studies.write_state(self.db, self.study_id, state)
         return state
 
@@ -237,7 +237,7 @@ class Endings(Attempts):
         changed = self.db.execute(
             "UPDATE sweep_attempt SET outcome = %s, reason = %s WHERE token = %s "
             "AND outcome = %s RETURNING trial_id",
-            (end.outcome, clean(end.reason), attempt.token, outcomes.TERMINATED),
+            (end.outcome, self.clean(end.reason), attempt.token, outcomes.TERMINATED),
         )
         if not changed:
             return outcomes.RUNNING

@@ -10,9 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import psycopg2
+import psycopg2.errors
+
+from sweep.core.study import Study
 from sweep.core.trial import Reading, Report
 from sweep.storage import promotion, pruner_unit, studies
 from sweep.storage.attempts import USED_SQL, Attempts, clean, stale
+from sweep.storage.connection import Database
 from sweep.storage.prepared import numbers
 from sweep.storage.tables import LONGEST_STEP
 from sweep.storage.trial_rows import stored_number
@@ -61,9 +66,12 @@ CUT_SQL = """
 )
 """
 LIVE_SQL = "SELECT 1 FROM attempt"
+# What no further try stores: bytes or characters, a number, a length.
+REFUSALS = (psycopg2.DataError, psycopg2.errors.ProgramLimitExceeded, UnicodeError, ValueError)
 
 
 def _stored_reading(reading: Reading) -> dict[str, str | None]:
+    # As JSON they are ASCII; half characters are escaped.
     notes = json.dumps([clean(note) for note in reading.notes]) if reading.notes else None
     return {"journal": clean(reading.position), "notes": notes}
 
@@ -73,7 +81,12 @@ class Reports(Attempts):
 
     _cut = ""  # token of the attempt whose first report has been stored
     _began: tuple[str, float] = ("", 0.0)  # of an attempt: see _started_s
+    _refused: dict[str, list[Any]]  # by token: how many values, and a sentence on the first
     _unshown = ""  # token of the attempt that has reported steps which Optuna's table cannot hold
+
+    def __init__(self, db: Database, study_id: int, study: Study) -> None:
+        super().__init__(db, study_id, study)
+        self._refused = {}
 
     def started(self, token: str, process_group: int, resumed: tuple[str, str] | None) -> None:
         """Record the training's process group and the checkpoint that it goes on from.
@@ -82,6 +95,7 @@ class Reports(Attempts):
             StaleAttempt: The attempt is over.
         """
         path, digest = resumed or (None, None)
+        path = self.clean(path) if path else None
         self._touch(
             token,
             "process_group = %s, resumed_from = %s, resumed_sha256 = %s",
@@ -124,12 +138,55 @@ class Reports(Attempts):
             self._unshown = token
         if reading is not None and self._unshown == token:
             reading = replace(reading, notes=(*reading.notes, UNSHOWN))
+        reading = self._with_refused(token, reading)
         if not reports:
             live = self._note_reading(token, reading)
         else:
-            live = self._record(token, reports, reading)
+            try:
+                live = self._record(token, reports, reading)
+            except REFUSALS as error:
+                if self.db.in_transaction:
+                    raise
+                live = self._record_apart(token, reports, reading, error)
         if not live:
             raise stale(token)
+
+    def _record_apart(
+        self, token: str, reports: Sequence[Report], reading: Reading | None, error: Exception
+    ) -> list[tuple[Any, ...]]:
+        """Store what the database takes of reports that it refuses together, and note the rest."""
+        if len(reports) > 1:
+            middle = len(reports) // 2
+            parts = [reports[:middle], reports[middle:]]
+        elif len(reports[0].metrics) > 1:
+            parts = [
+                [replace(reports[0], metrics={name: value})]
+                for name, value in reports[0].metrics.items()
+            ]
+        else:
+            (name,) = reports[0].metrics or ("",)
+            why = str(error).strip().splitlines()[0]
+            note = f"{name!r} at step {reports[0].step} was refused by the database: {why}"
+            found = self._refused.setdefault(token, [0, note])
+            found[0] += 1
+            return self._note_reading(token, self._with_refused(token, reading))
+        live: list[tuple[Any, ...]] = []
+        for part in parts:
+            try:
+                live = self._record(token, part, None)
+            except REFUSALS as refused:
+                live = self._record_apart(token, part, None, refused)
+            if not live:
+                return live
+        return self._note_reading(token, self._with_refused(token, reading))
+
+    def _with_refused(self, token: str, reading: Reading | None) -> Reading | None:
+        """Add what the database has refused of an attempt's reports to what is noted of it."""
+        count, first = self._refused.get(token, (0, ""))
+        if reading is None or not count:
+            return reading
+        note = first if count == 1 else f"{count:,} values were not stored, the first: {first}"
+        return replace(reading, notes=(*reading.notes, note))
 
     def _note_reading(self, token: str, reading: Reading | None) -> list[tuple[Any, ...]]:
         if reading is None or not self.tables.keep_readings:

@@ -19,6 +19,7 @@ from sweep.core.errors import DatabaseUnavailable, StaleAttempt, SweepError
 from sweep.core.files import write_atomic
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.system import memory, processes
+from sweep.core.system.crash import write_crash
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
 from sweep.core.trial import Claim, End, Reading, Report, trial_seed
 from sweep.provenance import record as origin
@@ -34,7 +35,14 @@ from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training import build
-from sweep.training.attempt_files import folder_of, make_folder, read_suspended_s, tell, write_exit
+from sweep.training.attempt_files import (
+    folder_of,
+    make_folder,
+    odd_files,
+    read_suspended_s,
+    tell,
+    write_exit,
+)
 from sweep.training.checkpoints import newest_checkpoint
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
@@ -103,6 +111,7 @@ class AttemptRun:
         )
         self._resumed_hash = ""  # of the checkpoint that it goes on from
         self._meeting: Rendezvous | None = None  # of its ranks
+        self.is_fault = False  # that it ended as it did was no doing of the training's
 
     def run(self) -> str:
         """Train, and write down how that ended.
@@ -118,16 +127,37 @@ class AttemptRun:
         except SearchFailed as error:
             state = self._write_end(End(GIVEN_BACK, error.message), 0)
             self._hold(error.message)  # it would fail in every task
-        except OSError as error:
-            if not is_full(error):
-                raise
-            state = self._write_end(End(GIVEN_BACK, full_disk(self.context.folder.root)), 0)
+        except SweepError:
+            raise
+        except Exception as error:
+            state = self._end_by_fault(error)
         finally:
             self.leave.folder = None
             if self._meeting is not None:
                 self._meeting.close()
         self.tools.outbox.end(self.claim.number, self.claim.attempt, state)
         return state
+
+    def _end_by_fault(self, error: Exception) -> str:
+        """End an attempt that cannot go on by no fault of its training's; the task's next one may.
+
+        Where the disk refuses, that is said; anything else is a fault of ours, with a crash file.
+        """
+        root = self.context.folder.root
+        if isinstance(error, OSError) and is_full(error):
+            return self._write_end(End(GIVEN_BACK, full_disk(root)), 0)
+        self.is_fault = True
+        said = str(error).strip().partition("\n")[0]
+        if isinstance(error, OSError) and error.filename is not None:
+            name = error.filename2 or error.filename  # the second of a renaming
+            reason = f"{name} cannot be written or read: {error.strerror}"
+        else:
+            what = ["trial", str(self.claim.number), "attempt", str(self.claim.attempt)]
+            where = write_crash(root.parent, error, what)
+            reason = f"a fault of sweep's own ({type(error).__name__}: {said}); details in {where}"
+        self.context.say(f"trial {self.claim.number}: {reason}")
+        self.ask(lambda _: self.ledger.add_notes(self.claim.token, [reason]))
+        return self._write_end(End(outcomes.LOST, reason), 0)
 
     def _train(self) -> str:
         began, kills = time.monotonic(), memory.count_kills()
@@ -172,6 +202,8 @@ class AttemptRun:
         self.tools.recorder.end(0.0)
         end = self._read_end(ended, kills)
         left = drain(journal, self._record, supervisor.unsent)
+        if odd := odd_files(self.folder):
+            self.ask(lambda _: self.ledger.add_notes(self.claim.token, odd))
         return self._write_end(end, left, time.monotonic() - began, joules)
 
     def _record(self, reports: Sequence[Report], reading: Reading) -> None:

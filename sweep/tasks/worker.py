@@ -33,6 +33,7 @@ TRACK_CLOSE_S = 20.0  # for trackers to take what is left, once nothing is left 
 TRACK_LEAVE_S = 1.0  # the same, where this task has to go
 INSIDE_S = 30.0  # for a container to say what it holds, once nothing is left to pull
 CLEARED_S = 10.0  # after which waiting tasks are cancelled again
+MOST_FAULTS = 3  # of sweep or the disk, in a row, after which a task ends
 # A next trial is pulled only while the time left is that many times the longest one seen.
 TIME_MARGIN = 1.2
 
@@ -52,6 +53,7 @@ class Worker:
         self.longest_s = 0.0
         self.done = 0
         self._next_look = time.monotonic() + EVERY_S
+        self._faults = 0  # attempts in a row that ended by no doing of their trainings
         self._over = False  # this run of the task has no business any more
         self._token = ""  # of the latest attempt
         self._parent = os.getppid()
@@ -203,14 +205,19 @@ class Worker:
 
     def _run_attempt(self, claim: Claim) -> None:
         began = time.monotonic()
+        attempt = AttemptRun(self.context, self.tools, claim)
         try:
-            state = AttemptRun(self.context, self.tools, claim).run()
+            state = attempt.run()
         except StaleAttempt as error:
             self.say(f"trial {claim.number}, attempt {claim.attempt}: {error.message}")
             self._over = self.context.may_run_twice
             return
         took_s = time.monotonic() - began
         self.longest_s = max(self.longest_s, took_s)
+        self._faults = self._faults + 1 if attempt.is_fault else 0
+        if self._faults >= MOST_FAULTS:
+            self.say(f"{MOST_FAULTS} attempts in a row ended by such faults: this task ends")
+            self._over = True
         self.say(f"trial {claim.number}, attempt {claim.attempt}: {state} after {took_s:.1f} s")
         if state == outcomes.FAILED:
             for line in last_lines(self.folder.attempt(claim.number, claim.attempt), 5):

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.core.files import make_private, move_aside, read_json, write_atomic
+from sweep.core.files import move_aside, open_regular, read_record, write_atomic
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.trial import Attempt
 
 _MOST_ANSWER = 4096  # characters: a word or two, and that it is done
+_MOST_CODE = 2**31 - 1  # no system has a higher one
 
 
 def make_folder(folder: AttemptFolder, token: str, *, later_too: bool = True) -> list[Path]:
@@ -29,8 +30,8 @@ def make_folder(folder: AttemptFolder, token: str, *, later_too: bool = True) ->
     Returns:
         Where something was moved.
     """
-    moved = []
-    make_private(folder.root.parent)
+    moved: list[Path] = []
+    os.makedirs(folder.root.parent, mode=0o700, exist_ok=True)
     if os.path.lexists(folder.root):
         old = [folder.root, *(_later(folder) if later_too else ())]
         moved = [move_aside(path, folder.root.parent / "aside") for path in old]
@@ -59,11 +60,8 @@ def _is_own(folder: AttemptFolder, attempt: Attempt) -> bool:
 
 def _token_in(path: Path) -> str | None:
     """Return the token that a file names, or None where it cannot be read or names none."""
-    try:
-        found = read_json(path)
-    except (OSError, ValueError):
-        return None
-    token = found.get("token") if isinstance(found, dict) else None
+    found, _ = read_record(path)
+    token = (found or {}).get("token")
     return token if isinstance(token, str) else None
 
 
@@ -134,9 +132,38 @@ def write_exit(
 
 
 def read_exit(folder: AttemptFolder) -> dict[str, object] | None:
-    """Return what ``write_exit`` noted, or None."""
-    found = read_json(folder.exit)
-    return dict(found) if found else None
+    """Return what ``write_exit`` noted, or None; see ``odd_files``."""
+    found, _ = read_record(folder.exit)
+    if not found:
+        return None
+    for name in ("exit_code", "signal"):
+        code = found.get(name)
+        found[name] = code if isinstance(code, int) and abs(code) <= _MOST_CODE else None
+    return found
+
+
+def odd_files(folder: AttemptFolder) -> list[str]:
+    """Return, in sentences, which of an attempt's files cannot be read.
+
+    ``metrics.jsonl`` is not among them: whoever reads it says so.
+    """
+    found = []
+    for path in (folder.mark, folder.exit, folder.control):
+        _, wrong = read_record(path)
+        if wrong:
+            found.append(f"{path.name} {wrong}")
+    for path, look in ((folder.log, _open_and_close), (folder.checkpoints, os.listdir)):
+        try:
+            look(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            found.append(f"{path.name} cannot be read: {error.strerror or error}")
+    return found
+
+
+def _open_and_close(path: Path) -> None:
+    os.close(open_regular(path))
 
 
 def read_suspended_s(folder: AttemptFolder) -> float:

@@ -22,7 +22,7 @@ def checkpoints(folder: AttemptFolder) -> list[Path]:
     (a leading dot, or the ending .tmp or .part) and which belongs to us.
     """
     found = []
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    with contextlib.suppress(OSError):  # see ``odd_files``
         for entry in os.scandir(folder.checkpoints):
             if entry.name.startswith(".") or entry.name.endswith((".tmp", ".part")):
                 continue

@@ -1,7 +1,12 @@
-"""A sampler or terminator that fails holds its study with the true reason; no trial is lost."""
+"""An attempt that cannot go on by no fault of its training's.
+
+A sampler or terminator that fails holds its study with the true reason; other faults end the
+attempt, and its task goes on. No trial is lost.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +24,10 @@ from sweep.storage import records, studies
 from sweep.storage.ledger import Ledger
 from sweep.tasks.attempt import AttemptRun
 from sweep.tasks.patience import Patience
+from tests.conftest import Sweep
 from tests.storage.ledgers import do
 from tests.study_rows import Row, fill, make_study
+from tests.toys import TRAINING, write_toy
 
 STUDY = replace(make_study(), sampler=Choice("tpe"), trials=3)
 
@@ -99,3 +106,40 @@ def test_a_terminator_that_fails(
         "held",
         "the terminator emmr failed: RuntimeError: no torch",
     )
+
+
+# Where sweep is going to note the end, and to look why it ended.
+ODD = """
+folder = pathlib.Path(os.environ["SWEEP_TRIAL_DIR"])
+(folder / "exit.json").mkdir()
+(folder / "log.txt").unlink()
+os.mkfifo(folder / "log.txt")
+"""
+
+
+@pytest.mark.real
+def test_odd_files_stop_nobody(sweep: Sweep, tmp_path: Path, runs: Path) -> None:
+    """A trial whose files cannot be written fails with the reason, all others are complete; what
+    cannot be read is noted, and every command answers."""
+    study = write_toy(tmp_path, trials=1, parallel=1, training=TRAINING + ODD)
+    assert sweep("launch", study, "--wait").code == 0
+    (runs / "toy/trials/00001/config.yaml").mkdir(parents=True)
+    ran = sweep("launch", study, "--set", "trials=3", "--wait", "--json")
+    assert ran.code == 0, ran.err
+    status = json.loads(ran.out)
+    assert (status["counts"]["complete"], status["counts"]["failed"]) == (2, 1)
+    notes = [
+        "exit.json cannot be read: is no regular file",
+        "log.txt cannot be read: is no regular file",
+    ]
+    assert status["notes"] == [f"trial 0: {notes[0]} (2 more trials have such notes)"]
+    ran = sweep("collect", "toy", "--state", "complete", "--state", "failed", "--format", "json")
+    assert ran.code == 0, ran.err
+    rows = {row["trial"]: row for row in json.loads(ran.out)}
+    assert [rows[n]["state"] for n in range(3)] == ["complete", "failed", "complete"]
+    assert rows[0]["notes"] == rows[2]["notes"] == notes
+    assert "config.yaml cannot be written or read: Is a directory" in rows[1]["reason"]
+    ran = sweep("logs", "toy", "0")
+    assert ran.code == 0
+    assert f"--- note: {notes[0]}" in ran.out
+    assert "cannot be read: is no regular file" in ran.out
