@@ -81,6 +81,7 @@ HEAVY = (
 HEAVY_MODULES = {
     "sweep.results.frames",
     "sweep.search.pruning",
+    "sweep.search.risk",
     "sweep.search.view",
     "sweep.storage.optuna_storage",
     "sweep.storage.optuna_studies",

@@ -19,6 +19,7 @@ from sweep.cli.common import (
 )
 from sweep.core import outcomes
 from sweep.core.errors import InputError
+from sweep.results import mixed_code
 from sweep.results.columns import long_columns
 from sweep.results.exports import export, format_of, write
 from sweep.results.feasibility import none_feasible_of
@@ -115,6 +116,7 @@ def collect(
         ),
         patience_s=60.0,
     )
+    mixed = mixed_code.read(opened.folder, opened.study, found)
     chosen = rows(
         found,
         opened.study,
@@ -123,17 +125,18 @@ def collect(
         by=ranking,
         folder=opened.folder,
         wanted=wanted,
+        codes=mixed.ids,
     )
-    infeasible = none_feasible_of(opened.study, found)
-    if infeasible and not (as_table and wanted is None):
-        click.echo(infeasible, err=True)
+    said = [text for text in (none_feasible_of(opened.study, found), mixed.sentence) if text]
+    for sentence in () if as_table and wanted is None else said:
+        click.echo(sentence, err=True)
     if long_:
         steps = _read_long(opened, [row["trial"] for row in chosen], wanted)
         write(export(steps, format_, opened.study, shape=long_columns), output, sys.stdout)
     elif as_table and wanted is None:
         _print_table(chosen, opened, nothing_complete(records.count(found)), ranking)
-        if infeasible:
-            click.echo(infeasible)
+        for sentence in said:
+            click.echo(sentence)
     else:
         write(export(chosen, format_, opened.study), output, sys.stdout)
     if wants_plots:

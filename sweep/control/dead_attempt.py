@@ -20,6 +20,7 @@ from sweep.core.trial import Attempt, End, Reading, Report
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.training import memory_messages
 from sweep.training.attempt_files import folder_of, last_sign, read_exit
 from sweep.training.command import launchers
 from sweep.training.exit_reason import classify, last_lines
@@ -136,8 +137,9 @@ def end_attempt(
 ) -> str:
     """Store what a dead attempt left in its folder, end it, and return its trial's state."""
     attempt_folder = folder_of(folder, attempt)
-    if end.outcome == outcomes.ERROR and end.exit_code:
-        end = classify(end.exit_code, end.signal, "", last_lines(attempt_folder))
+    if end.outcome == outcomes.ERROR:
+        log = last_lines(attempt_folder, memory_messages.WINDOW)
+        end = classify(end.exit_code, end.signal, "", log)
     checkpoint = newest_of(attempt_folder)
     sign_s = last_sign(attempt_folder)
     _drain(ledger, attempt, attempt_folder, patience_s)

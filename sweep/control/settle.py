@@ -28,6 +28,11 @@ from sweep.training.attempt_files import folder_of
 from sweep.training.checkpoints import checkpoints, digest
 from sweep.training.journal import MOST_REPORTS, Journal
 
+# At the same size memory runs out again, unless something else took it: one more try tells.
+_TRIES_OF_MEMORY = 2
+# Ends that tell of the configuration: while no trial has reported anything they count like failures
+# of the user's own code, or a space of which nothing fits would use up all its trials.
+_OF_CONFIGURATION = (outcomes.OUT_OF_MEMORY, outcomes.KILLED, outcomes.STALLED, outcomes.TIMEOUT)
 MOST_NODES = 3  # that may fail under a trial: after that it is the trial that ends them
 
 
@@ -39,6 +44,9 @@ def give_up(attempts: Sequence[Attempt], retry: Retry) -> str | None:
     """
     last = attempts[-1]
     faults = [attempt for attempt in attempts if attempt.outcome in outcomes.FAULTS]
+    short = [attempt for attempt in attempts if attempt.outcome == outcomes.OUT_OF_MEMORY]
+    if last.outcome == outcomes.OUT_OF_MEMORY and len(short) >= _TRIES_OF_MEMORY:
+        return f"{len(short)} attempts ended so, the last: {last.reason or last.outcome}"
     if last.outcome in outcomes.FAULTS and len(faults) >= retry.max_attempts:
         return f"{len(faults)} attempts ended in a fault, the last: {last.reason or last.outcome}"
     if last.outcome == outcomes.TIMEOUT and _barren_limits(attempts) >= 2:
@@ -108,7 +116,11 @@ def settle(
     attempts[-1] = replace(attempts[-1], outcome=end.outcome, reason=end.reason, checkpoint=path)
     why = give_up(attempts, ledger.study.retry)
     if why:
-        ledger.finish(token, replace(end, reason=why), outcomes.FAILED, checkpoint=checkpoint)
+        end = replace(end, reason=why)
+        if end.outcome in _OF_CONFIGURATION and not ledger.is_proven():
+            ledger.fail(token, replace(end, outcome=outcomes.EXHAUSTED), checkpoint)
+        else:
+            ledger.finish(token, end, outcomes.FAILED, checkpoint=checkpoint)
         return outcomes.FAILED
     ledger.leave(token, end, checkpoint)
     return outcomes.RUNNING
@@ -140,12 +152,14 @@ def _finish(
     values = [value for value in found if value is not None]
     if len(values) < len(found):
         missing = [o for o, v in zip(study.objectives, found, strict=True) if v is None]
+        outcome = outcomes.NO_METRIC
         if end.reason == outcomes.TOO_LONG:
+            outcome = outcomes.TOO_LONG
             reason = "used up its trial_time without reporting the objective"
         else:
             reason = "ended well, but never reported " + expected(missing[0].metric, study)
             reason += others_text(missing[0].metric, ledger.reported_names(trial_id))
-        ledger.fail(token, End(outcomes.NO_METRIC, reason, end.exit_code, end.signal), checkpoint)
+        ledger.fail(token, End(outcome, reason, end.exit_code, end.signal), checkpoint)
         return outcomes.FAILED
     broken = _violations(ledger, trial_id)
     if isinstance(broken, str) and end.reason not in ("pruned", outcomes.TOO_LONG):

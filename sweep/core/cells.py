@@ -26,6 +26,7 @@ BOOKKEEPING = frozenset(
         "state",
         "value",
         "feasible",
+        "code",
         "seed",
         "attempts",
         "duration_s",

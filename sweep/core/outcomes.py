@@ -26,8 +26,9 @@ PORT_CLASH = "port clash"  # its ranks found their port taken, or another trial'
 NODE_FAILED = "node failed"
 LOST = "lost"  # its task is gone and nobody can say why
 STALLED = "stalled"  # no sign of progress for longer than the study allows
-TOO_LONG = "too long"  # the trial used up its own time
+TOO_LONG = "too long"  # the trial used up its own time without reporting its objective
 NOT_STARTED = "not started"  # the command could not be started
+EXHAUSTED = "exhausted"  # out of attempts, and no trial of the study has reported anything yet
 STOPPED = "cancelled"  # the user cancelled it
 
 # Outcomes after which the trial goes on as its next attempt, from its checkpoint.
@@ -42,4 +43,6 @@ GIVEN_BACK = "given back"
 HALTED = "halted"  # left because the study was stopped or ended
 PAUSED = "paused"  # its trial waits for a promotion
 CLAIMABLE = (*RESUMABLE, GIVEN_BACK, HALTED)
-USER_FAILURES = (ERROR, NO_METRIC, NOT_STARTED)
+USER_FAILURES = (ERROR, NO_METRIC, NOT_STARTED, TOO_LONG, EXHAUSTED)
+# Those of them that say that the configuration asks for too much, not that the command is wrong.
+TOO_MUCH = (TOO_LONG, EXHAUSTED)

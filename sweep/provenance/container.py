@@ -136,7 +136,7 @@ class Question:
     def close(self) -> dict[str, Any]:
         """End the question, and return the answer; empty without one."""
         if self._child.poll() is None:
-            processes.end_group(self._child.pid, self._token, grace_s=0.5)
+            processes.end_child(self._child, self._token, grace_s=0.5)
             self._child.wait()
         try:
             said = self._log.read_text(encoding="utf-8", errors="replace")

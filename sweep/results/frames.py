@@ -19,6 +19,7 @@ from sweep.core.errors import InputError
 from sweep.core.executors import kind_of
 from sweep.core.paths import Runs, runs_folder
 from sweep.core.study import Study
+from sweep.results import mixed_code
 from sweep.results.columns import Row, columns
 from sweep.results.ranking import all_wanted, check_metrics, rows
 from sweep.storage import records, series
@@ -66,7 +67,7 @@ class Results:
         ``state``, ``value`` (or ``values.<metric>``), ``params.<name>``, each metric's last, least
         and greatest value (``metrics.<name>``, ``metrics.<name>:min``, ``metrics.<name>:max``),
         ``seed``, ``attempts``, ``duration_s``, ``gpu_hours``, ``energy_j``, ``reason``,
-        ``started``, ``ended``.
+        ``started``, ``ended``; ``code`` where the trials ran different code.
 
         Args:
             states: Only trials in these states ("complete", "pruned", …); all when None.
@@ -103,6 +104,7 @@ class Results:
             states=states or outcomes.STATES,
             summaries=summaries,
             wanted=all_wanted(summaries),
+            codes=mixed_code.read(self._opened.folder, self.study, found).ids,
         )
         return frame(chosen, self.study)
 

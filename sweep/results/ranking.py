@@ -241,6 +241,7 @@ def rows(
     folder: StudyFolder | None = None,
     summaries: Mapping[int, Mapping[str, Summary]] | None = None,
     wanted: Sequence[Wanted] | None = None,
+    codes: Mapping[int, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the trials as plain data, best first.
 
@@ -259,6 +260,7 @@ def rows(
         folder: The study's, to look for checkpoints of the trials that keep theirs.
         summaries: The metrics in short, by trial number; from the records' own when None.
         wanted: Which of them to show; each metric's last value when None.
+        codes: Of each trial what code it ran, for the key ``code``, where that is not the same.
 
     Raises:
         InputError: No trial has reported a metric that is asked for.
@@ -280,6 +282,8 @@ def rows(
             row["notes"] = list(record.notes)
         if summaries:
             row["metrics"] = show(summaries.get(record.number, {}))
+        if codes:
+            row["code"] = codes.get(record.number, "")
         checkpoint = _checkpoint(record, folder) if keeps(places[record.number], study) else None
         if checkpoint is not None:
             row["checkpoint"] = checkpoint

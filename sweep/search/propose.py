@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.space import Parameter, Space
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sweep.storage.optuna_storage import PostgresStorage
 
 TRIES = 8  # draws beyond the first for a configuration that nobody has
+_APART = 1000  # between the seeds of draws for another reason
 
 # Made once for the space last seen: distributions as text, for 10,000 rows.
 _texts: list[tuple[Space, dict[str, str]]] = []
@@ -68,13 +70,12 @@ def propose(
     from sweep.search.view import SamplerView
 
     earlier = warm_start.frozen(storage.database, study_id, study)
-    view = SamplerView(storage, earlier)
+    is_gp = choose(study)[0] == "gp"
+    view = SamplerView(storage, earlier, failures=True, marked=is_gp)
     name = view.get_study_name_from_id(study_id)
     is_fixed = study.sampler.type in FIXED
-    for again in range(TRIES + 1):
-        seed = trial_seed(study.seed + again, number)
-        # What a sampler insists on it may propose again: chance has the last word.
-        by_chance = again > TRIES // 2 and not is_fixed
+
+    def draw(seed: int, by_chance: bool) -> None:
         drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
         sampler = build_sampler(drawn, seed, earlier)
         with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
@@ -83,6 +84,16 @@ def propose(
                 # A design without results: the sampler has no say, the user's fixed values do.
                 trial._fixed_params = {**_choose_fixed(study, number), **trial._fixed_params}
             _suggest_all(study, trial)
+
+    for again in range(TRIES + 1):
+        seed = trial_seed(study.seed + again, number)
+        # What a sampler insists on it may propose again: chance has the last word.
+        by_chance = again > TRIES // 2 and not is_fixed
+        draw(seed, by_chance)
+        if not is_fixed and not is_gp:  # a Gaussian process models it itself
+            seeds = [trial_seed(study.seed + again + k * _APART, number) for k in range(1, TRIES)]
+            again_by = [partial(draw, seed, by_chance) for seed in seeds]
+            _lower_risk(study, view, study_id, trial_id, again_by)
         may_draw_again = again < TRIES and not is_fixed and bool(view.chosen_params(trial_id))
         with locks.held(storage.database, locks.PROPOSE, study_id):
             if not (may_draw_again and _is_known(study, view, study_id, trial_id)):
@@ -90,6 +101,41 @@ def propose(
                 break
         view.forget_choice(trial_id)
     return dict(storage.get_trial(trial_id).params)
+
+
+def _lower_risk(
+    study: Study,
+    view: SamplerView,
+    study_id: int,
+    trial_id: int,
+    draws: Iterable[Callable[[], None]],
+) -> None:
+    """Draw a trial's parameters again while they probably ask for too much.
+
+    The draw with the least risk stays. Where the user has fixed all there is nothing to choose.
+
+    Args:
+        draws: Each sets the parameters in the view, in another way.
+    """
+    from sweep.search import risk
+
+    if not view.chosen_params(trial_id):
+        return
+    estimate = risk.Risk(study.space, [t for t in view.told(study_id) if t.number >= 0])
+    if not estimate.is_known:
+        return
+    given = risk.numbers(view.get_trial(trial_id))
+    least = estimate.of({**given, **view.chosen_params(trial_id)})
+    best = view.take_choice(trial_id)
+    for draw in draws:
+        if least <= risk.LIMIT:
+            break
+        draw()
+        found = estimate.of({**given, **view.chosen_params(trial_id)})
+        choice = view.take_choice(trial_id)
+        if found < least:
+            least, best = found, choice
+    view.put_choice(trial_id, best)
 
 
 def _suggest_all(study: Study, trial: Any) -> None:

@@ -21,6 +21,8 @@ AUTO_PRUNER = "asha"
 STARTUP = 10  # trials from which a sampler begins to learn, unless the study says otherwise
 SHARE = 10  # nor before this part of the longest run
 
+JOINT_WIDTH = 32  # trials at once above which TPE models one parameter at a time
+
 # Above these a Gaussian process costs too much or knows too little.
 GP_PARAMETERS = 8
 GP_TRIALS = 200
@@ -81,13 +83,11 @@ def build_sampler(study: Study, seed: int, earlier: Sequence[Any] = ()) -> Any:
         if name in ("random", "grid", "qmc"):
             return optuna.samplers.RandomSampler(seed=seed)
         if name == "tpe":
-            # One parameter at a time with constant liars: the best of TPE's forms at a width of 20
-            # on Branin, Hartmann6 and a noisy MLP (20 seeds, 200 trials).
             return optuna.samplers.TPESampler(
                 seed=seed,
                 n_startup_trials=options.get("startup_trials", STARTUP),
                 n_ei_candidates=options.get("candidates", 24),
-                multivariate=options.get("multivariate", False),
+                multivariate=options.get("multivariate", _is_joint(study)),
                 constant_liar=True,
             )
         if name == "gp":
@@ -114,6 +114,15 @@ def build_sampler(study: Study, seed: int, earlier: Sequence[Any] = ()) -> Any:
                 crossover_prob=options.get("crossover_prob", 0.9),
             )
     raise InputError(f"There is no sampler {name!r}.")
+
+
+def _is_joint(study: Study) -> bool:
+    """Tell whether TPE models all parameters together, which the study file leaves open.
+
+    As Optuna does, where few run at once; one parameter at a time is better where many do:
+    `python -m benchmarks.search samplers` compares at 1, 20 and 100 at once.
+    """
+    return not study.is_multi_objective and study.parallel <= JOINT_WIDTH
 
 
 LEAST_SOURCES = 10  # of which CMA-ES takes the best tenth

@@ -1,8 +1,10 @@
 """How samplers and pruners see a study: one place, and a snapshot that holds for one decision.
 
 A paused trial looks pruned. A trial that diverged counts as complete with the worst finite value,
-or a sampler would propose its like again; other failures are ignored, as Optuna does. A running
-trial is what it is: TPE takes it for one with a bad result. Waiting trials are left out.
+or a sampler would propose its like again. One whose configuration asked for too much (memory, or
+time: ``risk``) is shown to samplers so as well, and as infeasible. Other failures are ignored, as
+Optuna does. A running trial is what it is: TPE takes it for one with a bad result. Waiting trials
+are left out.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from optuna.distributions import BaseDistribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweep.core.attributes import END
+from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.outcomes import DIVERGED
+from sweep.search.risk import asked_too_much
 from sweep.storage import promotion
 from sweep.storage.optuna_storage import PostgresStorage
 
@@ -25,14 +28,44 @@ def view(
     trials: Sequence[FrozenTrial],
     directions: Sequence[StudyDirection],
     paused: Collection[int] = (),
+    failures: bool = True,
+    marked: bool = True,
 ) -> list[FrozenTrial]:
     """Return the trials as samplers shall see them; those given are not changed.
 
     Args:
         paused: Ids of the trials that are paused.
+        failures: Whether to show trials that asked for too much: for samplers, not for pruners.
+        marked: Whether beside those all others get the same constraint, which gp needs.
     """
     worst = _worst(trials, directions)
-    return [_seen(trial, worst, paused) for trial in trials if trial.state != TrialState.WAITING]
+    seen = [_seen(trial, worst, paused) for trial in trials if trial.state != TrialState.WAITING]
+    if not failures or worst is None or not any(map(asked_too_much, seen)):
+        return seen
+    return _with_failures(seen, worst, marked)
+
+
+def _with_failures(
+    trials: Sequence[FrozenTrial], worst: list[float], marked: bool
+) -> list[FrozenTrial]:
+    """Return the trials with those that asked for too much as complete, worst and infeasible.
+
+    Where the study has no constraint, one is made up.
+    """
+    known = [t.system_attrs[CONSTRAINTS] for t in trials if CONSTRAINTS in t.system_attrs]
+    broken = [max(1.0, *column) for column in zip(*known, strict=False)] or [1.0]
+    found = []
+    for trial in trials:
+        failed = asked_too_much(trial)
+        if failed or (marked and not known and trial.state == TrialState.COMPLETE):
+            trial = copy.copy(trial)
+            note = broken if failed else [-1.0]
+            trial.system_attrs = {**trial.system_attrs, CONSTRAINTS: note}
+        if failed:
+            trial.state = TrialState.COMPLETE
+            trial.values = worst
+        found.append(trial)
+    return found
 
 
 def _seen(trial: FrozenTrial, worst: list[float] | None, paused: Collection[int]) -> FrozenTrial:
@@ -81,11 +114,20 @@ class SamplerView(PostgresStorage):
     Args:
         storage: Shares its connection and its history.
         more: Trials of an earlier study, shown before this one's.
+        failures, marked: As for ``view``.
     """
 
-    def __init__(self, storage: PostgresStorage, more: Sequence[FrozenTrial] = ()) -> None:
+    def __init__(
+        self,
+        storage: PostgresStorage,
+        more: Sequence[FrozenTrial] = (),
+        failures: bool = False,
+        marked: bool = False,
+    ) -> None:
         self.__dict__.update(storage.__dict__)
         self._more = list(more)
+        self._shows = (failures, marked)
+        self._told: dict[int, list[FrozenTrial]] = {}
         self._snapshots: dict[int, list[FrozenTrial]] = {}
         self._params: dict[int, dict[str, tuple[float, BaseDistribution]]] = {}
 
@@ -99,9 +141,17 @@ class SamplerView(PostgresStorage):
             if any(trial.state == TrialState.RUNNING for trial in trials):
                 paused = self._again(lambda db: promotion.read_paused(db, study_id))
             directions = self.get_study_directions(study_id)
-            self._snapshots[study_id] = self._more + view(trials, directions, paused)
+            self._told[study_id] = trials
+            self._snapshots[study_id] = view(
+                [*self._more, *trials], directions, paused, *self._shows
+            )
         trials = [t for t in self._snapshots[study_id] if states is None or t.state in states]
         return copy.deepcopy(trials) if deepcopy else trials
+
+    def told(self, study_id: int) -> list[FrozenTrial]:
+        """Return the study's own trials as they are, of the same moment."""
+        self.get_all_trials(study_id, deepcopy=False)
+        return self._told[study_id]
 
     def set_trial_param(
         self,
@@ -116,6 +166,14 @@ class SamplerView(PostgresStorage):
     def chosen_params(self, trial_id: int) -> dict[str, float]:
         """Return the parameters that were set and are not stored yet, as Optuna's numbers."""
         return {name: value for name, (value, _) in self._params.get(trial_id, {}).items()}
+
+    def take_choice(self, trial_id: int) -> dict[str, tuple[float, BaseDistribution]]:
+        """Take back the parameters that were set, and return them for ``put_choice``."""
+        return self._params.pop(trial_id, {})
+
+    def put_choice(self, trial_id: int, params: dict[str, tuple[float, BaseDistribution]]) -> None:
+        """Set the parameters that were taken back."""
+        self._params[trial_id] = params
 
     def forget_choice(self, trial_id: int) -> None:
         """Take back the parameters that were set, and look at the study anew."""

@@ -20,6 +20,9 @@ from sweep.storage.attempts import Attempts, clean, stale
 from sweep.storage.prepared import numbers
 from sweep.storage.trial_rows import stored_number, write_attribute
 
+# Failures before anything was reported that hold a study of which no configuration may fit; half a
+# space that does not fit gives so many in a row once in 32 studies.
+TOO_MUCH_LIMIT = 5
 ATTEMPT_SQL = """
 WITH attempt AS (
   UPDATE sweep_attempt SET outcome = %(outcome)s, reason = %(reason)s, exit_code = %(exit_code)s,
@@ -146,7 +149,8 @@ class Endings(Attempts):
         Once any trial has reported the objective, the trial is final: failed. Before that, it may
         be the command that is wrong: the trial stays open, and the study is held after
         min(K, 3) such failures (``retry.max_user_failures``); a failure beyond that gives its
-        trial back.
+        trial back. Where configurations ask for too much memory or time, others may fit: it is
+        held after ``TOO_MUCH_LIMIT`` failures of any kind.
 
         Returns:
             The study's state afterwards.
@@ -160,13 +164,21 @@ class Endings(Attempts):
             self.leave(token, End(GIVEN_BACK, end.reason, end.exit_code, end.signal), checkpoint)
             return state
         self.leave(token, end, checkpoint)
-        limit = self.study.retry.max_user_failures or min(self.study.parallel, 3)
-        if self._count_failures() >= limit:
+        if self._should_hold():
             state = studies.StudyState(studies.HELD, clean(end.reason))
             studies.write_state(self.db, self.study_id, state)
         return state
 
-    def _count_failures(self) -> int:
+    def _should_hold(self) -> bool:
+        """Tell whether enough has failed by itself to stop trying."""
+        limit = self.study.retry.max_user_failures or min(self.study.parallel, 3)
+        wrong = [word for word in outcomes.USER_FAILURES if word not in outcomes.TOO_MUCH]
+        if self._count_failures(wrong) >= limit:
+            return True
+        any_kind = self.study.retry.max_user_failures or min(self.study.trials, TOO_MUCH_LIMIT)
+        return self._count_failures(outcomes.USER_FAILURES) >= any_kind
+
+    def _count_failures(self, words: Sequence[str]) -> int:
         """Return how often tasks have failed: what the slots of one do side by side counts once.
 
         They share a node, and a node where nothing works is no proof against the command.
@@ -175,9 +187,9 @@ class Endings(Attempts):
             "SELECT COALESCE(SUM(most), 0) FROM (SELECT MAX(failed) AS most FROM ("
             "SELECT job, array_index, slot, COUNT(*) AS failed FROM sweep_attempt a "
             "WHERE a.trial_id = ANY(%s::int[]) AND a.number = (SELECT MAX(number) FROM "
-            "sweep_attempt b WHERE b.trial_id = a.trial_id) GROUP BY job, array_index, slot"
-            ") AS by_slot GROUP BY job, array_index) AS by_task",
-            (self.open_failures(),),
+            "sweep_attempt b WHERE b.trial_id = a.trial_id) AND a.outcome = ANY(%s) "
+            "GROUP BY job, array_index, slot) AS by_slot GROUP BY job, array_index) AS by_task",
+            (self.open_failures(), list(words)),
         )
         return int(rows[0][0])
 

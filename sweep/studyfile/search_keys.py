@@ -35,7 +35,12 @@ SAMPLERS: dict[str, Keys] = {
             aliases="n_ei_candidates ei_candidates",
             default=24,
         ),
-        "multivariate": Key(Boolean(), "Model all parameters together.", default=False),
+        "multivariate": Key(
+            Boolean(),
+            "Model all parameters together. Absent: where the objective is one and at most 32 run "
+            "at once.",
+            example=True,
+        ),
     },
     "gp": STARTUP
     | {

@@ -32,12 +32,12 @@ from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training import build
-from sweep.training.attempt_files import folder_of, make_folder, tell, write_exit
+from sweep.training.attempt_files import folder_of, make_folder, read_suspended_s, tell, write_exit
 from sweep.training.checkpoints import newest_checkpoint
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
-from sweep.training.exit_reason import last_lines, read_end
+from sweep.training.exit_reason import read_end
 from sweep.training.journal import Journal
 from sweep.training.supervisor import Ended, Leave, Supervisor, abrupt_s
 
@@ -154,7 +154,7 @@ class AttemptRun:
             journal,
             self.channel,
             self.leave,
-            self.claim.used_s,
+            self._used_s(),
         )
         ended = supervisor.run()
         joules = self.tools.recorder.joules()
@@ -206,11 +206,18 @@ class AttemptRun:
                     lambda _: self.ledger.next_step(claim.trial_id, claim.attempt)
                 )
         except BaseException:
-            processes.end_group(started.child.pid, claim.token, grace_s=abrupt_s(self.study))
+            processes.end_child(started.child, claim.token, grace_s=abrupt_s(self.study))
             started.child.wait()
             raise
         self.tools.outbox.begin(claim.number, claim.attempt, first_step, self.context.place.host)
         return first_step
+
+    def _used_s(self) -> float:
+        """Return for how many seconds earlier attempts have trained."""
+        earlier = [
+            self.context.folder.attempt(self.claim.number, n) for n in range(1, self.claim.attempt)
+        ]
+        return max(0.0, self.claim.used_s - sum(read_suspended_s(folder) for folder in earlier))
 
     def _read_end(self, ended: Ended, kills: int | None) -> End:
         """Say how a training ended, which is noted in its folder."""
@@ -220,12 +227,11 @@ class AttemptRun:
             told = outcomes.TIMEOUT
         end = read_end(self.study, self.folder, ended.exit_code, ended.signal, told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
-            write_exit(self.folder, end.exit_code, end.signal, told)
+            write_exit(self.folder, end.exit_code, end.signal, told, ended.suspended_s)
         if end.outcome == outcomes.INTERRUPTED and asks_who:
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
-        if end.outcome in (outcomes.KILLED, outcomes.ERROR) and (
-            kills != memory.count_kills() or memory.is_in_log(last_lines(self.folder))
-        ):
+        may_be = (outcomes.KILLED, outcomes.ERROR)
+        if end.outcome in may_be and kills != memory.count_kills():
             end = End(outcomes.OUT_OF_MEMORY, "memory ran out", end.exit_code, end.signal)
         if end.outcome == outcomes.ERROR and not has_room(self.folder.root):
             end = End(GIVEN_BACK, full_disk(self.context.folder.root))

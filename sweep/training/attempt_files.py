@@ -103,12 +103,20 @@ def read_answer(folder: AttemptFolder) -> Reply | None:
     return Reply(bool(notes.get("saw")), notes.get("done") is True)
 
 
-def write_exit(folder: AttemptFolder, exit_code: int | None, signal: int | None, told: str) -> None:
+def write_exit(
+    folder: AttemptFolder,
+    exit_code: int | None,
+    signal: int | None,
+    told: str,
+    suspended_s: float = 0.0,
+) -> None:
     """Note how the training's process ended, before the database hears of it.
 
     What it was told is part of that; the files about that go, as files are counted.
     """
     note = {"exit_code": exit_code, "signal": signal, "told": told, "time": time.time()}
+    if suspended_s:
+        note["suspended_s"] = suspended_s
     write_atomic(folder.exit, json.dumps(note) + "\n")
     for path in (folder.control, folder.answer):
         with contextlib.suppress(OSError):
@@ -119,6 +127,12 @@ def read_exit(folder: AttemptFolder) -> dict[str, object] | None:
     """Return what ``write_exit`` noted, or None."""
     found = read_json(folder.exit)
     return dict(found) if found else None
+
+
+def read_suspended_s(folder: AttemptFolder) -> float:
+    """Return for how many seconds of an ended attempt its training did not run, as was noted."""
+    found = (read_exit(folder) or {}).get("suspended_s")
+    return float(found) if isinstance(found, (int, float)) else 0.0
 
 
 def last_sign(folder: AttemptFolder) -> float:

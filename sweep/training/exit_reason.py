@@ -13,11 +13,13 @@ from sweep.core.outcomes import HALTED, PAUSED
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.trial import End
+from sweep.training import memory_messages
 from sweep.training.command import first_failure, launchers, runtime_failure
 from sweep.training.command.launchers import PYTHON, RANKS_FOLDER
 
 _TRACEBACK = "Traceback (most recent call last):"
 _KILLS = (9, 15)  # SIGKILL, SIGTERM: sent by somebody else than the code itself
+_LAST = 20  # lines among which the cause stands
 
 
 def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence[str] = ()) -> End:
@@ -30,7 +32,7 @@ def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence
         told: What it had been told: "" (also where it has finished all the same), "pruned",
             "checkpoint" (leave, to be resumed), or one of the outcomes for which it was ended
             (time limit, stalled, too long, halted, paused).
-        log: The last lines of its output.
+        log: The last lines of its output, ``memory_messages.WINDOW`` or fewer.
     """
     if signal is None and exit_code is not None and 128 < exit_code <= 128 + 64:
         signal = exit_code - 128
@@ -49,10 +51,16 @@ def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence
     if signal is None and exit_code is None:
         return End(outcomes.LOST, "nobody noted how it ended")
     if signal in _KILLS:
+        if memory_messages.says_killed(log):
+            return End(outcomes.OUT_OF_MEMORY, "memory ran out", exit_code, signal)
         reason = "killed by SIGKILL; by the system when memory ran out, or by hand"
         if signal == 15:
             reason = "ended by SIGTERM that sweep did not send"
         return End(outcomes.KILLED, reason, exit_code, signal)
+    failed = signal is not None or exit_code != 0
+    if failed and (memory := memory_messages.explain(log, exit_code)):
+        return End(outcomes.OUT_OF_MEMORY, memory, exit_code, signal)
+    log = log[-_LAST:]
     if signal is not None:
         return End(outcomes.ERROR, f"crashed with signal {signal}{_cause(log)}", exit_code, signal)
     if exit_code:
@@ -73,7 +81,7 @@ def read_end(
     shutil.rmtree(folder.root / RANKS_FOLDER, ignore_errors=True)  # all is in the log
     if not told and (why := _not_started(study, folder, exit_code)):
         return End(outcomes.NOT_STARTED, why, exit_code)
-    plain = classify(exit_code, signal, told, last_lines(folder))
+    plain = classify(exit_code, signal, told, last_lines(folder, memory_messages.WINDOW))
     if launchers.choose(study) == PYTHON or exit_code == 0 or told:
         return plain
     log = read_tail(folder.log, 4000, 1 << 20)
@@ -81,6 +89,8 @@ def read_end(
     if found is None:
         return plain
     end = classify(found.exit_code, found.signal, told, found.cause)
+    if end.outcome == outcomes.KILLED and memory_messages.says_killed(log):
+        end = replace(end, outcome=outcomes.OUT_OF_MEMORY, reason="memory ran out")
     if found.rank is None:
         return replace(end, outcome=outcomes.PORT_CLASH) if found.clash else end
     place = f"rank {found.rank} of {study.world}" + (f" on {found.host}" if found.host else "")
@@ -119,6 +129,6 @@ def _cause(log: Sequence[str], exit_code: int | None = None) -> str:
     return f": {found[:300]}" if found else ", and no output"
 
 
-def last_lines(folder: AttemptFolder, lines: int = 20) -> list[str]:
+def last_lines(folder: AttemptFolder, lines: int = _LAST) -> list[str]:
     """Return the end of the attempt's log."""
     return read_tail(folder.log, lines)

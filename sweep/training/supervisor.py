@@ -36,6 +36,9 @@ AWAY_PAUSE_S = 2.0  # between two tries to reach a database that is away
 PRUNE_GRACE_S = 60.0  # for a training that was told to stop to leave by itself
 TERM_GRACE_S = 3.0
 SRUN_GRACE_S = 5.0
+SUSPENDED_S = 2.0  # so late a waiting process comes only where it did not run
+STATE_EVERY_S = 1.0  # between two looks whether training is stopped
+END_AGAIN_S = 30.0  # after an end that did not end it
 LIMIT_SLACK_S = 90.0  # Slurm may send a limit's signal a minute early
 SIGNAL_LAG_S = 1.0  # between the signals that Slurm sends to training and to us
 _TERMINATED = (-15, 128 + 15)  # by SIGTERM; a shell or container reports it the second way
@@ -62,6 +65,7 @@ class Leave:
         end_time_s: When that limit is reached, on the wall clock, or None.
         asked_s: When it was first asked to leave, on the wall clock.
         hurry: Somebody wants it to look now what the study wants of it (USR2).
+        continued: This process was stopped, and runs again (CONT).
     """
 
     term_wait_s: float
@@ -71,6 +75,7 @@ class Leave:
     asked_s: float | None = None
     terminated: bool = False
     hurry: bool = False
+    continued: bool = False
     folder: AttemptFolder | None = None
 
     def listen(self) -> None:
@@ -78,9 +83,13 @@ class Leave:
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, self.on_signal)
         signal.signal(signal.SIGUSR2, self._on_hurry)
+        signal.signal(signal.SIGCONT, self._on_continued)
 
     def _on_hurry(self, _number: int, _frame: object) -> None:
         self.hurry = True
+
+    def _on_continued(self, _number: int, _frame: object) -> None:
+        self.continued = True
 
     def on_signal(self, number: int, _frame: object) -> None:
         """Handle TERM and USR1; several in a row are one request."""
@@ -113,11 +122,13 @@ class Ended:
     """How the process ended, and what it had been told.
 
     ``told`` is "" where that was nothing, or where training has finished all the same.
+    ``suspended_s`` are the seconds in which it did not run.
     """
 
     exit_code: int | None
     signal: int | None
     told: str = ""
+    suspended_s: float = 0.0
 
 
 class Channel:
@@ -185,7 +196,13 @@ class Supervisor:
         self.told = ""
         self._kill_at: float | None = None
         self._signalled = False  # it was made to end
-        self._started = time.monotonic()
+        self._started = self._last_step = time.monotonic()
+        self.suspended_s = 0.0
+        self._overslept = False
+        self._next_state = self._started
+        self._state_looked = self._started
+        self._last_sign = 0.0
+        self._suspended_at_sign = 0.0
         self._next_forward = 0.0
         self._touch_every_s = LIMIT_EVERY_S if study.may_end_early else TOUCH_EVERY_S
         self._next_touch = self._started + self._touch_every_s
@@ -203,23 +220,28 @@ class Supervisor:
         except (AttributeError, OSError):  # an old kernel: look at short intervals instead
             descriptor = None
         try:
-            while self.child.poll() is None:
+            while not processes.has_ended(self.child):
                 self._wait(descriptor)
                 self.step()
         except BaseException:
-            processes.end_group(self.child.pid, self.token, grace_s=abrupt_s(self.study))
-            self.child.wait()
+            if processes.end_child(self.child, self.token, grace_s=abrupt_s(self.study)):
+                self.child.wait()
             raise
         finally:
             if descriptor is not None:
                 os.close(descriptor)
         # Children that it left behind belong to the attempt as well. Looking for them means to read
         # all of /proc, so not where a training ended well and no descendant of ours is left.
-        left = not processes.adopts_orphans() or processes.reap_orphans()
-        if left or self.child.returncode:
-            processes.end_group(self.child.pid, self.token, grace_s=0.0)
-            if processes.adopts_orphans():
-                processes.reap_orphans()
+        # As long as it is not waited for, its number is its own, and its group known for certain.
+        own = processes.children_of(os.getpid()) if processes.adopts_orphans() else None
+        left = own is None or own != [self.child.pid]
+        if (left or processes.has_failed(self.child)) and not processes.end_child(
+            self.child, self.token, grace_s=0.0
+        ):
+            self._say("something that it left behind cannot be ended")
+        self.child.wait()
+        if processes.adopts_orphans():
+            processes.reap_orphans()
         code = self.child.returncode
         # Slurm signals every process of a task: training may have left before we could say so.
         late = time.monotonic() + SIGNAL_LAG_S
@@ -231,7 +253,8 @@ class Supervisor:
             self.told = "checkpoint"
         if self.told and code == 0 and self._has_finished():
             self.told = ""
-        return Ended(code if code >= 0 else None, -code if code < 0 else None, self.told)
+        killed = -code if code < 0 else None
+        return Ended(code if code >= 0 else None, killed, self.told, self.suspended_s)
 
     def _has_finished(self) -> bool:
         """Tell whether a training that was told to leave, and has left well, had finished."""
@@ -249,18 +272,45 @@ class Supervisor:
         return any(o.pattern for o in self.study.objectives) and read_answer(self.folder) is None
 
     def _wait(self, descriptor: int | None) -> None:
-        young = time.monotonic() - self._started < 1.0
-        tick_s = _TICKS_S[0] if young else _TICKS_S[1]
+        before = time.monotonic()
+        tick_s = _TICKS_S[0] if before - self._started < 1.0 else _TICKS_S[1]
         if descriptor is None:
-            time.sleep(min(tick_s, 0.05))
-            return
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        poller.poll(tick_s * 1000)
+            tick_s = min(tick_s, 0.05)
+            time.sleep(tick_s)
+        else:
+            poller = select.poll()
+            poller.register(descriptor, select.POLLIN)
+            poller.poll(tick_s * 1000)
+        self._overslept = time.monotonic() - before > tick_s + SUSPENDED_S
+
+    def _count_suspended(self, now: float) -> None:
+        """Count the time in which this process, or training alone, was stopped: it did not run."""
+        lost_s = 0.0
+        if self._overslept or self.leave.continued:
+            lost_s = now - self._last_step
+            self._overslept = self.leave.continued = False
+            self._state_looked = now
+        elif (self.study.trial_time_s or self.study.stall_time_s) and now >= self._next_state:
+            if processes.is_stopped(self.child.pid):
+                lost_s = now - self._state_looked
+            self._state_looked, self._next_state = now, now + STATE_EVERY_S
+        self._last_step = now
+        self.suspended_s += lost_s
+        if self._kill_at is not None and not self.leave.wanted:
+            self._kill_at += lost_s  # the scheduler's own limit does not wait
+
+    def _quiet_s(self) -> float:
+        """Return for how many seconds training has run without a sign of life."""
+        quiet_s = self.journal.idle_s()
+        if self.journal.last_sign != self._last_sign:
+            self._last_sign = self.journal.last_sign
+            self._suspended_at_sign = self.suspended_s
+        return quiet_s - (self.suspended_s - self._suspended_at_sign)
 
     def step(self) -> None:
         """Do what is due now."""
         now = time.monotonic()
+        self._count_suspended(now)
         if processes.adopts_orphans():
             processes.reap_orphans(self.child.pid)
         # What the database has not taken stays in the file, however long it is away.
@@ -288,16 +338,24 @@ class Supervisor:
         if self.leave.wanted and self.told != "checkpoint":
             self._tell("checkpoint", "checkpoint", self.leave.deadline)
         limit_s = self.study.trial_time_s
-        if limit_s and not self.told and self.used_s + now - self._started > limit_s:
+        ran_s = self.used_s + now - self._started - self.suspended_s
+        if limit_s and not self.told and ran_s > limit_s:
             self._tell("pruned", outcomes.TOO_LONG)
         stall_s = self.study.stall_time_s
-        if stall_s and not self.told and self.journal.idle_s() > stall_s:
+        if stall_s and not self.told and self._quiet_s() > stall_s:
             self.told = outcomes.STALLED
             self._kill_at = now
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
             self._signalled = True
-            processes.end_group(self.child.pid, self.token, grace_s=TERM_GRACE_S)
+            if not processes.end_child(self.child, self.token, grace_s=TERM_GRACE_S):
+                self._say("it cannot be ended: killed, and alive (in the kernel?); tried again")
+                self._kill_at = time.monotonic() + END_AGAIN_S
+
+    def _say(self, what: str) -> None:
+        """Say something about training in its log."""
+        with contextlib.suppress(OSError), self.folder.log.open("a", encoding="utf-8") as log:
+            log.write(f"sweep: process {self.child.pid}: {what}\n")
 
     def _tell(self, word: str, told: str, deadline: float | None = None) -> None:
         with contextlib.suppress(OSError):  # a full disk: then only the signals reach it

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
 
-from sweep.control.settle import brought_checkpoint, give_up
+from sweep.control.settle import brought_checkpoint, give_up, settle
 from sweep.core.study import Retry
-from sweep.core.trial import Attempt
+from sweep.core.trial import Attempt, End, Place, Report
+from sweep.storage import records, studies
+from sweep.storage.ledger import Ledger
 from sweep.training.exit_reason import classify
+from tests.storage.ledgers import do
+from tests.study_rows import Row, fill, make_study
 
 LOG = ("Traceback (most recent call last):", "ModuleNotFoundError: No module named 'nope'", "")
 
@@ -186,9 +192,13 @@ HISTORIES = [
     (["killed", "killed", "killed"], "3 attempts ended in a fault, the last: why"),
     (["killed+", "lost+", "stalled+"], "3 attempts ended in a fault, the last: why"),
     (
-        ["killed", "interrupted+", "lost", "interrupted+", "out of memory"],
+        ["killed", "interrupted+", "lost", "interrupted+", "out of memory+"],
         "3 attempts ended in a fault, the last: why",
     ),
+    (["out of memory"], None),
+    (["out of memory", "out of memory"], "2 attempts ended so, the last: why"),
+    (["out of memory+", "interrupted+", "out of memory+"], "2 attempts ended so, the last: why"),
+    (["out of memory", "killed", "interrupted+"], None),
     (["killed", "killed", "timeout+"], None),
     (["killed", "interrupted", "killed"], None),
     (["interrupted", "killed", "interrupted"], None),
@@ -221,3 +231,92 @@ def test_a_checkpoint_that_it_started_from_is_not_its_own() -> None:
         1, 0, 2, "t", None, None, "n", None, moment, moment, checkpoint="a", resumed_from="a"
     )
     assert not brought_checkpoint(made)
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[Ledger]:
+    study = replace(make_study(), max_parallel=1, trials=20, retry=Retry(max_attempts=3))
+    found = fill(database_url, study, [Row("WAITING", attempts=()) for _ in range(20)])
+    yield found
+    found.db.close()
+
+
+def end_one(ledger: Ledger, outcome: str, *, report: bool = False) -> tuple[int, str]:
+    """Claim a trial and let its attempt end; return its number and its state then."""
+    token = f"t{ledger.count_attempts()}"
+    claim = do(ledger, lambda: ledger.claim(token, Place("job", 0, "node", "boot")))
+    if report:
+        do(ledger, lambda: ledger.record(token, [Report(0, 1.0, {"acc": 0.5})]))
+    end = End(outcome, f"{outcome}: why", 1)
+    return claim.number, do(ledger, lambda: settle(ledger, token, claim.trial_id, end, None))
+
+
+def read_states(ledger: Ledger) -> dict[str, int]:
+    found = records.count_states(ledger.db, ledger.study_id)
+    return {state: count for state, count in found.items() if count}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tries"), [("out of memory", 2), ("killed", 3), ("timeout", 2)]
+)
+def test_a_space_that_never_fits_is_held(ledger: Ledger, outcome: str, tries: int) -> None:
+    """Not all trials of a study are used up in which nothing fits: five are, each with its tries.
+
+    One trial at a time, of which the first failure of the user's own code holds the study.
+    """
+    for number in range(5):
+        assert read_word(ledger) == "running"
+        assert [end_one(ledger, outcome) for _ in range(tries)] == [
+            *[(number, "running")] * (tries - 1),
+            (number, "failed"),
+        ]
+    assert read_word(ledger) == "held"
+    assert read_states(ledger) == {"failed": 5, "waiting": 15}
+    assert do(ledger, ledger.give_back_failures) == 5
+    assert read_states(ledger) == {"waiting": 20}
+
+
+def read_word(ledger: Ledger) -> str:
+    return studies.read_state(ledger.db, ledger.study_id).word
+
+
+def test_a_report_ends_that(ledger: Ledger) -> None:
+    """What failed before the first report is final then, with a reason that samplers know."""
+    for number in range(2):
+        assert [end_one(ledger, "out of memory")[0] for _ in range(2)] == [number, number]
+    assert end_one(ledger, "finished", report=True) == (2, "complete")
+    for number in range(3, 9):
+        assert [end_one(ledger, "out of memory")[0] for _ in range(2)] == [number, number]
+    assert read_word(ledger) == "running"
+    assert read_states(ledger) == {"failed": 8, "complete": 1, "waiting": 11}
+    ends = ledger.db.execute(
+        "SELECT u.value_json::json ->> 'outcome', u.value_json::json ->> 'reason' FROM trials t "
+        "JOIN trial_user_attributes u USING (trial_id) WHERE t.study_id = %s ORDER BY t.number",
+        (ledger.study_id,),
+    )
+    reason = "2 attempts ended so, the last: out of memory: why"
+    assert ends == [("exhausted", reason)] * 2 + [("out of memory", reason)] * 6
+
+
+def test_the_users_limit_counts_for_both(ledger: Ledger) -> None:
+    """``retry.max_user_failures`` holds the study after as many failures of any kind."""
+    retry = Retry(max_attempts=1, max_user_failures=2)
+    ledger.study = replace(ledger.study, retry=retry)
+    assert end_one(ledger, "out of memory") == (0, "failed")
+    assert read_word(ledger) == "running"
+    assert end_one(ledger, "error") == (1, "failed")
+    assert read_word(ledger) == "held"
+
+
+def test_time_without_a_report(ledger: Ledger) -> None:
+    """A trial that used up its time without a report failed for its configuration, too."""
+    token = "t"
+    claim = do(ledger, lambda: ledger.claim(token, Place("job", 0, "node", "boot")))
+    end = End("finished", "too long", None, 15)
+    assert do(ledger, lambda: settle(ledger, token, claim.trial_id, end, None)) == "failed"
+    last = ledger.attempts(claim.trial_id)[-1]
+    assert (last.outcome, last.reason) == (
+        "too long",
+        "used up its trial_time without reporting the objective",
+    )
+    assert read_word(ledger) == "running"

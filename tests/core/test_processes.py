@@ -21,9 +21,13 @@ from sweep.core.system.processes import (
     Process,
     _Members,
     boot_id,
+    end_child,
     end_group,
     find_process,
+    has_ended,
+    has_failed,
     is_alive,
+    is_stopped,
     live_processes,
     processes_with,
     spawn,
@@ -371,3 +375,60 @@ def test_descendants_that_outlive_their_training_are_known(tmp_path: Path, token
         "left a zombie: False",
     ], done.stderr
     assert processes_of(token) == []
+
+
+@pytest.mark.parametrize("grace_s", [0.0, 5.0])
+def test_a_child_without_its_environment_is_ended(
+    tmp_path: Path, token: str, start: Any, grace_s: float
+) -> None:
+    """As a long process title leaves it: no token is to be seen, but it is ours."""
+    child = start("exec env -i sh -c 'echo ready; while true; do sleep 0.02; done'")
+    wait_ready(tmp_path)
+    wait_until(lambda: processes_of(token) == [])
+    assert not has_ended(child)
+    assert end_child(child, token, grace_s=grace_s)
+    assert has_ended(child) and has_failed(child)
+    assert not is_alive(child.pid, start_time(child.pid))
+    assert child.wait() < 0
+
+
+def test_what_an_ended_child_left_is_known_until_it_is_waited_for(
+    tmp_path: Path, token: str, start: Any
+) -> None:
+    """Without a token in it; its group's number is its own as long as its leader is a zombie."""
+    child = start("env -i sh -c 'echo ready; exec sleep 60' & while [ ! -s log ]; do :; done")
+    wait_ready(tmp_path)
+    wait_until(lambda: has_ended(child))
+    assert not has_failed(child)
+    (left,) = [found for found in live_processes() if found.group == child.pid]
+    assert end_child(child, token, grace_s=0.0)
+    assert not is_alive(left.pid, left.start)
+    assert child.wait() == 0
+    assert has_ended(child) and not has_failed(child)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_how_a_child_ended(start: Any, number: int) -> None:
+    """By a signal or by a code, told before it has been waited for."""
+    for script, failed in ((f"kill -{number:d} $$", True), ("exit 3", True), ("exit 0", False)):
+        child = start(script)
+        wait_until(lambda child=child: has_ended(child))  # type: ignore[misc]
+        assert has_failed(child) is failed
+        child.wait()
+        assert has_ended(child) and has_failed(child) is failed
+
+
+def test_a_stopped_descendant(tmp_path: Path, start: Any) -> None:
+    """Training stands still where any process of it is stopped."""
+    child = start("sh -c 'echo $$ > inner; echo ready; while true; do sleep 0.02; done' & wait")
+    wait_ready(tmp_path)
+    inner = int((tmp_path / "inner").read_text())
+    assert not is_stopped(child.pid)
+    for pid in (inner, child.pid):
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(child.pid))
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: not is_stopped(child.pid))
+    assert end_group(child.pid, "none", grace_s=0.0, leader_start=start_time(child.pid))
+    child.wait()
+    assert not is_stopped(child.pid)

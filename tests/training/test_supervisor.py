@@ -182,6 +182,74 @@ def test_whether_the_limit_asks(
     assert leave.is_for_limit is is_for_limit
 
 
+BARE = "os.execve(sys.executable, [sys.executable, '-c', {!r}], {{}})\n"
+LOOPS = "import time\nwhile True: time.sleep(0.1)"
+
+
+def test_a_training_that_wrote_over_its_environment_is_ended(tmp_path: Path) -> None:
+    """As a long process title does: it carries no token, but it is our child."""
+    script = BEGIN + "told()\n" + BARE.format(LOOPS)
+    ended = watch(tmp_path, script, Leave(4.0, 58.0), stops=True, grace_s=3)
+    assert (ended.told, ended.signal) == (HALTED, signal.SIGTERM)
+
+
+def test_a_training_that_cannot_be_ended_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed, but alive: that is said in its log, and tried again until it is gone."""
+    end, tries = processes.end_child, []
+
+    def fail_once(*args: Any, **more: Any) -> bool:
+        tries.append(args)
+        return len(tries) > 1 and end(*args, **more)
+
+    monkeypatch.setattr(processes, "end_child", fail_once)
+    monkeypatch.setattr(supervising, "END_AGAIN_S", 0.1)
+    script = BEGIN + "time.sleep(600)\n"
+    ended = watch(tmp_path, script, Leave(4.0, 58.0), stops=True, grace_s=1)
+    assert ended.signal == signal.SIGTERM
+    assert len(tries) >= 2
+    assert "it cannot be ended: killed, and alive" in AttemptFolder(tmp_path).log.read_text()
+
+
+# Stops itself for some seconds (its child wakes it), then goes on to its end.
+STOPS = """
+import subprocess, os, signal, time
+from sweep.report import Reporter
+r = Reporter(); r.log(loss=1.0)
+subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])
+os.kill(os.getpid(), signal.SIGSTOP)
+r.log(loss=0.5)
+"""
+
+
+@pytest.mark.parametrize("limit", ["stall_time_s", "trial_time_s"])
+def test_the_time_in_which_training_was_stopped_does_not_count(tmp_path: Path, limit: str) -> None:
+    """Neither for a stall nor for the trial's own time; what it lost is known."""
+    ended = watch(tmp_path, STOPS, Leave(4.0, 58.0), **{limit: 4})
+    assert (ended.exit_code, ended.told) == (0, "")
+    assert ended.suspended_s > 4.0
+
+
+def test_the_time_in_which_sweep_was_stopped_does_not_count(tmp_path: Path) -> None:
+    """Both were suspended together: our own clock has jumped."""
+    leave = Leave(4.0, 58.0)
+    leave.listen()
+    script = f"""
+import os, signal, subprocess, time
+subprocess.Popen(["sh", "-c", "sleep 6; kill -CONT {os.getpid()} " + str(os.getpid())])
+os.kill({os.getpid()}, signal.SIGSTOP); os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(1)
+"""
+    try:
+        ended = watch(tmp_path, script, leave, stall_time_s=4, trial_time_s=4)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
+            signal.signal(number, signal.SIG_DFL)
+    assert (ended.exit_code, ended.told) == (0, "")
+    assert ended.suspended_s > 4.0
+
+
 MANY = 3 * MOST_REPORTS + 7
 
 

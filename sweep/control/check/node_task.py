@@ -244,7 +244,7 @@ class Inside:
                 time.sleep(0.05)
             return {"error": f"nothing came within {SIGNAL_S:.0f} s"}
         finally:
-            processes.end_group(child.pid, self.values.token, grace_s=0.5)
+            processes.end_child(child, self.values.token, grace_s=0.5)
             child.wait()
 
     def ask_reduce(self) -> dict[str, Any]:
@@ -318,7 +318,7 @@ class Inside:
         except subprocess.TimeoutExpired:
             pass
         finally:
-            processes.end_group(child.pid, self.values.token, grace_s=2.0)
+            processes.end_child(child, self.values.token, grace_s=2.0)
             child.wait()
         said = _read(log)
         return ProbeResult(code, said, _facts(said))

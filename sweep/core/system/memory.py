@@ -1,4 +1,4 @@
-"""Whether memory ran out: the kernel's own count, and what Slurm's programs print.
+"""Whether memory ran out: the kernel's own count of those that it killed.
 
 A process that the kernel killed for memory looks like any that got SIGKILL. The memory cgroup that
 a task runs in counts such kills.
@@ -7,14 +7,11 @@ a task runs in counts such kills.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 # cgroups(7): version 1 mounts a hierarchy for each controller, version 2 one for all.
 _MOUNT = Path("/sys/fs/cgroup")
 _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
-# "srun: error: n1: task 0: Out Of Memory", "slurmstepd: error: Detected 1 oom_kill event in …"
-_SLURM_SAYS = re.compile(r"^(?:srun|slurmstepd)[^:]*: error: .*(?:oom[-_ ]kill|Out Of Memory)")
 
 
 def count_kills(cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT) -> int | None:
@@ -39,8 +36,3 @@ def count_kills(cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT) 
         if found:
             return int(found[1])
     return None
-
-
-def is_in_log(log: Sequence[str]) -> bool:
-    """Tell whether one of Slurm's programs says in these lines that memory ran out."""
-    return any(_SLURM_SAYS.search(line) for line in log)

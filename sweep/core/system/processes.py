@@ -29,6 +29,7 @@ LONGEST_LOOK_S = 0.2
 PF_KTHREAD = 0x00200000  # linux/sched.h: a thread of the kernel, no process of anybody
 EXEC_LOOKS = 5
 MOST_LOOKS = 50  # at /proc in one go, on a machine that starts processes all the time
+MOST_DESCENDANTS = 256  # of a training, at which a look at its state ends
 KILL_PATIENCE_S = 10.0  # a killed process that is still there then sits in the kernel
 # Failures to start that may pass by themselves: no memory, no slot, no space.
 PASSING_ERRORS = frozenset(
@@ -95,6 +96,27 @@ def find_process(pid: int) -> Process | None:
     if fields[0] in (b"Z", b"X", b"x") and int(fields[17]) <= 1:
         return None
     return Process(pid, int(fields[19]), int(fields[2]))
+
+
+def is_stopped(pid: int) -> bool:
+    """Tell whether a process, or one that descends from it, is stopped: it does not run."""
+    found, place = [pid], 0
+    while place < min(len(found), MOST_DESCENDANTS):
+        fields = _read_stat(found[place])
+        if fields is not None and fields[0] in (b"T", b"t"):
+            return True
+        found += children_of(found[place]) or ()
+        place += 1
+    return False
+
+
+def children_of(pid: int) -> list[int] | None:
+    """Return the children of a process's first thread; None where the kernel does not tell."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as stream:
+            return [int(word) for word in stream.read().split()]
+    except OSError:
+        return None
 
 
 def is_alive(pid: int, start: int | None) -> bool:
@@ -231,6 +253,29 @@ def die_with(parent: int, death_signal: int = signal.SIGKILL) -> Callable[[], No
     return arm
 
 
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Tell whether a child has ended, without waiting for it: its number stays its own."""
+    try:
+        return child.returncode is not None or _peek(child) is not None
+    except ChildProcessError:  # somebody has waited for it
+        return True
+
+
+def has_failed(child: subprocess.Popen[bytes]) -> bool:
+    """Tell whether a child has ended by a signal, or with an exit code other than 0."""
+    if child.returncode is not None:
+        return child.returncode != 0
+    try:
+        found = _peek(child)
+    except ChildProcessError:
+        return True  # nobody knows
+    return found is not None and (found.si_code != os.CLD_EXITED or found.si_status != 0)
+
+
+def _peek(child: subprocess.Popen[bytes]) -> Any:
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+
 def adopt_orphans() -> None:
     """Make this process the parent of whatever its descendants leave behind.
 
@@ -284,6 +329,16 @@ def end_group(group: int, token: str, *, grace_s: float, leader_start: int | Non
         True as soon as none is alive; False if one outlives SIGKILL by ten seconds.
     """
     return end_processes(_Members(group, token, leader_start).find, grace_s=grace_s)
+
+
+def end_child(child: subprocess.Popen[bytes], token: str, *, grace_s: float) -> bool:
+    """End a child of ours that leads its group, and all of its attempt, as ``end_group`` does.
+
+    As long as it has not been waited for its number is its own, so that its group is known by its
+    start time: also where it wrote over its own environment, as a long process title does.
+    """
+    start = start_time(child.pid) if child.returncode is None else None
+    return end_group(child.pid, token, grace_s=grace_s, leader_start=start)
 
 
 def end_attempt_group(group: int | None, token: str) -> bool:

@@ -107,7 +107,9 @@ def _facts(source: Source) -> list[tuple[str, str]]:
             ("environment", f"{study.environment.runtime} {study.environment.image or ''}".strip())
         )
     code = source.provenance.get("code", {})
-    if code.get("commit"):
+    if source.code.sentence:
+        facts.append(("code", source.code.sentence))
+    elif code.get("commit"):
         dirty = " with uncommitted changes" if code.get("dirty") else ""
         facts.append(("code", f"commit {code['commit'][:12]}{dirty}"))
     return facts

@@ -12,7 +12,9 @@ from sweep.core.files import read_json
 from sweep.core.outcomes import STATES
 from sweep.core.study import Study
 from sweep.core.trial import TrialRecord
+from sweep.results import mixed_code
 from sweep.results.feasibility import none_feasible_of
+from sweep.results.mixed_code import MixedCode
 from sweep.results.ranking import rank, ranks, rows
 from sweep.storage import records, series
 from sweep.storage.series import Series
@@ -29,6 +31,7 @@ class Source:
         places: Each trial's rank by its number; None without one.
         rows: Those trials as ``collect`` prints them, best first.
         series: The first objective's metric, by trial number: its lineage.
+        code: Which code each trial ran, where that is not the same.
         provenance: What launch noted of code and machine; empty where that is gone.
         made: When this was read.
     """
@@ -39,6 +42,7 @@ class Source:
     rows: Sequence[Mapping[str, Any]]
     series: Mapping[int, Series]
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    code: MixedCode = field(default_factory=MixedCode)
     made: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @property
@@ -76,7 +80,8 @@ def read(opened: Opened) -> Source:
         lambda db: series.read_series(db, ledger.study_id, names=[study.objective.metric]),
         patience_s=PATIENCE_S,
     )
-    return make(study, found, curves, read_json(opened.folder.provenance) or {})
+    code = mixed_code.read(opened.folder, study, found)
+    return make(study, found, curves, read_json(opened.folder.provenance) or {}, code)
 
 
 def make(
@@ -84,13 +89,15 @@ def make(
     found: Sequence[TrialRecord],
     curves: Sequence[Series],
     provenance: Mapping[str, Any] | None = None,
+    code: MixedCode | None = None,
 ) -> Source:
     """Return the source of a report from what was read."""
     return Source(
         study,
         rank(found, study),
         ranks(found, study),
-        rows(found, study, states=STATES),
+        rows(found, study, states=STATES, codes=code.ids if code else None),
         {s.trial: s for s in curves},
         provenance or {},
+        code or MixedCode(),
     )
