@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from sweep.control.open_study import Opened, open_study
+from sweep.core import executors
 from sweep.core.paths import Runs
 from sweep.core.scheduler import Wave
 from sweep.storage import studies
@@ -87,7 +88,14 @@ class Mover:
 
 
 @pytest.fixture
-def mover(tmp_path: Path, runs: Path, fresh_url: str, no_process_left: None) -> Mover:
+def mover(
+    tmp_path: Path,
+    runs: Path,
+    fresh_url: str,
+    no_process_left: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Mover:
+    monkeypatch.setitem(executors._kinds, "spool", spool_scheduler.SpoolScheduler)
     return Mover(tmp_path / "work", runs, fresh_url)
 
 
