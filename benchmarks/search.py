@@ -37,12 +37,13 @@ from sweep.core.study import Choice, Objective, Study
 from sweep.core.trial import trial_seed
 from sweep.search.design import fixed_design, spread_design
 from sweep.search.propose import _suggest, start_size
-from sweep.search.pruning import SHARE
+from sweep.search.pruning import RUNGED, SHARE, leads
 from sweep.search.samplers import build_pruner, build_sampler, choose
 from sweep.storage import promotion
 
 RESULTS = Path(__file__).parent / "results"
 SAMPLERS = ("random", "qmc", "tpe", "tpe-multivariate", "gp", "auto", "optuna")
+OPTUNAS = "-optuna"  # asha as Optuna's pruner is, which may stop the trial that leads
 PRUNERS = ("none", "median", "percentile", "hyperband", "asha", "promotion")
 SAMPLER_COLUMNS = ("problem", "sampler", "width", "trials", "seed", "regret", "log_auc", "cpu_s")
 PRUNER_COLUMNS = ("problem", "pruner", "width", "trials", "seed", "epochs", "share", "error")
@@ -147,7 +148,9 @@ def run_pruner(problem: Problem, pruner: str, width: int, trials: int, seed: int
     study = Study(**{**study.__dict__, "pruner": Choice("promotion", options)})
     rungs = promotion.rungs(study) if pruner == "promotion" else []
     if pruner != "promotion":
-        proposer.optuna.pruner = _pruner(pruner, epochs, study)
+        proposer.optuna.pruner = _pruner(pruner.removesuffix(OPTUNAS), epochs, study)
+    # Its best so far, of each trial: the one that leads is not stopped.
+    bests: dict[int, float] = {}
     reached: list[dict[int, float]] = [{} for _ in rungs]  # rung → trial → error
     paused: dict[int, int] = {}  # trial → the rung at which it waits
     curves: dict[int, tuple[Any, Sequence[float], float]] = {}
@@ -192,6 +195,7 @@ def run_pruner(problem: Problem, pruner: str, width: int, trials: int, seed: int
         spent += 1
         trial.report(curve[epoch], epoch + 1)
         epoch += 1
+        bests[number] = min(curve[:epoch])
         if epoch == epochs:
             proposer.optuna.tell(trial, min(curve))
             complete.append((min(curve), true))
@@ -204,7 +208,11 @@ def run_pruner(problem: Problem, pruner: str, width: int, trials: int, seed: int
                 paused[number] = rung
                 # Here the sampler takes it for one that runs; sweep's shows it as pruned.
                 continue
-        elif pruner not in ("none", "promotion") and trial.should_prune():
+        elif (
+            pruner not in ("none", "promotion")
+            and trial.should_prune()
+            and not (pruner in RUNGED and leads(number, bests, "minimize"))
+        ):
             proposer.optuna.tell(trial, state=optuna.trial.TrialState.PRUNED)
             done += 1
             continue

@@ -65,7 +65,7 @@ def check(
     as_json: bool,
     runs: Path | None,
 ) -> int:
-    """Check a study file and what it names; makes nothing.
+    """Check a study file and what it names; make nothing.
 
     With --on-node a short job asks where trials would run: the interpreter, the environment with
     its Python and torch, GPUs, folders, the database, Slurm's commands, signals, the network. Each

@@ -113,8 +113,7 @@ def collect(
     found = ledger.db.retry(
         lambda db: records.read_trials(
             db, ledger.study_id, opened.study, metrics=bool(by or wanted) or wants_plots
-        ),
-        patience_s=60.0,
+        )
     )
     mixed = mixed_code.read(opened.folder, opened.study, found)
     chosen = rows(
@@ -153,8 +152,7 @@ def _read_long(
     names = [metric.name for metric in wanted] if wanted else None
     return series.as_rows(
         opened.ledger.db.retry(
-            lambda db: series.read_series(db, opened.ledger.study_id, numbers=trials, names=names),
-            patience_s=60.0,
+            lambda db: series.read_series(db, opened.ledger.study_id, numbers=trials, names=names)
         )
     )
 

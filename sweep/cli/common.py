@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sweep.control.look_after import look_after
 from sweep.control.open_study import open_study as open_by_name
-from sweep.control.scheduler_view import PATIENCE_S, TURN_EVERY_S, UNSEEN_S, SchedulerView
+from sweep.control.scheduler_view import TURN_EVERY_S, UNSEEN_S, SchedulerView
 from sweep.core.errors import LeftRunning
 from sweep.core.executors import kind_of
 from sweep.core.paths import Runs, StudyFolder, runs_folder
@@ -80,12 +80,10 @@ def scheduler_for(study: Study) -> Callable[[StudyFolder], Scheduler]:
     return lambda folder: scheduler_of(folder, study)
 
 
-def scheduler_view(
-    opened: Opened, *, unseen_s: float = UNSEEN_S, patience_s: float = PATIENCE_S
-) -> SchedulerView:
+def scheduler_view(opened: Opened, *, unseen_s: float = UNSEEN_S) -> SchedulerView:
     """Return what the scheduler says of a study while a command looks at it."""
     schedule = scheduler_for(opened.study)(opened.folder)
-    return SchedulerView(opened, schedule, _say, unseen_s=unseen_s, patience_s=patience_s)
+    return SchedulerView(opened, schedule, _say, unseen_s=unseen_s)
 
 
 def look_once(opened: Opened, schedule: Scheduler) -> None:

@@ -20,13 +20,20 @@ from sweep.storage.embedded.server import running
     "  optuna-dashboard $(sweep db url)\n  psql $(sweep db url --psql)"
 )
 def db() -> None:
-    """The embedded PostgreSQL server of a runs folder."""
+    """Start, stop and show the embedded PostgreSQL server of a runs folder.
+
+    Commands start it by themselves when they need it, and it ends when nobody has used it for a
+    while. With `storage:` or $SWEEP_STORAGE there is none.
+    """
 
 
 @db.command()
 @runs_option
 def start(runs: Path | None) -> None:
-    """Start the server (commands start it by themselves when they need it)."""
+    """Start the server.
+
+    Commands start it by themselves when they need it.
+    """
     where = get_runs(runs)
     make_private(where.root)
     server = start_stop.start(where.postgres)
@@ -62,7 +69,10 @@ def server_status(as_json: bool, runs: Path | None) -> None:
 @click.option("--psql", is_flag=True, help="As PostgreSQL's own programs take it.")
 @runs_option
 def url(password: bool, psql: bool, runs: Path | None) -> None:
-    """Print the server's URL, for Optuna and its dashboard; starts the server if need be."""
+    """Print the server's URL, for Optuna and its dashboard.
+
+    Starts the server if need be.
+    """
     where = get_runs(runs)
     server = running(where.postgres)
     if server is None:

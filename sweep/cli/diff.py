@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="\b\nExamples:\n"
-    "  sweep diff 7 12              two trials of the study last launched\n"
+    "  sweep diff 7 12                  two trials of the study last launched\n"
     "  sweep diff digits:7 digits:r1    a trial and its re-run\n"
     "  sweep diff digits digits-2"
 )

@@ -220,13 +220,12 @@ def _limits_line(limits: Limits) -> str:
 def _wait(opened: Opened, *, quiet: bool = False) -> Status:
     """Show the progress until the study has ended, is held or stopped, or nothing runs it."""
     idle_since: float | None = None
-    view = scheduler_view(opened, unseen_s=RECONCILE_UNSEEN_S, patience_s=WAIT_PATIENCE_S)
+    view = scheduler_view(opened, unseen_s=RECONCILE_UNSEEN_S)
     left = leaving_study(opened, f"sweep status {opened.study.name} --watch")
-    with left, progress(Console(stderr=True, quiet=quiet)) as bar:
+    patient = opened.ledger.db.patient(WAIT_PATIENCE_S)
+    with left, patient, progress(Console(stderr=True, quiet=quiet)) as bar:
         while True:
-            status = status_now(
-                opened.ledger, opened.folder, **view.ask(), patience_s=WAIT_PATIENCE_S
-            )
+            status = status_now(opened.ledger, opened.folder, **view.ask())
             bar.update(status)
             if status.is_over:
                 break

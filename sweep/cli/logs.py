@@ -38,7 +38,7 @@ def logs(
     opened = open_study(where, name)
     ledger = opened.ledger
     trial = int(number)
-    found = ledger.db.retry(lambda _: ledger.find_trial(trial), patience_s=60.0)
+    found = ledger.db.retry(lambda _: ledger.find_trial(trial))
     if found is None:
         raise InputError(
             f"{opened.study.name} has no trial {trial}.",
@@ -47,7 +47,7 @@ def logs(
     trial_id, state = found
 
     def attempts() -> list[tuple[int, str | None, str]]:
-        found = ledger.db.retry(lambda _: ledger.attempts(trial_id), patience_s=60.0)
+        found = ledger.db.retry(lambda _: ledger.attempts(trial_id))
         return [(a.number, a.outcome, _why(a)) for a in found if attempt in (None, a.number)]
 
     if not attempts():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sweep.results.status import Status
 
 
+PATIENCE_S = 10.0  # for a database that is away: who looks wants to know
 ASK_EVERY_S = 2.0  # local: reading a small file; a cluster's queue is asked less often
 
 
@@ -39,7 +40,9 @@ def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> 
     view = scheduler_view(opened)
 
     def look() -> Status:
-        return snapshot(opened.ledger, opened.folder, **view.ask())
+        scheduler = view.ask()
+        with opened.ledger.db.patient(PATIENCE_S):
+            return snapshot(opened.ledger, opened.folder, **scheduler)
 
     if as_json:
         click.echo(look().to_json())

@@ -31,11 +31,11 @@ def stop(study: str | None, drain: bool, now: bool, runs: Path | None) -> None:
     ledger = opened.ledger
     word = studies.DRAINING if drain else studies.STOPPED
     state = StudyState(word, "by `sweep stop`")
-    left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
+    left = ledger.db.retry(lambda _: ledger.unfinished())
     if left:  # else it keeps the reason for which it has ended
-        ledger.db.retry(lambda db: studies.write_state(db, ledger.study_id, state), patience_s=60.0)
+        ledger.db.retry(lambda db: studies.write_state(db, ledger.study_id, state))
     stop_waves(ledger, scheduler_for(opened.study)(opened.folder), running=not drain, now=now)
-    left = ledger.db.retry(lambda _: ledger.unfinished(), patience_s=60.0)
+    left = ledger.db.retry(lambda _: ledger.unfinished())
     if not left:
         click.echo(f"study {opened.study.name}: all its trials have ended; nothing to stop")
         return

@@ -37,17 +37,15 @@ class Look:
         states: Mapping[scheduler.Task, TaskState],
         explains: bool,
         last_chance: bool,
-        patience_s: float,
     ) -> None:
         self.ledger = ledger
         self.folder = folder
         self.states = states
         self.explains = explains
         self.last_chance = last_chance
-        self.patience_s = patience_s
         self.unexplained = 0
         self._cancels: dict[str, str | None] = {}
-        self._now = ledger.db.retry(studies.read_clock, patience_s=patience_s)
+        self._now = ledger.db.retry(studies.read_clock)
 
     def judge(self, attempt: Attempt) -> End | None:
         """Say how an attempt ended; None where it lives, or nobody can tell yet."""
@@ -72,7 +70,7 @@ class Look:
             if whole is None and not self.last_chance:
                 end = None
             elif whole:
-                stop_for(self.ledger, attempt.job, self.patience_s)
+                stop_for(self.ledger, attempt.job)
                 end = End(outcomes.INTERRUPTED, "its array was cancelled by hand (scancel)")
         runs = task is not None and task.state == scheduler.RUNNING
         if end is None and (terminated or not runs):
@@ -83,19 +81,17 @@ class Look:
         if job is None:
             return None
         if job not in self._cancels:
-            self._cancels[job] = read_cancel(self.ledger, job, self.patience_s)
+            self._cancels[job] = read_cancel(self.ledger, job)
         return self._cancels[job]
 
 
-def read_cancel(ledger: Ledger, job: str, patience_s: float) -> str | None:
+def read_cancel(ledger: Ledger, job: str) -> str | None:
     """Return what sweep itself has cancelled of a job: "all", "waiting", or None."""
-    note = ledger.db.retry(
-        lambda db: studies.read_attribute(db, ledger.study_id, CANCEL + job), patience_s=patience_s
-    )
+    note = ledger.db.retry(lambda db: studies.read_attribute(db, ledger.study_id, CANCEL + job))
     return note.get("what") if isinstance(note, dict) else None
 
 
-def stop_for(ledger: Ledger, job: str, patience_s: float) -> None:
+def stop_for(ledger: Ledger, job: str) -> None:
     """Stop the study because its user has cancelled a whole array; launch takes it up again."""
 
     def work(db: Database) -> None:
@@ -104,12 +100,10 @@ def stop_for(ledger: Ledger, job: str, patience_s: float) -> None:
             reason = f"its array {job} was cancelled by hand (scancel)"
             studies.write_state(db, ledger.study_id, studies.StudyState(studies.STOPPED, reason))
 
-    ledger.db.retry(work, patience_s=patience_s)
+    ledger.db.retry(work)
 
 
-def attribute(
-    ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End, patience_s: float
-) -> str:
+def attribute(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End) -> str:
     """Write who ended an attempt by SIGTERM; return its trial's state.
 
     The user's own scancel is final for its trial; else the trial goes on, unless it was
@@ -124,17 +118,13 @@ def attribute(
         cut = after == outcomes.RUNNING and budgets.cancel_if_ended(ledger)
         return outcomes.CANCELLED if cut else after
 
-    state = ledger.db.retry(work, patience_s=patience_s)
+    state = ledger.db.retry(work)
     if state in outcomes.FINAL_STATES:
-        ledger.db.retry(
-            lambda _: remove_checkpoints(ledger, folder, attempt.trial), patience_s=patience_s
-        )
+        ledger.db.retry(lambda _: remove_checkpoints(ledger, folder, attempt.trial))
     return state
 
 
-def end_attempt(
-    ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End, patience_s: float
-) -> str:
+def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End) -> str:
     """Store what a dead attempt left in its folder, end it, and return its trial's state."""
     attempt_folder = folder_of(folder, attempt)
     if end.outcome == outcomes.ERROR:
@@ -142,7 +132,7 @@ def end_attempt(
         end = classify(end.exit_code, end.signal, "", log)
     checkpoint = newest_of(attempt_folder)
     sign_s = last_sign(attempt_folder)
-    _drain(ledger, attempt, attempt_folder, patience_s)
+    _drain(ledger, attempt, attempt_folder)
     tries = 0
 
     def work(_: Database) -> str:
@@ -157,28 +147,20 @@ def end_attempt(
         ledger.backdate(attempt.token, attempt.seen, sign_s)
         return after
 
-    state = ledger.db.retry(work, patience_s=patience_s)
+    state = ledger.db.retry(work)
     if state != outcomes.RUNNING:
-        ledger.db.retry(
-            lambda _: remove_checkpoints(ledger, folder, attempt.trial), patience_s=patience_s
-        )
+        ledger.db.retry(lambda _: remove_checkpoints(ledger, folder, attempt.trial))
     return state
 
 
-def _drain(ledger: Ledger, attempt: Attempt, folder: AttemptFolder, patience_s: float) -> None:
+def _drain(ledger: Ledger, attempt: Attempt, folder: AttemptFolder) -> None:
     """Store what nobody has stored yet of a dead attempt's reports, part by part."""
     db, study, first = ledger.db, ledger.study, 0
     if attempt.resumed_from:
-        first = db.retry(
-            lambda _: ledger.next_step(attempt.trial_id, attempt.number), patience_s=patience_s
-        )
+        first = db.retry(lambda _: ledger.next_step(attempt.trial_id, attempt.number))
     journal = Journal(folder, study.objectives, first, launchers.reader(study), attempt.journal)
 
     def record(reports: Sequence[Report], reading: Reading) -> None:
-        db.retry(
-            lambda _: ledger.record(attempt.token, reports, reading),
-            patience_s=patience_s,
-            transaction=False,
-        )
+        db.retry(lambda _: ledger.record(attempt.token, reports, reading), transaction=False)
 
     drain(journal, record)

@@ -11,14 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
-from sweep.control.waves import (
-    PATIENCE_S,
-    live_wave,
-    mark_over,
-    one_submitter,
-    stop_waves,
-    submit_wave,
-)
+from sweep.control.waves import live_wave, mark_over, one_submitter, stop_waves, submit_wave
 from sweep.core import scheduler
 from sweep.core.attributes import NO_SUBMIT, RELEASED, RESTORED
 from sweep.core.errors import BusyError, CouldNotAsk, OverLimit, SchedulerError, SubmitUnclear
@@ -32,6 +25,7 @@ from sweep.storage.closing import close_paused, close_untold
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
+SUBMITTER_WAIT_S = 60.0  # for another who submits for the study
 MOST_RELEASES = 10
 MOST = 3  # finalisers that are submitted again for one wave
 
@@ -65,7 +59,7 @@ def finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: st
         What was done, in a sentence.
     """
     try:
-        with one_submitter(ledger.db.url, ledger.study.name, wait_s=PATIENCE_S):
+        with one_submitter(ledger.db.url, ledger.study.name, wait_s=SUBMITTER_WAIT_S):
             return _finalise(ledger, folder, schedule, token)
     except BusyError:
         return "a launch of this study is at work; it submits what is left"
@@ -77,16 +71,16 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
     present = Study.from_json(folder.study.read_text(encoding="utf-8"))
     if not schedule.runs(present):
         return f"the study has moved to {kind_of(present).place}"
-    db.retry(lambda _: ledger.close_failures(), patience_s=PATIENCE_S)
-    db.retry(lambda _: close_paused(ledger), patience_s=PATIENCE_S)
-    left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
-    state = db.retry(lambda _: studies.read_state(db, ledger.study_id), patience_s=PATIENCE_S)
+    db.retry(lambda _: ledger.close_failures())
+    db.retry(lambda _: close_paused(ledger))
+    left = db.retry(lambda _: ledger.unfinished())
+    state = db.retry(lambda _: studies.read_state(db, ledger.study_id))
     if state.word == studies.ENDED and left:
         # Nobody runs any of them: this wave has ended, and its attempts are settled.
-        db.retry(lambda _: budgets.cancel_rest(ledger, state.reason), patience_s=PATIENCE_S)
-        left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
+        db.retry(lambda _: budgets.cancel_rest(ledger, state.reason))
+        left = db.retry(lambda _: ledger.unfinished())
     if left == 0:
-        db.retry(lambda _: close_untold(ledger), patience_s=PATIENCE_S)
+        db.retry(lambda _: close_untold(ledger))
         if live_wave(ledger, schedule) is not None:
             stop_waves(ledger, schedule, running=False)  # the rest of a chain
         why = f": the study has ended, {state.reason}" if state.word == studies.ENDED else ""
@@ -96,7 +90,7 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
     if _was_fruitless(ledger, schedule, token):
         reason = f"the tasks of the last wave ended without a trial; see {folder.logs}"
         held = studies.StudyState(studies.HELD, reason)
-        db.retry(lambda _: studies.write_state(db, ledger.study_id, held), patience_s=PATIENCE_S)
+        db.retry(lambda _: studies.write_state(db, ledger.study_id, held))
         return reason
     if live_wave(ledger, schedule) is not None:
         return "another wave runs already"
@@ -105,10 +99,7 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
     except SchedulerError as error:
         if not isinstance(error, OverLimit):
             note = {"words": error.message, "time": time.time()}
-            db.retry(
-                lambda _: studies.write_attribute(db, ledger.study_id, NO_SUBMIT, note),
-                patience_s=PATIENCE_S,
-            )
+            db.retry(lambda _: studies.write_attribute(db, ledger.study_id, NO_SUBMIT, note))
         raise
     return f"{left} trials are left: submitted {wave.job}"
 
@@ -117,7 +108,7 @@ def _was_fruitless(ledger: Ledger, schedule: Scheduler, token: str) -> bool:
     """Tell whether a wave's tasks ended without one attempt, so that the next would do the same."""
     db = ledger.db
     waves = _read_waves(ledger)
-    attempts = db.retry(lambda _: ledger.count_attempts(), patience_s=PATIENCE_S)
+    attempts = db.retry(lambda _: ledger.count_attempts())
     mine = next((wave for wave in waves if wave.token == token), None)
     if mine is None or attempts > mine.attempts:
         return False
@@ -180,7 +171,7 @@ def _release(
         studies.write_attribute(db, ledger.study_id, key, so_far)
         return int(so_far)
 
-    if db.retry(count, patience_s=PATIENCE_S) > MOST_RELEASES:
+    if db.retry(count) > MOST_RELEASES:
         return
     try:
         schedule.release(held)
@@ -193,19 +184,15 @@ def _release(
 def _is_alive(ledger: Ledger) -> bool:
     """Tell whether trials are to be run."""
     db = ledger.db
-    state = db.retry(lambda _: studies.read_state(db, ledger.study_id), patience_s=PATIENCE_S)
+    state = db.retry(lambda _: studies.read_state(db, ledger.study_id))
     if state.word != studies.RUNNING:
         return False
-    return db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S) > 0
+    return db.retry(lambda _: ledger.unfinished()) > 0
 
 
 def _is_refused(ledger: Ledger) -> bool:
     """Tell whether nodes may not submit, so that no finaliser can go on with the study."""
-    return bool(
-        ledger.db.retry(
-            lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
-        )
-    )
+    return bool(ledger.db.retry(lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT)))
 
 
 def _restore(
@@ -219,16 +206,12 @@ def _restore(
         return
     wave = live or waves[-1]
     key = RESTORED + wave.token
-    note = db.retry(
-        lambda _: studies.read_attribute(db, ledger.study_id, key), patience_s=PATIENCE_S
-    )
+    note = db.retry(lambda _: studies.read_attribute(db, ledger.study_id, key))
     number = (note["count"] if note else 0) + 1
     if number > MOST:
         return
     record = {"count": number, "time": time.time()}
-    db.retry(
-        lambda _: studies.write_attribute(db, ledger.study_id, key, record), patience_s=PATIENCE_S
-    )
+    db.retry(lambda _: studies.write_attribute(db, ledger.study_id, key, record))
     job, behind = array_job(ledger.study, folder, wave), wave.job if live else None
     try:
         job_id = schedule.submit_finaliser(job, behind, number)
@@ -238,17 +221,14 @@ def _restore(
     except SchedulerError as error:
         say(f"The finaliser of {wave.job} was lost, and not submitted again: {error.message}")
         record = {"count": number - 1, "time": time.time()}
-        db.retry(
-            lambda _: studies.write_attribute(db, ledger.study_id, key, record),
-            patience_s=PATIENCE_S,
-        )
+        db.retry(lambda _: studies.write_attribute(db, ledger.study_id, key, record))
         return
     say(f"the finaliser of {wave.job} was lost; job {job_id} does its work")
 
 
 def _read_waves(ledger: Ledger) -> list[Wave]:
     db = ledger.db
-    return db.retry(lambda _: studies.read_waves(db, ledger.study_id), patience_s=PATIENCE_S)
+    return db.retry(lambda _: studies.read_waves(db, ledger.study_id))
 
 
 def coming(beside: Beside | None) -> str:
@@ -265,7 +245,7 @@ def notes(ledger: Ledger, beside: Beside | None) -> list[str]:
         beside: What ``look_beside`` found; None where waves have no small jobs.
     """
     db = ledger.db
-    if beside is None or not db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S):
+    if beside is None or not db.retry(lambda _: ledger.unfinished()):
         return []
     waves = _read_waves(ledger)
     live = [wave for wave in waves if wave.job and not wave.over]
@@ -278,9 +258,7 @@ def notes(ledger: Ledger, beside: Beside | None) -> list[str]:
         found.append(
             "no finaliser is queued: what this wave leaves must be launched by hand (sweep launch)"
         )
-    refused = db.retry(
-        lambda _: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
-    )
+    refused = db.retry(lambda _: studies.read_attribute(db, ledger.study_id, NO_SUBMIT))
     if refused and not live:
         found.append(
             f"the finaliser could not submit the next wave: {refused['words']} "

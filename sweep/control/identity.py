@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 
 from sweep.core.attributes import FOLDER, IDENTITY
 from sweep.core.errors import InputError, StudyChangedError
@@ -18,8 +19,6 @@ from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
 from sweep.storage import access, studies
 from sweep.storage.connection import Database
-
-PATIENCE_S = 60.0
 
 
 class Settled:
@@ -67,10 +66,7 @@ class Settled:
             # in between leaves what this one can go on from.
             mark = mark or os.urandom(16).hex()
             _write_mark(self.folder, mark)
-            db.retry(
-                lambda _: studies.write_attribute(db, study_id, IDENTITY, mark),
-                patience_s=PATIENCE_S,
-            )
+            db.retry(lambda _: studies.write_attribute(db, study_id, IDENTITY, mark))
             return []
         if mark is not None and mark == known:
             # The same rows at another address: a server that was moved.
@@ -116,9 +112,7 @@ def refuse_other(db: Database, study_id: int, folder: StudyFolder, name: str) ->
     mark = read_mark(folder)
     known = _read(db, study_id) if mark is not None else None
     if known is not None and known != mark:
-        home = db.retry(
-            lambda _: studies.read_attribute(db, study_id, FOLDER), patience_s=PATIENCE_S
-        )
+        home = db.retry(lambda _: studies.read_attribute(db, study_id, FOLDER))
         raise InputError(
             f"The database ({access.describe(folder)}) holds a study {name!r}, but not the one of "
             f"{folder.root}: it was launched into {home}.",
@@ -141,13 +135,23 @@ def _write_mark(folder: StudyFolder, mark: str) -> None:
 
 
 def _read(db: Database, study_id: int) -> str | None:
-    found = db.retry(
-        lambda _: studies.read_attribute(db, study_id, IDENTITY), patience_s=PATIENCE_S
-    )
+    found = db.retry(lambda _: studies.read_attribute(db, study_id, IDENTITY))
     return None if found is None else str(found)
 
 
 def _is_used(folder: StudyFolder) -> bool:
-    """Tell whether a study has been launched into a folder."""
-    left = (folder.identity, folder.study, folder.root / "trials", folder.root / "reruns")
-    return any(os.path.lexists(path) for path in left)
+    """Tell whether a study has been launched into a folder, and not only room was made for one."""
+    written = (folder.identity, folder.storage, folder.study)
+    if any(os.path.lexists(path) for path in written):
+        return True
+    return _holds(folder.root / "trials") or _holds(folder.root / "reruns")
+
+
+def _holds(path: Path) -> bool:
+    """Tell whether a folder has something in it; one that cannot be read may have."""
+    try:
+        return any(path.iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

@@ -17,29 +17,23 @@ from sweep.schedulers.choose import scheduler_of_wave
 from sweep.storage import studies
 from sweep.storage.ledger import Ledger
 
-PATIENCE_S = 60.0
-
 
 def owner_of(ledger: Ledger, schedule: Scheduler, wave: Wave) -> Scheduler:
     """Return the scheduler that has a wave: the study's present one, or an earlier one."""
     if schedule.has(wave):
         return schedule
-    root = ledger.db.retry(
-        lambda db: studies.read_attribute(db, ledger.study_id, FOLDER), patience_s=PATIENCE_S
-    )
+    root = ledger.db.retry(lambda db: studies.read_attribute(db, ledger.study_id, FOLDER))
     return scheduler_of_wave(wave, StudyFolder(Path(root)), ledger.study)
 
 
 def by_owner(
-    ledger: Ledger, schedule: Scheduler, jobs: Collection[str], patience_s: float = PATIENCE_S
+    ledger: Ledger, schedule: Scheduler, jobs: Collection[str]
 ) -> list[tuple[Scheduler, list[str]]]:
     """Return the jobs with the scheduler that has them, the study's present one first.
 
     What is no wave's (a re-run's job) is the present one's.
     """
-    waves = ledger.db.retry(
-        lambda db: studies.read_waves(db, ledger.study_id), patience_s=patience_s
-    )
+    waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
     others = [wave for wave in waves if not schedule.has(wave)]
     moved: dict[str, list[str]] = {}
     for wave in others:
@@ -51,7 +45,7 @@ def by_owner(
 
 
 def poll(
-    ledger: Ledger, schedule: Scheduler, jobs: Collection[str], patience_s: float = PATIENCE_S
+    ledger: Ledger, schedule: Scheduler, jobs: Collection[str]
 ) -> tuple[dict[Task, TaskState], set[str]]:
     """Ask each scheduler about its jobs; return the states, and the jobs of those that are not here
     or do not answer.
@@ -61,7 +55,7 @@ def poll(
     """
     states: dict[Task, TaskState] = {}
     unasked: set[str] = set()
-    for owner, its in by_owner(ledger, schedule, jobs, patience_s):
+    for owner, its in by_owner(ledger, schedule, jobs):
         try:
             states |= owner.poll(its) if its else {}
         except SweepError:

@@ -40,7 +40,6 @@ from sweep.studyfile import changes
 from sweep.training import build
 from sweep.training.command import environment
 
-PATIENCE_S = 60.0
 SUBMITTER_WAIT_S = 10.0
 
 
@@ -339,12 +338,12 @@ def submit(prepared: Prepared, rows: Rows) -> Launched:
         + ("taken up again" if state == outcomes.RUNNING else state)
         for trial, attempt, end, state in (found.settled if found else ())
     ]
-    noted = db.retry(lambda _: status_rows.noted(ledger), patience_s=PATIENCE_S)
-    ended, reopened = db.retry(lambda _: budgets.take_up(ledger), patience_s=PATIENCE_S)
+    noted = db.retry(lambda _: status_rows.noted(ledger))
+    ended, reopened = db.retry(lambda _: budgets.take_up(ledger))
     given_back = 0 if ended else launch_rows.resume(ledger)
-    left = db.retry(lambda _: ledger.unfinished(), patience_s=PATIENCE_S)
+    left = db.retry(lambda _: ledger.unfinished())
     if not left:
-        db.retry(lambda _: close_untold(ledger), patience_s=PATIENCE_S)
+        db.retry(lambda _: close_untold(ledger))
     submitted = False
     if wave is not None:
         waves.set_throttles(ledger, schedule)

@@ -15,8 +15,6 @@ from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.studies import StudyState
 
-PATIENCE_S = 60.0
-
 
 def find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] | None:
     """Return the id of the study and its specification as it was launched last, or None.
@@ -24,7 +22,7 @@ def find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] |
     Raises:
         StudyChangedError: The name is another study's.
     """
-    return db.retry(lambda _: _find(db, study, folder), patience_s=PATIENCE_S)
+    return db.retry(lambda _: _find(db, study, folder))
 
 
 def create(
@@ -32,19 +30,19 @@ def create(
 ) -> tuple[int, warm_start.EarlierTrials | None]:
     """Make a study and its trials; return its id, and what it was given of earlier studies."""
     rows = propose.first_rows(study, study.trials)
-    warm = db.retry(lambda _: warm_start.read(db, study), patience_s=PATIENCE_S)
-    study_id = db.retry(lambda _: _create(db, study, folder, rows, warm), patience_s=PATIENCE_S)
+    warm = db.retry(lambda _: warm_start.read(db, study))
+    study_id = db.retry(lambda _: _create(db, study, folder, rows, warm))
     return study_id, warm
 
 
 def update(db: Database, study_id: int, study: Study) -> int:
     """Write the study as it is now; return how many trials it has been given."""
-    return db.retry(lambda _: _update(db, study_id, study), patience_s=PATIENCE_S)
+    return db.retry(lambda _: _update(db, study_id, study))
 
 
 def resume(ledger: Ledger) -> int:
     """Let a held or stopped study go on; return how many failed trials are tried again."""
-    return ledger.db.retry(lambda _: _resume(ledger), patience_s=PATIENCE_S)
+    return ledger.db.retry(lambda _: _resume(ledger))
 
 
 def undo(ledger: Ledger) -> bool:
@@ -52,7 +50,7 @@ def undo(ledger: Ledger) -> bool:
 
     Returns whether it is gone; not where it may have been submitted all the same.
     """
-    return ledger.db.retry(lambda _: _undo(ledger), patience_s=PATIENCE_S)
+    return ledger.db.retry(lambda _: _undo(ledger))
 
 
 def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] | None:

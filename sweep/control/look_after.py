@@ -16,8 +16,6 @@ from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.storage.ledger import Ledger
 
-PATIENCE_S = 60.0
-
 
 def look_after(
     ledger: Ledger,
@@ -27,19 +25,10 @@ def look_after(
     *,
     unseen_s: float = UNSEEN_S,
     every_s: float = EVERY_S,
-    patience_s: float = PATIENCE_S,
     host: str | None = None,
 ) -> Reconciled | None:
     """Reconcile, and see to the study's jobs where it is our turn; arguments as reconcile's."""
-    found = reconcile(
-        ledger,
-        folder,
-        schedule,
-        unseen_s=unseen_s,
-        every_s=every_s,
-        patience_s=patience_s,
-        host=host,
-    )
+    found = reconcile(ledger, folder, schedule, unseen_s=unseen_s, every_s=every_s, host=host)
     if found:  # it was our turn to look
         with contextlib.suppress(CouldNotAsk):
             tend(ledger, folder, schedule, say)

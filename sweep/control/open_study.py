@@ -12,8 +12,6 @@ from sweep.schedulers.choose import scheduler_of
 from sweep.storage import access, studies
 from sweep.storage.ledger import Ledger
 
-PATIENCE_S = 60.0
-
 
 @dataclass(frozen=True)
 class Opened:
@@ -44,7 +42,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
         may_start=not _is_served_elsewhere(folder, study),
         ask_fate=access.fate_asker(scheduler_of(folder, study)),
     )
-    study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=PATIENCE_S)
+    study_id = db.retry(lambda _: studies.find_study(db, study.name))
     if study_id is None:
         raise InputError(
             f"The database ({access.describe(folder)}) no longer holds the study {name!r}.",

@@ -28,7 +28,6 @@ from sweep.training.attempt_files import folder_of, read_exit
 
 UNSEEN_S = 120.0  # silence after which the scheduler is asked
 EVERY_S = 60.0  # between two looks, by whomever
-PATIENCE_S = 60.0
 EXPLAIN_S = 90.0  # a finaliser waits so long for the scheduler to say why its tasks ended
 LOOK_AGAIN_S = 2.0
 
@@ -70,12 +69,7 @@ class Seen:
 
 
 def see(
-    ledger: Ledger,
-    schedule: Scheduler,
-    *,
-    unseen_s: float = 0.0,
-    patience_s: float = PATIENCE_S,
-    also: Collection[str] = (),
+    ledger: Ledger, schedule: Scheduler, *, unseen_s: float = 0.0, also: Collection[str] = ()
 ) -> Seen:
     """Read the attempts that have been silent for so long, and ask the scheduler about their tasks.
 
@@ -84,13 +78,13 @@ def see(
     """
     db = ledger.db
     # In this order: an attempt that began after the question would be one of a task that waits.
-    live = db.retry(lambda _: ledger.live_attempts(unseen_s), patience_s=patience_s)
-    terminated = db.retry(lambda _: ledger.terminated_attempts(), patience_s=patience_s)
+    live = db.retry(lambda _: ledger.live_attempts(unseen_s))
+    terminated = db.retry(lambda _: ledger.terminated_attempts())
     jobs = {attempt.job for attempt in (*live, *terminated) if attempt.job} | set(also)
     if not live and not terminated and not jobs:
         return Seen(live, terminated, {})
     try:
-        return Seen(live, terminated, *job_owners.poll(ledger, schedule, jobs, patience_s))
+        return Seen(live, terminated, *job_owners.poll(ledger, schedule, jobs))
     except CouldNotAsk:
         return Seen(live, terminated, None)
 
@@ -102,7 +96,6 @@ def reconcile(
     *,
     unseen_s: float = UNSEEN_S,
     every_s: float = EVERY_S,
-    patience_s: float = PATIENCE_S,
     host: str | None = None,
     last_chance: bool = False,
     seen: Seen | None = None,
@@ -120,16 +113,14 @@ def reconcile(
         What was found; None when somebody else looks right now or looked just before.
     """
     db = ledger.db
-    if not ledger.db.retry(
-        lambda db: studies.take_turn(db, ledger.study_id, every_s), patience_s=patience_s
-    ):
+    if not ledger.db.retry(lambda db: studies.take_turn(db, ledger.study_id, every_s)):
         return None
     if seen is None:
-        seen = see(ledger, schedule, unseen_s=unseen_s, patience_s=patience_s)
-    found = _settle_dead(ledger, folder, schedule, seen, patience_s, host, last_chance)
+        seen = see(ledger, schedule, unseen_s=unseen_s)
+    found = _settle_dead(ledger, folder, schedule, seen, host, last_chance)
     if ledger.study.may_end_early:
         # A budget may have been used up by those that died.
-        db.retry(lambda _: budgets.look(ledger), patience_s=patience_s)
+        db.retry(lambda _: budgets.look(ledger))
     return found
 
 
@@ -138,7 +129,6 @@ def _settle_dead(
     folder: StudyFolder,
     schedule: Scheduler,
     seen: Seen,
-    patience_s: float,
     host: str | None,
     last_chance: bool,
 ) -> Reconciled:
@@ -147,9 +137,9 @@ def _settle_dead(
         return Reconciled()
     if seen.states is None:
         return Reconciled(waiting=len(live), asked=False)
-    owners = job_owners.by_owner(ledger, schedule, {a.job for a in live if a.job}, patience_s)
+    owners = job_owners.by_owner(ledger, schedule, {a.job for a in live if a.job})
     late = any(owner.explains_late for owner, its in owners if its or owner is schedule)
-    look = Look(ledger, folder, seen.states, late, last_chance, patience_s)
+    look = Look(ledger, folder, seen.states, late, last_chance)
     settled = []
     for attempt in live:
         if attempt.job in seen.unasked:
@@ -162,7 +152,7 @@ def _settle_dead(
         ):
             continue  # it sits in the kernel: dead only when it is gone
         try:
-            state = end_attempt(ledger, folder, attempt, end, patience_s)
+            state = end_attempt(ledger, folder, attempt, end)
         except StaleAttempt:
             continue  # it ended by itself meanwhile
         settled.append((attempt.trial, attempt.number, end, state))
@@ -170,7 +160,7 @@ def _settle_dead(
     for attempt in seen.terminated:
         end = None if attempt.job in seen.unasked else look.judge(attempt)
         if end is not None:
-            state = attribute(ledger, folder, attempt, end, patience_s)
+            state = attribute(ledger, folder, attempt, end)
             settled.append((attempt.trial, attempt.number, end, state))
     return Reconciled(settled, waiting, unexplained=look.unexplained)
 
@@ -180,7 +170,6 @@ def settle_wave(
     folder: StudyFolder,
     schedule: Scheduler,
     token: str,
-    patience_s: float,
     explain_s: float = EXPLAIN_S,
 ) -> None:
     """Settle what a wave that has ended left: the finaliser's look, after which nobody looks.
@@ -191,31 +180,21 @@ def settle_wave(
     give_up_at = time.monotonic() + explain_s
     while True:
         late = time.monotonic() >= give_up_at
-        found = reconcile(
-            ledger,
-            folder,
-            schedule,
-            unseen_s=0.0,
-            every_s=0.0,
-            patience_s=patience_s,
-            last_chance=late,
-        )
+        found = reconcile(ledger, folder, schedule, unseen_s=0.0, every_s=0.0, last_chance=late)
         explained = found is None or (found.asked and not found.unexplained)
-        job, cancelled = _is_wave_cancelled(ledger, schedule, token, late, patience_s)
+        job, cancelled = _is_wave_cancelled(ledger, schedule, token, late)
         if late or (explained and cancelled is not None):
             break
         time.sleep(LOOK_AGAIN_S)
     if job and cancelled:
-        stop_for(ledger, job, patience_s)
+        stop_for(ledger, job)
 
 
 def _is_wave_cancelled(
-    ledger: Ledger, schedule: Scheduler, token: str, late: bool, patience_s: float
+    ledger: Ledger, schedule: Scheduler, token: str, late: bool
 ) -> tuple[str | None, bool | None]:
     """Return a wave's job, and whether the user has cancelled it all; None while none can tell."""
-    waves = ledger.db.retry(
-        lambda db: studies.read_waves(db, ledger.study_id), patience_s=patience_s
-    )
+    waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
     job = next((wave.job for wave in waves if wave.token == token), None)
     if job is None:
         return None, False
@@ -223,7 +202,7 @@ def _is_wave_cancelled(
         states = schedule.poll([job])
     except (CouldNotAsk, SchedulerError):
         return job, False if late else None  # nobody knows of a cancel: the study goes on
-    ours = read_cancel(ledger, job, patience_s)
+    ours = read_cancel(ledger, job)
     return job, is_whole_array(job, states, os.getuid(), ours, None if late else time.time())
 
 
@@ -234,7 +213,6 @@ def succeed(
     job: str,
     index: int,
     host: str,
-    patience_s: float,
     *,
     slot: int | None = None,
     end: End | None = None,
@@ -253,7 +231,7 @@ def succeed(
 
     found = [
         attempt
-        for attempt in ledger.db.retry(read, patience_s=patience_s, transaction=False)
+        for attempt in ledger.db.retry(read, transaction=False)
         if (attempt.job, attempt.index) == (job, index) and slot in (None, attempt.slot)
     ]
     if not found:
@@ -264,7 +242,7 @@ def succeed(
             end = requeued(_word_before(schedule, job, index))
         if attempt.outcome == outcomes.TERMINATED:
             left = End(outcomes.INTERRUPTED, end.reason, end.exit_code, end.signal)
-            state = attribute(ledger, folder, attempt, left, patience_s)
+            state = attribute(ledger, folder, attempt, left)
             settled.append((attempt.trial, attempt.number, left, state))
             continue
         if attempt.host == host:
@@ -272,7 +250,7 @@ def succeed(
         note = read_exit(folder_of(folder, attempt))
         mine = (decide(Case(None, note)) if note else None) or end
         try:
-            state = end_attempt(ledger, folder, attempt, mine, patience_s)
+            state = end_attempt(ledger, folder, attempt, mine)
         except StaleAttempt:
             continue
         settled.append((attempt.trial, attempt.number, mine, state))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweep.control import finaliser, job_owners
-from sweep.control.look_after import PATIENCE_S, look_after
+from sweep.control.look_after import look_after
 from sweep.control.open_study import Opened
 from sweep.control.reconcile import UNSEEN_S
 from sweep.core.errors import CouldNotAsk
@@ -27,7 +27,6 @@ class SchedulerView:
     Args:
         say: Told what was done to the study's jobs.
         unseen_s: Attempts that have been silent for so long are looked after.
-        patience_s: For a database that is away.
     """
 
     def __init__(
@@ -37,14 +36,12 @@ class SchedulerView:
         say: Callable[[str], None] = lambda _: None,
         *,
         unseen_s: float = UNSEEN_S,
-        patience_s: float = PATIENCE_S,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.opened = opened
         self.schedule = schedule
         self.say = say
         self.unseen_s = unseen_s
-        self.patience_s = patience_s
         self.now_s = now_s
         self.every_s = 0.0 if schedule.is_cheap_to_ask else EVERY_S
         self._answer: dict[str, Any] = {}
@@ -66,11 +63,8 @@ class SchedulerView:
             self.say,
             unseen_s=self.unseen_s,
             every_s=TURN_EVERY_S,
-            patience_s=self.patience_s,
         )
-        waves = ledger.db.retry(
-            lambda db: studies.read_waves(db, ledger.study_id), patience_s=self.patience_s
-        )
+        waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
         jobs = [wave.job for wave in waves if wave.job and not wave.over]
         try:
             tasks = job_owners.poll(ledger, schedule, jobs)[0] if jobs else {}

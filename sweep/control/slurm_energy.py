@@ -13,7 +13,6 @@ from sweep.storage import energy
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
-PATIENCE_S = 60.0
 CLOCKS_S = 30.0  # between the database's clock and Slurm's
 
 
@@ -27,8 +26,8 @@ def note_tasks(ledger: Ledger, schedule: Scheduler) -> int:
         DatabaseUnavailable: The database does not answer at present.
     """
     db = ledger.db
-    attempts = db.retry(lambda _: ledger.all_attempts(), patience_s=PATIENCE_S)
-    known = db.retry(lambda _: energy.read(db, ledger.study_id), patience_s=PATIENCE_S)
+    attempts = db.retry(lambda _: ledger.all_attempts())
+    known = db.retry(lambda _: energy.read(db, ledger.study_id))
     open_ones = {
         a.token
         for a in attempts
@@ -47,7 +46,7 @@ def note_tasks(ledger: Ledger, schedule: Scheduler) -> int:
         energy.note_of_tasks(db, parts)
 
     if parts:
-        db.retry(work, patience_s=PATIENCE_S)
+        db.retry(work)
     return len(parts)
 
 

@@ -32,7 +32,6 @@ from sweep.storage import locks, promotion, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
-PATIENCE_S = 60.0
 # Pauses before a refused submission is tried with fewer elements, and then with just one.
 SHRINK_PAUSE_S = 1.0
 PAUSES_S = (5.0, 10.0, 20.0, 30.0)
@@ -44,9 +43,7 @@ LEAVE_LOOK_S = 1.0
 def open_waves(ledger: Ledger) -> list[Wave]:
     """Return the waves of which nobody has seen the end, oldest first."""
     db = ledger.db
-    return db.retry(
-        lambda _: studies.read_waves(db, ledger.study_id, live_only=True), patience_s=PATIENCE_S
-    )
+    return db.retry(lambda _: studies.read_waves(db, ledger.study_id, live_only=True))
 
 
 def refuse_other_versions(ledger: Ledger, schedule: Scheduler) -> None:
@@ -115,7 +112,7 @@ def refuse_to_move(
         if wave is None or schedule.has(wave):
             return
         owner = owner_of(ledger, schedule, wave)
-        state = db.retry(lambda _: studies.read_state(db, ledger.study_id), patience_s=PATIENCE_S)
+        state = db.retry(lambda _: studies.read_state(db, ledger.study_id))
         if state.word != studies.STOPPED or time.monotonic() >= give_up_at:
             raise RunsElsewhere(wave, owner.place, name)
         if not told:
@@ -207,14 +204,12 @@ def submit_wave(
         SubmitUnclear: Nobody can say; the intent stays, and the next launch settles it.
     """
     db, study = ledger.db, ledger.study
-    attempts = db.retry(lambda _: ledger.count_attempts(), patience_s=PATIENCE_S)
+    attempts = db.retry(lambda _: ledger.count_attempts())
     chain = not nodes_may_submit(ledger, schedule)
     make_private(folder.logs)
-    sick = db.retry(lambda _: sick_nodes.avoided(ledger, folder), patience_s=PATIENCE_S)
+    sick = db.retry(lambda _: sick_nodes.avoided(ledger, folder))
     submitted: list[Wave] = []
-    left = db.retry(
-        lambda _: promotion.worth_tasks(db, ledger.study_id, study, left), patience_s=PATIENCE_S
-    )
+    left = db.retry(lambda _: promotion.worth_tasks(db, ledger.study_id, study, left))
     for size in plan_waves(study, left, schedule.limits(), chain=chain):
         wave = Wave(
             token=name_token(study.name),
@@ -279,9 +274,7 @@ def _submit(
 
 def nodes_may_submit(ledger: Ledger, schedule: Scheduler) -> bool:
     """Tell whether the finaliser can submit the next wave, as far as is known."""
-    refused = ledger.db.retry(
-        lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT), patience_s=PATIENCE_S
-    )
+    refused = ledger.db.retry(lambda db: studies.read_attribute(db, ledger.study_id, NO_SUBMIT))
     return not refused and schedule.nodes_may_submit()
 
 
@@ -295,20 +288,16 @@ def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
 
 
 def _write(ledger: Ledger, wave: Wave) -> None:
-    ledger.db.retry(lambda db: studies.write_wave(db, ledger.study_id, wave), patience_s=PATIENCE_S)
+    ledger.db.retry(lambda db: studies.write_wave(db, ledger.study_id, wave))
 
 
 def _forget(ledger: Ledger, wave: Wave) -> None:
     key = WAVE + wave.token
-    ledger.db.retry(
-        lambda db: studies.remove_attribute(db, ledger.study_id, key), patience_s=PATIENCE_S
-    )
+    ledger.db.retry(lambda db: studies.remove_attribute(db, ledger.study_id, key))
 
 
 def _record_cancel(ledger: Ledger, job: str, what: str) -> None:
-    ledger.db.retry(
-        lambda db: studies.note_cancel(db, ledger.study_id, job, what), patience_s=PATIENCE_S
-    )
+    ledger.db.retry(lambda db: studies.note_cancel(db, ledger.study_id, job, what))
 
 
 @contextlib.contextmanager
@@ -337,7 +326,7 @@ def one_submitter(url: str, name: str, *, wait_s: float) -> Iterator[None]:
 def mark_over(ledger: Ledger, token: str) -> None:
     """Note that a wave has ended."""
     db = ledger.db
-    waves = db.retry(lambda _: studies.read_waves(db, ledger.study_id), patience_s=PATIENCE_S)
+    waves = db.retry(lambda _: studies.read_waves(db, ledger.study_id))
     for wave in waves:
         if wave.token == token and not wave.over:
             _write(ledger, replace(wave, over=True))

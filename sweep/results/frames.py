@@ -26,8 +26,6 @@ from sweep.storage import records, series
 from sweep.storage.access import stop_if_unused
 from sweep.storage.series import Series
 
-PATIENCE_S = 60.0
-
 
 def load(name: str | None = None, runs: str | os.PathLike[str] | None = None) -> Results:
     """Open the results of a study that was launched.
@@ -90,14 +88,10 @@ class Results:
                     f"There is no state {state!r}.", f"One of {', '.join(outcomes.STATES)}."
                 )
         study_id = self._opened.ledger.study_id
-        found = self._db.retry(
-            lambda db: records.read_trials(db, study_id, self.study), patience_s=PATIENCE_S
-        )
+        found = self._db.retry(lambda db: records.read_trials(db, study_id, self.study))
         summaries = {}
         if metrics:
-            summaries = self._db.retry(
-                lambda db: series.read_summaries(db, study_id), patience_s=PATIENCE_S
-            )
+            summaries = self._db.retry(lambda db: series.read_summaries(db, study_id))
         chosen = rows(
             found,
             self.study,
@@ -127,14 +121,10 @@ class Results:
         """
         study_id = self._opened.ledger.study_id
         found = self._db.retry(
-            lambda db: series.read_series(db, study_id, numbers=trials, names=names or None),
-            patience_s=PATIENCE_S,
+            lambda db: series.read_series(db, study_id, numbers=trials, names=names or None)
         )
         if names and {s.metric for s in found} != set(names):
-            check_metrics(
-                names,
-                self._db.retry(lambda db: series.read_names(db, study_id), patience_s=PATIENCE_S),
-            )
+            check_metrics(names, self._db.retry(lambda db: series.read_names(db, study_id)))
         return series_frame(found)
 
     def close(self) -> None:

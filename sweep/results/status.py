@@ -36,7 +36,6 @@ IDLE = "idle"  # trials are left, and nothing is there to run them
 FAILURES_SHOWN = 3
 FRONT_SHOWN = 20
 TAIL_LINES = 5
-PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,6 @@ def snapshot(
     *,
     notes: Sequence[str] = (),
     coming: str = "",
-    patience_s: float = PATIENCE_S,
 ) -> Status:
     """Return where a study stands now.
 
@@ -165,13 +163,12 @@ def snapshot(
         tasks: What the scheduler says of the study's tasks; None when it could not be asked.
         notes: Sentences to show beside.
         coming: Who goes on with a study that has no task, in words; empty where nobody does.
-        patience_s: How long to wait for a database that is away.
 
     Raises:
         DatabaseUnavailable: It is away for longer.
     """
     study = ledger.study
-    seen = ledger.db.retry(lambda db: _read(db, ledger), patience_s=patience_s)
+    seen = ledger.db.retry(lambda db: _read(db, ledger))
     if seen.untold:
         run = "1 trial runs that was" if seen.untold == 1 else f"{seen.untold} trials run that were"
         notes = (*notes, f"{run} asked for outside of sweep; no study waits for it")
@@ -179,12 +176,10 @@ def snapshot(
         were = "1 trial was" if beyond == 1 else f"{beyond} trials were"
         notes = (*notes, f"{were} added outside of sweep, beyond the study's {study.trials}")
     if promotion.promotes(study) and seen.unfinished:
-        paused = ledger.db.retry(
-            lambda db: promotion.count_paused(db, ledger.study_id), patience_s=patience_s
-        )
+        paused = ledger.db.retry(lambda db: promotion.count_paused(db, ledger.study_id))
         waits = "1 trial waits" if paused == 1 else f"{paused} trials wait"
         notes = (*notes, f"{waits} at their rungs to be promoted") if paused else notes
-    sick = ledger.db.retry(lambda _: sick_nodes.explain(ledger, folder), patience_s=patience_s)
+    sick = ledger.db.retry(lambda _: sick_nodes.explain(ledger, folder))
     polled = None if tasks is None else _count_tasks(tasks)
     ours = {**seen.counts, outcomes.RUNNING: seen.counts[outcomes.RUNNING] - seen.untold}
     state, reason = decide(

@@ -15,10 +15,13 @@ from weakref import WeakKeyDictionary
 
 import optuna
 
-from sweep.core.attributes import FIRST_RUNG
+from sweep.core import pareto
+from sweep.core.attributes import CONSTRAINTS, FIRST_RUNG
 from sweep.core.study import Study
+from sweep.core.trial import better, summarise
 from sweep.search.samplers import AUTO_PRUNER, SHARE, build_pruner, kept, quiet
 from sweep.search.view import SamplerView
+from sweep.storage import series
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -133,6 +136,18 @@ RUNGED = ("asha", "hyperband")
 _pruners: list[tuple[Study, dict[int, Any]]] = []
 
 
+def leads(trial: int, bests: Mapping[int, float], direction: str) -> bool:
+    """Tell whether a trial's best value so far is better than any other's; NaN never is.
+
+    Args:
+        bests: Each trial's best reported value, by a number of it.
+    """
+    mine = bests.get(trial, math.nan)
+    return not math.isnan(mine) and not any(
+        not better(mine, value, direction) for other, value in bests.items() if other != trial
+    )
+
+
 def should_prune(
     study: Study,
     storage: PostgresStorage,
@@ -169,7 +184,35 @@ def should_prune(
     with quiet():
         name = view.get_study_name_from_id(study_id)
         optuna_study = optuna.study.Study(name, view, pruner=pruner)
-        return bool(pruner.prune(optuna_study, trial))
+        stops = bool(pruner.prune(optuna_study, trial))
+    return stops and not (_kind(study) in RUNGED and _is_leader(study, view, study_id, trial))
+
+
+def _is_leader(study: Study, view: SamplerView, study_id: int, trial: FrozenTrial) -> bool:
+    """Tell whether a trial has the best result so far, which would be lost if it were stopped.
+
+    A rung compares what trials have there: one that was better before, and gets worse, is none of
+    its best, although with ``at: best`` its result is what it had. Failed trials have no result,
+    and those that break the constraints win nothing. What was reported counts: of several reports
+    in one epoch a pruner that counts epochs sees the last alone.
+    """
+    objective = study.objective
+    if objective.at != "best":
+        return False
+    summaries = series.read_summaries(view.database, study_id, names=[objective.metric])
+    bests: dict[int, float] = {}
+    for other in view.get_all_trials(study_id, deepcopy=False):
+        is_broken = pareto.total(other.system_attrs.get(CONSTRAINTS) or ()) > 0
+        if other.state == TrialState.FAIL or is_broken:
+            continue
+        summary = summaries.get(other.number, {}).get(objective.metric)
+        known = [*other.intermediate_values.values(), *(other.values or ())]
+        if summary is not None:
+            known += [v for v in (summary.least, summary.greatest) if v is not None]
+        value = summarise(list(enumerate(known)), objective.at, objective.direction)
+        if value is not None and math.isfinite(value):
+            bests[other.number] = value
+    return leads(trial.number, bests, objective.direction)
 
 
 def _kept_pruner(study: Study, first: int) -> Any:

@@ -43,7 +43,7 @@ WITH pulls AS (
     AND %(waiting)s::bool AND NOT EXISTS (SELECT 1 FROM interrupted)
   ORDER BY t.trial_id LIMIT 1 FOR UPDATE OF t SKIP LOCKED
 ), promoted AS MATERIALIZED (
-  SELECT trial_id FROM trials WHERE trial_id = %(promoted)s::int FOR UPDATE
+  SELECT trial_id FROM trials WHERE trial_id = %(promoted)s::int AND state = 'RUNNING' FOR UPDATE
 ), chosen AS (
   SELECT trial_id FROM interrupted UNION ALL SELECT trial_id FROM waiting
   UNION ALL SELECT trial_id FROM promoted

@@ -7,6 +7,7 @@ its socket with a deadline of its own.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import select
@@ -27,6 +28,7 @@ from sweep.storage.url import describe, dsn
 
 T = TypeVar("T")
 
+PATIENCE_S = 60.0  # for a database that is away
 FIRST_PAUSE_S = 0.05  # between the first two tries of ``retry``; doubles each time
 LONGEST_PAUSE_S = 5.0
 FULL_PAUSE_S = 0.5  # the longest one for a server that has no connection left
@@ -56,6 +58,7 @@ class Database:
     Args:
         url: A PostgreSQL URL.
         timeout_s: No call takes longer than this, whatever the server or the network does.
+        patience_s: For how long ``retry`` waits for a database that is away, if not told otherwise.
         application: Name under which the session shows in pg_stat_activity.
 
     Attributes:
@@ -66,9 +69,17 @@ class Database:
         InputError: The URL is not a PostgreSQL URL.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = 20.0, application: str = "sweep") -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 20.0,
+        patience_s: float = PATIENCE_S,
+        application: str = "sweep",
+    ) -> None:
         self.url = url
         self.timeout_s = timeout_s
+        self.patience_s = patience_s
         self.application = application
         self.rowcount = -1
         self._dsn = dsn(url)
@@ -85,7 +96,8 @@ class Database:
         return f"Database({describe(self._dsn)})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self.url, "timeout_s": self.timeout_s, "application": self.application}
+        names = ("url", "timeout_s", "patience_s", "application")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Database.__init__(self, state.pop("url"), **state)
@@ -130,7 +142,9 @@ class Database:
             name = self._statements.get(text)
             prepare = ""
             if name is None:
-                name = self._statements[text] = f"sweep_{len(self._statements)}"
+                # By its text: a pooler may hand out a session in which another of us prepared some.
+                digest = hashlib.sha256(text.encode()).hexdigest()
+                name = self._statements[text] = f"sweep_{digest[:16]}"
                 prepare = f"PREPARE {name} AS {text};".replace("%", "%%")
             values = [params[key] for key in names]
             try:
@@ -178,7 +192,7 @@ class Database:
         self,
         work: Callable[[Database], T],
         *,
-        patience_s: float,
+        patience_s: float | None = None,
         on_wait: Callable[[float, DatabaseUnavailable], None] | None = None,
         transaction: bool = True,
     ) -> T:
@@ -190,13 +204,15 @@ class Database:
         Args:
             work: Called with this object. Must be idempotent: where the answer to COMMIT was lost,
                 it runs again although it took place.
-            patience_s: Seconds from the first failure's try after which no new one starts.
+            patience_s: Seconds from the first failure's try after which no new one starts; the
+                database's own when None.
             on_wait: Called before each pause with the seconds since the start and the error.
             transaction: False lets each statement of ``work`` commit by itself.
 
         Raises:
             DatabaseUnavailable: The last one, when patience is over.
         """
+        patience_s = self.patience_s if patience_s is None else patience_s
         start = time.monotonic()
         pause_s = FIRST_PAUSE_S
         self._take_turns()
@@ -215,6 +231,15 @@ class Database:
                 jittered_s = pause_s * random.uniform(0.5, 1.5)
                 time.sleep(max(0.0, min(jittered_s, patience_s - waited_s)))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    @contextmanager
+    def patient(self, patience_s: float) -> Iterator[None]:
+        """Have ``retry`` wait so long for a database that is away, within the block."""
+        before, self.patience_s = self.patience_s, patience_s
+        try:
+            yield
+        finally:
+            self.patience_s = before
 
     @property
     def in_transaction(self) -> bool:

@@ -6,7 +6,7 @@ Each is a pair of numbers: what is done, and the study it is done to.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from sweep.storage.connection import Database
 
@@ -16,16 +16,31 @@ SUBMIT = 0x5EEB0003  # submitting for a study; by its name, which comes before i
 PROMOTE = 0x5EEB0004  # which paused trial goes on
 PROPOSE = 0x5EEB0005  # whether a proposed configuration is taken, and storing it
 
-
-def try_tables(db: Database) -> bool:
-    """Try to hold the tables until the connection is closed."""
-    return bool(db.execute("SELECT pg_try_advisory_lock(%s)", (TABLES,))[0][0])
+_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; "
 
 
-def try_submit(db: Database, name: str) -> bool:
-    """Try to be the one that submits for a study, until the connection is closed."""
-    sql = "SELECT pg_try_advisory_lock(%s, hashtext(%s))"
-    return bool(db.execute(sql, (SUBMIT, name))[0][0])
+def try_tables(holder: Database) -> bool:
+    """Try to hold the tables until the connection is closed, which is for this alone."""
+    return _try_open(holder, "SELECT pg_try_advisory_xact_lock(%s)", (TABLES,))
+
+
+def try_submit(holder: Database, name: str) -> bool:
+    """Try to be the one that submits for a study, until the connection is closed, which is for
+    this alone."""
+    sql = "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))"
+    return _try_open(holder, sql, (SUBMIT, name))
+
+
+def _try_open(holder: Database, sql: str, values: tuple[object, ...]) -> bool:
+    """Take a lock in a transaction that stays open, or leave none open.
+
+    A lock of the session would stay behind where a pooler (PgBouncer in transaction mode) hands our
+    statements to whichever of its sessions is free.
+    """
+    if holder.execute(_BEGIN + sql, values)[0][0]:
+        return True
+    holder.execute("ROLLBACK")
+    return False
 
 
 def hold(db: Database, what: int, study_id: int) -> None:
@@ -40,9 +55,7 @@ def try_hold(db: Database, what: int, study_id: int) -> bool:
 
 @contextmanager
 def held(db: Database, what: int, study_id: int) -> Iterator[None]:
-    """Hold a lock over several transactions of one connection."""
-    db.execute("SELECT pg_advisory_lock(%s, %s)", (what, study_id))
-    try:
+    """Hold a lock while the block uses the database: by a connection beside it."""
+    with closing(Database(db.url)) as holder:
+        holder.execute(f"{_BEGIN}SELECT pg_advisory_xact_lock(%s, %s)", (what, study_id))
         yield
-    finally:
-        db.execute("SELECT pg_advisory_unlock(%s, %s)", (what, study_id))

@@ -60,7 +60,7 @@ class PostgresStorage(StudyStorage):
 
     Args:
         database: A PostgreSQL URL, or an open Database to share.
-        patience_s: Seconds for which a database that is away is waited for.
+        patience_s: Seconds for which a database that is away is waited for; its own when None.
         token: Token of the attempt in whose name trials are written, or None for no fence.
         steps: False for complete trials of a whole study without what they reported: a sampler
             needs only their values, and reads a long history in two thirds of the time.
@@ -74,7 +74,7 @@ class PostgresStorage(StudyStorage):
         self,
         database: str | Database,
         *,
-        patience_s: float = 60.0,
+        patience_s: float | None = None,
         token: str | None = None,
         steps: bool = True,
     ) -> None:

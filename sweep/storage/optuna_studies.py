@@ -25,11 +25,11 @@ class StudyStorage(BaseStorage):
 
     Attributes:
         database: The connection.
-        patience_s: Seconds for which a database that is away is waited for.
+        patience_s: Seconds for which a database that is away is waited for; its own when None.
     """
 
     database: Database
-    patience_s: float
+    patience_s: float | None
     _directions: dict[int, list[StudyDirection]]
 
     def _forget(self) -> None:

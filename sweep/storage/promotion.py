@@ -99,15 +99,27 @@ def promote(db: Database, study_id: int, study: Study) -> int | None:
     locks.hold(db, locks.PROMOTE, study_id)
     for rung in reversed(range(len(rungs(study)))):
         for trial_id, outcome, promoted in _best_of_rung(db, study_id, study, rung):
-            if outcome == PAUSED and promoted < rung:
+            if outcome == PAUSED and promoted < rung and _holds_open(db, trial_id):
                 _write_attribute(db, trial_id, PROMOTED, rung)
                 return trial_id
     found = _last_chance(db, study_id, study)
-    if found is None:
+    if found is None or not _holds_open(db, found[0]):
         return None
     trial_id, rung = found
     _write_attribute(db, trial_id, PROMOTED, rung)
     return trial_id
+
+
+def _holds_open(db: Database, trial_id: int) -> bool:
+    """Tell whether a trial is not final, and keep it so until the transaction has ended.
+
+    One that was pruned at its rung is final: a study that goes on with more trials has it among the
+    members of the rung, and does not take it up. One that waits may just have been ended.
+    """
+    rows = db.execute(
+        "SELECT 1 FROM trials WHERE trial_id = %s AND state = 'RUNNING' FOR UPDATE", (trial_id,)
+    )
+    return bool(rows)
 
 
 def unpromoted(db: Database, study_id: int, study: Study) -> list[int]:

@@ -105,7 +105,11 @@ def _series(
 
 
 def read_summaries(
-    db: Database, study_id: int, *, numbers: Sequence[int] | None = None
+    db: Database,
+    study_id: int,
+    *,
+    numbers: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
 ) -> dict[int, dict[str, Summary]]:
     """Return each trial's metrics in short, by trial number and metric, in one statement.
 
@@ -118,7 +122,7 @@ def read_summaries(
         "SELECT c.trial, m.name, (MAX(ARRAY[m.step::float8, m.attempt::float8, m.value]))[3], "
         f"MIN(m.value) {finite}, MAX(m.value) {finite} FROM {LINEAGE_SQL} "
         "GROUP BY c.trial, m.name ORDER BY m.name",
-        _chosen(study_id, numbers, None),
+        _chosen(study_id, numbers, names),
     )
     found: dict[int, dict[str, Summary]] = {}
     for trial, name, last, least, greatest in rows:

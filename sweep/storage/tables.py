@@ -151,12 +151,13 @@ def create(url: str, *, own: bool = False) -> None:
         BusyError: Another command has been making them for a minute.
         DatabaseUnavailable: The database does not answer.
     """
-    database = Database(url)
+    database, holder = Database(url), Database(url)
     try:
         if _is_complete(database) and _is_current(database, own):
             return
         _check_server(database)
-        _lock(database)
+        database.close()  # a waiting one takes one place of the server's, not two
+        _lock(holder)
         if not _is_complete(database):
             _create_optuna_tables(normalise(url))
             with database.transaction():
@@ -170,7 +171,8 @@ def create(url: str, *, own: bool = False) -> None:
             "a user that owns the database.",
         ) from error
     finally:
-        database.close()  # also releases the advisory lock
+        database.close()
+        holder.close()  # which gives the lock back
 
 
 def _is_current(database: Database, own: bool) -> bool:
@@ -262,9 +264,9 @@ def _check_server(database: Database) -> None:
         )
 
 
-def _lock(database: Database) -> None:
+def _lock(holder: Database) -> None:
     deadline = time.monotonic() + LOCK_PATIENCE_S
-    while not locks.try_tables(database):
+    while not locks.try_tables(holder):
         if time.monotonic() > deadline:
             raise BusyError(
                 f"Another command has been making the tables for {LOCK_PATIENCE_S:.0f} s.",

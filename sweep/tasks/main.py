@@ -79,14 +79,16 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     db = access.connect(folder, timeout_s=8.0, may_start=schedule.shares_this_machine)
     if isinstance(db, access.EmbeddedDatabase):
         db.on_absent = reviver_of(folder, study, schedule)
-    study_id = db.retry(lambda _: studies.find_study(db, study.name), patience_s=AWAY_PATIENCE_S)
+    with db.patient(AWAY_PATIENCE_S):
+        study_id = db.retry(lambda _: studies.find_study(db, study.name))
     if study_id is None:
         raise SweepError(f"The database no longer holds the study {study.name!r}.")
     ledger = Ledger(db, study_id, study)
     if options[:1] == ["--finalise"]:
-        settle_wave(ledger, folder, schedule, options[1], AWAY_PATIENCE_S)
+        db.patience_s = AWAY_PATIENCE_S
+        settle_wave(ledger, folder, schedule, options[1])
         print(finalise(ledger, folder, schedule, options[1]), flush=True)
-        if not db.retry(lambda _: ledger.unfinished(), patience_s=AWAY_PATIENCE_S):
+        if not db.retry(lambda _: ledger.unfinished()):
             note_tasks(ledger, schedule)
             at_the_end(Opened(folder, study, ledger), lambda text: print(text, flush=True))
         return EXIT_DONE

@@ -168,17 +168,17 @@ class Slots:
         place = self.place
         if place.job is None or place.index is None:
             return
-        found = succeed(
-            self.ledger,
-            self.folder,
-            self.schedule,
-            place.job,
-            place.index,
-            place.host,
-            patience_s,
-            slot=slot,
-            end=end,
-        )
+        with self.ledger.db.patient(patience_s):
+            found = succeed(
+                self.ledger,
+                self.folder,
+                self.schedule,
+                place.job,
+                place.index,
+                place.host,
+                slot=slot,
+                end=end,
+            )
         for trial, attempt, ended, state in found:
             self.say(f"trial {trial}, attempt {attempt} has ended ({ended.reason}); now {state}")
         self.ledger.db.close()  # the workers have connections of their own

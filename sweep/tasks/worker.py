@@ -121,15 +121,10 @@ class Worker:
         place = self.context.place
         if place.job is None or place.index is None or place.slot is not None:
             return  # the process above a task's slots has done it for all of them
-        found = succeed(
-            self.ledger,
-            self.folder,
-            self.context.schedule,
-            place.job,
-            place.index,
-            place.host,
-            PATIENCE_S,
-        )
+        with self.ledger.db.patient(PATIENCE_S):
+            found = succeed(
+                self.ledger, self.folder, self.context.schedule, place.job, place.index, place.host
+            )
         for trial, attempt, end, state in found:
             self.say(f"trial {trial}, attempt {attempt} has ended ({end.reason}); now {state}")
 
@@ -182,7 +177,6 @@ class Worker:
             self.context.schedule,
             self.say,
             every_s=every_s,
-            patience_s=PATIENCE_S,
             host=self.context.place.host,
         )
         for trial, attempt, end, state in found.settled if found else ():

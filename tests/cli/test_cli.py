@@ -1,8 +1,10 @@
-"""The command line without a study: exit codes, suggestions, help, and the crash file."""
+"""The command line: exit codes, suggestions, help, the crash file, Ctrl-C, readers that leave."""
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +26,9 @@ from sweep.core.errors import (
     StudyFileError,
     SweepError,
 )
+from tests.cli.commands import collected, counts, gated, steps_of, type_ctrl_c
+from tests.conftest import Sweep, sweep_environment
+from tests.toys import write_toy
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = Problem("study.yaml", 3, "trials", "must be > 0", "0", "For example 30.")
@@ -188,3 +193,87 @@ def test_help_imports_no_command() -> None:
     rooms = {name.split(".")[1] for name in done.stderr.split()}
     assert rooms == {"cli", "core"}
     assert not [name for name in done.stderr.split() if name.startswith("sweep.cli.")]
+
+
+def test_the_study_file_names_the_study_too(finished: Sweep) -> None:
+    """A command that takes a study's name also takes its file."""
+    assert json.loads(finished("status", "study.yaml", "--json").out)["name"] == "toy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["logs", "99"], "toy has no trial 99.\nIts trials are 0 to 4."),
+        (["status", "tyo"], "There is no study 'tyo'"),
+        (["collect", "--format", "xml"], "There is no format 'xml'."),
+        (["collect", "--state", "done"], "there is no state 'done'."),
+        (["rerun-best", "--trial", "99"], "toy has no trial 99.\nIts trials are 0 to 4."),
+        (["rerun-best", "--tolerance", "lots"], "--tolerance must be a percentage"),
+        (["collect", "--by", "nope", "--minimize"], "No trial has reported nope."),
+        (["collect", "--by", "nope"], "Write --by nope:minimize or --by nope:maximize."),
+        (["collect", "--maximize"], "--maximize says how to rank --by a metric."),
+        (["launch", "nope.yaml"], "There is no study file nope.yaml."),
+        (["launch", "study.yaml", "--set", "trials=0"], "trials: must be a whole number from 1"),
+        (["launch", "study.yaml", "--set", "trails=9"], "trails: is not a key"),
+    ],
+)
+def test_wrong_words_are_answered(finished: Sweep, arguments: list[str], text: str) -> None:
+    """What does not exist is named, with exit code 2, and nothing is printed as a result."""
+    ran = finished(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert text in ran.err
+
+
+@pytest.mark.parametrize("command", ["sweep collect --format csv | head -1", "sweep schema | true"])
+def test_reader_that_leaves_is_no_failure(finished: Sweep, command: str) -> None:
+    """`sweep … | head -1` ends quietly."""
+    runs, env = finished.keywords["runs"], finished.keywords["env"]  # type: ignore[attr-defined]
+    python = f"{shlex.quote(sys.executable)} -m sweep"
+    script = f"set -o pipefail; {command.replace('sweep', python, 1)}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=runs.parent,
+        env=sweep_environment(runs, env),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_interrupted_wait_goes_on(sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str) -> None:
+    """Ctrl-C while a command waits or watches: 130, what to do next, and the work goes on."""
+    path = write_toy(tmp_path, trials=4, command=gated(tmp_path))
+    env = sweep_environment(runs, {"SWEEP_STORAGE": fresh_url})
+
+    def ready(text: str) -> bool:
+        return steps_of(runs, "toy", 0) >= 2 and "2 running" in text
+
+    for words in (["launch", str(path), "--wait"], ["status", "--watch"]):
+        code, text = type_ctrl_c(words, tmp_path, env, ready)
+        assert code == 130, text
+        assert "You left; the study goes on without you." in text
+        assert "sweep stop toy" in text
+        assert "Traceback" not in text
+    now = json.loads(sweep("status", "--json").out)
+    assert (now["state"], sum(now["counts"].values())) == ("running", 4)
+    again = sweep("launch", path)
+    assert again.code == 0
+    assert "runs already:" in again.out
+    (tmp_path / "gate").touch()
+    assert sweep("launch", path, "--wait").code == 0
+    assert counts(sweep) == {"complete": 4}
+    assert [row["attempts"] for row in collected(sweep)] == [1, 1, 1, 1]
+
+    (tmp_path / "gate").unlink()
+    code, text = type_ctrl_c(
+        ["rerun-best", "--wait"],
+        tmp_path,
+        env,
+        lambda text: "trainings again" in text and (runs / "toy/reruns/1/metrics.jsonl").exists(),
+    )
+    assert code == 130, text
+    assert "You left; it goes on. `sweep rerun-best` reports once it has ended." in text
+    (tmp_path / "gate").touch()
+    assert "reproduced" in sweep("rerun-best", "--wait").out
+    assert sorted(path.name for path in (runs / "toy/reruns").iterdir()) == ["1"]

@@ -68,7 +68,7 @@ def trial(number: int, dice: random.Random) -> Row:
 def opened(database_url: str, tmp_path: Path) -> Opened:  # noqa: F811
     """A study with literal trials, as a command opens it."""
     dice = random.Random(0)
-    study = make_study(SPACE, trials=TRIALS, resources=Resources(gpus=2))
+    study = make_study(SPACE, trials=TRIALS, executor="local", resources=Resources(gpus=2))
     ledger = fill(database_url, study, [trial(number, dice) for number in range(TRIALS)])
     runs = Runs(tmp_path / "runs")
     folder = runs.study(study.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands import collected, counts, gated, steps_of, wait_for
 from tests.conftest import Ran, Sweep, run_sweep, stop_runs
-from tests.e2e.test_commands import collected, gated, steps_of, wait_for
 from tests.postgres_fixture import Server
+from tests.processes import wait_until_gone
 from tests.provenance.test_capture import git
 from tests.toys import TRAINING, write_toy
 
@@ -30,11 +32,6 @@ random.seed(int(os.environ["SWEEP_SEED"]))
 """,
 ).replace("step + 2)\n", "step + 2) + random.gauss(0, 0.1)\n")
 UNSEEDED = SEEDED.replace('random.seed(int(os.environ["SWEEP_SEED"]))', "random.seed()")
-
-
-@pytest.fixture
-def sweep(tmp_path: Path, runs: Path, fresh_url: str) -> Sweep:
-    return partial(run_sweep, runs=runs, cwd=tmp_path, env={"SWEEP_STORAGE": fresh_url})
 
 
 def verdicts(ran: Ran) -> Any:
@@ -241,3 +238,30 @@ def test_launching_changed_code(tmp_path: Path, runs: Path, sweep: Sweep) -> Non
     refused = sweep("rerun-best", "--trial", "0", "--wait")
     assert refused.code == 2
     assert "code: the snapshot that trial 0 ran is gone" in refused.err, refused
+
+
+def test_rerun_is_reported_later(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
+    """`rerun-best` returns at once; the next call gives the verdict; no trial is added."""
+    assert sweep("launch", write_toy(tmp_path), "--wait").code == 0
+    first = sweep("rerun-best")
+    assert first.code == 0
+    assert "it runs; `sweep rerun-best` reports once it has ended" in first.out
+    wait_for(lambda: (runs / "toy/reruns/1/exit.json").exists(), "the re-run to end")
+    assert wait_until_gone(runs, 60.0) == []
+    second = sweep("rerun-best", "--json")
+    assert second.code == 0
+    got = json.loads(second.out)
+    (best,) = collected(sweep, "--top", "1")
+    assert (got["verdict"], got["relative_difference"]) == ("reproduced", 0.0)
+    assert got["original"] == got["rerun"] == best["value"]
+    assert got["differences"] == []
+    assert counts(sweep) == {"complete": 4}
+
+
+def test_rerun_that_differs_exits_with_3(sweep: Sweep, tmp_path: Path) -> None:
+    """A training that gives another result each time is told so, with exit code 3."""
+    training = TRAINING.replace("score = 1", "score = time.time() % 1000 + 1")
+    assert sweep("launch", write_toy(tmp_path, training=training, trials=2), "--wait").code == 0
+    ran = sweep("rerun-best", "--wait", "--tolerance", "0")
+    assert ran.code == 3
+    assert re.search(r"verdict +differs", ran.out)

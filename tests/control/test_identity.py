@@ -152,3 +152,17 @@ def test_a_folder_without_a_mark(scene: Scene) -> None:
     scene.folder.identity.unlink()
     with pytest.raises(StudyChangedError):
         scene.look(study_id)
+
+
+def test_room_that_was_made_for_a_study_is_nobodys(
+    sweep: Sweep, tmp_path: Path, runs: Path, fresh_url: str
+) -> None:
+    """An empty ``trials`` folder (a disk of its own, say) is no study's; one with a trial is."""
+    study = write_toy(tmp_path, trials=1)
+    trials = runs / "toy" / "trials"
+    (trials / "00000").mkdir(parents=True)
+    ran = sweep("launch", study, env={"SWEEP_STORAGE": fresh_url})
+    assert ran.code == 2 and "--set-aside" in ran.err
+    (trials / "00000").rmdir()
+    ran = sweep("launch", study, "--wait", env={"SWEEP_STORAGE": fresh_url})
+    assert ran.code == 0, ran.err

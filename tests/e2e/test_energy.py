@@ -18,9 +18,9 @@ from sweep.results import ranking
 from sweep.results.page import accounts, contents, source, tiles
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
 from sweep.storage import energy, records
+from tests.cli.commands import collected
 from tests.conftest import Sweep, run_sweep
 from tests.core import nvml_stub
-from tests.e2e.test_commands import collected
 from tests.postgres_fixture import database_url  # noqa: F401
 from tests.schedulers.scripted_slurm import ScriptedSlurm
 from tests.study_rows import NOON, Row, Tried, fill, make_study

@@ -371,6 +371,48 @@ def test_every_pruner(
     assert any(report(11, lambda step: 1.0 / step)) is on_good
 
 
+@pytest.mark.parametrize("name", ["asha", "hyperband"])
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+@pytest.mark.parametrize(
+    ("at", "peak", "is_stopped"),
+    [
+        ("best", 3.0, False),  # the best of all, before it got worse
+        ("best", 2.0, True),  # only as good as another
+        ("best", 1.9, True),
+        ("last", 3.0, True),  # its result is what it has now
+    ],
+)
+def test_rungs_do_not_stop_the_leader(
+    storage: PostgresStorage, name: str, direction: str, at: str, peak: float, is_stopped: bool
+) -> None:
+    """With ``at: best`` the trial that has the best result goes on, however it does by now."""
+    sign = 1.0 if direction == "maximize" else -1.0
+    options = {"min_resource": 2, "reduction_factor": 2}
+    options |= {"max_resource": 8} if name == "hyperband" else {}
+    study = make(
+        "random",
+        NUMBERS,
+        trials=12,
+        pruner=Choice(name, options),
+        objectives=(Objective("m", direction, at=at),),
+    )
+    study_id = create(storage, study)
+
+    def report(number: int, *curve: float) -> bool:
+        trial_id = claim(storage, study_id, number)
+        for step, value in enumerate(curve, 1):
+            storage.set_trial_intermediate_value(trial_id, step, sign * value)
+        # A hyperband puts each trial into a bracket, by its number: all steps are asked.
+        verdict = pruning.should_prune(study, storage, study_id, trial_id)
+        state = TrialState.PRUNED if verdict else COMPLETE
+        storage.set_trial_state_values(trial_id, state, [sign * max(curve)])
+        return verdict
+
+    for number in range(11):
+        report(number, 0.5, 1.0 + number / 10, *([1.0 + number / 10] * 6))
+    assert report(11, peak, *([-5.0] * 7)) is is_stopped
+
+
 def test_verdict_without_reports(storage: PostgresStorage) -> None:
     """A trial that has reported nothing goes on."""
     study = make("random", NUMBERS, pruner=Choice("median"))

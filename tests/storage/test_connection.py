@@ -457,3 +457,26 @@ def test_schema_without_privilege(server: Server) -> None:
     server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", "closed")
     with pytest.raises(SweepError, match="may not create tables"):
         tables.create(f"postgresql://guest:g@127.0.0.1:{server.port}/closed")
+
+
+def test_a_database_is_as_patient_as_it_was_told() -> None:
+    """By itself, within a block, or for one call: so long is one that is away waited for."""
+    database = Database("postgresql://u@127.0.0.1:1/x", patience_s=0.0)
+    tries = []
+
+    def work(_: Database) -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise DatabaseUnavailable("It is away.")
+        return "done"
+
+    with pytest.raises(DatabaseUnavailable):
+        database.retry(work, transaction=False)
+    assert len(tries) == 1
+    with database.patient(60.0):
+        assert database.retry(work, transaction=False) == "done"
+    tries.clear()
+    with pytest.raises(DatabaseUnavailable):
+        database.retry(work, transaction=False)
+    assert database.retry(work, transaction=False, patience_s=60.0) == "done"
+    assert pickle.loads(pickle.dumps(database)).patience_s == 0.0

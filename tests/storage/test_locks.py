@@ -24,15 +24,23 @@ def other(database_url: str) -> Iterator[Database]:
         yield database
 
 
-def test_the_tables_and_a_name_are_held_by_one_connection(db: Database, other: Database) -> None:
+@pytest.mark.parametrize("what", ["tables", "digits"])
+def test_the_tables_and_a_name_are_held_by_one_connection(
+    db: Database, other: Database, what: str
+) -> None:
     """Until it is closed; another name is free."""
-    assert locks.try_tables(db) and locks.try_submit(db, "digits")
-    assert not locks.try_tables(other) and not locks.try_submit(other, "digits")
+
+    def take(holder: Database) -> bool:
+        return locks.try_tables(holder) if what == "tables" else locks.try_submit(holder, what)
+
+    assert take(db)
+    assert not take(other)
     assert locks.try_submit(other, "letters")
+    other.close()
     db.close()
     # The server ends a session, and gives its locks back, a little after it was left.
     deadline = time.monotonic() + 60
-    while not (locks.try_tables(other) and locks.try_submit(other, "digits")):
+    while not take(other):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

@@ -20,9 +20,9 @@ from sweep.core.paths import Runs
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Objective, Study
 from sweep.core.trial import End, Place, Report, TrialRecord
-from sweep.storage import budgets, promotion, records
+from sweep.storage import budgets, bulk, promotion, records
 from sweep.storage.budgets import Reached
-from sweep.storage.closing import close_paused
+from sweep.storage.closing import close_paused, prune_trials
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from tests.processes import find_processes
@@ -199,6 +199,91 @@ def test_many_claims_at_once_promote_each_once(ledger: Ledger, database_url: str
     assert len(got) == len(set(got))
     best = sorted(range(9), key=lambda n: -values[n])[:3]
     assert sorted(got) == sorted(best)
+
+
+def finish_all(ledger: Ledger, value_of: Any, prefix: str) -> None:
+    """Pull trial after trial, each reports up to where it pauses or ends, until none is left."""
+    for pulled in range(200):
+        token = f"{prefix}{pulled}"
+        found = pull(ledger, token)
+        if found is None:
+            do(ledger, lambda: close_paused(ledger))
+            if not ledger.unfinished():
+                return
+            continue
+        before = [a for a in ledger.attempts_at(found[0]) if a.outcome is not None]
+        for step in (1, 3, 9):
+            if len(before) > (1, 3, 9).index(step):
+                continue
+            if report(ledger, token, step, value_of(found[0])) and step < 9:
+                end(ledger, token)
+                break
+        else:
+            end(ledger, token, "finished")
+    raise AssertionError(f"it never ends: {counts(ledger)}")
+
+
+def test_more_trials_leave_final_ones_final(ledger: Ledger) -> None:
+    """N raised after the end: what is pruned or complete stays so, however good it was."""
+    finish_all(ledger, lambda number: 1.0 - number / 100, "a")
+    before = records.read_trials(ledger.db, ledger.study_id, STUDY)
+    assert counts(ledger) == {"complete": 1, "pruned": 8}
+    with ledger.db.transaction():
+        bulk.insert_waiting_trials(ledger.db, ledger.study_id, [{"lr": 0.5}] * 21)
+    ledger.study = replace(STUDY, trials=30)
+    ended = [len(before)]
+    pull_one = ledger.claim
+
+    def claim(token: str, place: Place) -> Any:
+        found = pull_one(token, place)
+        done = counts(ledger)
+        ended.append(done.get("complete", 0) + done.get("pruned", 0))
+        return found
+
+    ledger.claim = claim  # type: ignore[method-assign]
+    finish_all(ledger, lambda number: 0.5 - number / 100, "b")
+    assert ended == sorted(ended), "the count of ended trials falls"
+    after = records.read_trials(ledger.db, ledger.study_id, ledger.study)
+    assert len(after) == 30 and {record.state for record in after} == {"complete", "pruned"}
+    assert after[: len(before)] == before
+
+
+def test_one_that_is_ended_while_it_is_promoted_stays_ended(
+    ledger: Ledger, database_url: str
+) -> None:
+    """A stop between promotion and claim: the claim waits for it, and takes another trial."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    for number, value in enumerate((0.3, 0.5, 0.1)):
+        run_rung(ledger, f"a{number}", 1, value)
+    best = ledger.attempts_at(1)[0].trial_id
+    other = Ledger(Database(database_url), ledger.study_id, STUDY)
+
+    observer = Database(database_url)  # within a transaction, what it has seen stays as it is
+
+    def is_waiting() -> bool:
+        rows = observer.execute(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+            "AND wait_event_type = 'Lock'"
+        )
+        return bool(rows)
+
+    def claim() -> Any:
+        return other.db.retry(lambda _: other.claim("b", PLACE), patience_s=30)
+
+    with ThreadPoolExecutor(1) as pool:
+        with ledger.db.transaction():
+            prune_trials(ledger, [best], End("paused", "it was ended"))
+            claiming = pool.submit(claim)
+            give_up_at = time.monotonic() + 30
+            while not is_waiting():
+                assert time.monotonic() < give_up_at, "the claim did not wait"
+                time.sleep(0.02)
+        found = claiming.result()
+    other.db.close()
+    observer.close()
+    assert (found.number, found.attempt) == (3, 1)
+    assert counts(ledger) == {"pruned": 1, "running": 1, "waiting": 7}
 
 
 # Whole studies

@@ -25,8 +25,8 @@ from sweep.results import frames
 from sweep.tasks.tracking.feeder import feed
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.tasks.tracking.tracker import Described
+from tests.cli.commands import wait_for
 from tests.conftest import ROOT, Sweep
-from tests.e2e.test_commands import wait_for
 from tests.needs import mlflow_server_python, require
 from tests.reports import append
 from tests.study_rows import make_study

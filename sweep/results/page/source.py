@@ -19,8 +19,6 @@ from sweep.results.ranking import rank, ranks, rows
 from sweep.storage import records, series
 from sweep.storage.series import Series
 
-PATIENCE_S = 60.0
-
 
 @dataclass(frozen=True)
 class Source:
@@ -73,12 +71,9 @@ def read(opened: Opened) -> Source:
         DatabaseUnavailable: The database does not answer at present.
     """
     study, ledger = opened.study, opened.ledger
-    found = ledger.db.retry(
-        lambda db: records.read_trials(db, ledger.study_id, study), patience_s=PATIENCE_S
-    )
+    found = ledger.db.retry(lambda db: records.read_trials(db, ledger.study_id, study))
     curves = ledger.db.retry(
-        lambda db: series.read_series(db, ledger.study_id, names=[study.objective.metric]),
-        patience_s=PATIENCE_S,
+        lambda db: series.read_series(db, ledger.study_id, names=[study.objective.metric])
     )
     code = mixed_code.read(opened.folder, study, found)
     return make(study, found, curves, read_json(opened.folder.provenance) or {}, code)

@@ -22,7 +22,6 @@ from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs.confidence import LEVEL, Estimate, Judgement, estimate, judge
 from sweep.tasks.side_runs.side_run import ask
 
-PATIENCE_S = 60.0
 # These say something of the training itself; after any other end it runs again.
 TELLING = (outcomes.FINISHED, outcomes.ERROR, outcomes.NO_METRIC, outcomes.DIVERGED)
 
@@ -48,7 +47,7 @@ def choose(opened: Opened, top: int) -> list[Candidate]:
             "Run one trial of the front with several seeds: sweep rerun-best --trial N --seeds 5.",
         )
     ledger = opened.ledger
-    best = ledger.db.retry(lambda _: ledger.best_numbers(top), patience_s=PATIENCE_S)
+    best = ledger.db.retry(lambda _: ledger.best_numbers(top))
     if not best:
         raise rerun.no_best(opened)
     return [Candidate(*rerun.choose_trial(opened, number)) for number in best]

@@ -21,7 +21,6 @@ from sweep.studyfile import changes
 from sweep.tasks.side_runs.side_run import ask
 from sweep.training.journal import Journal
 
-PATIENCE_S = 60.0
 Curves = Mapping[str, Mapping[int, float]]  # metric → step → value
 
 
@@ -62,8 +61,7 @@ def find(name: str, open_study: Callable[[str | None], Opened]) -> Side:
 def _trial_side(opened: Opened, number: int) -> Side:
     ledger, study = opened.ledger, opened.study
     found = ledger.db.retry(
-        lambda db: records.read_trials(db, ledger.study_id, study, metrics=True, numbers=[number]),
-        patience_s=PATIENCE_S,
+        lambda db: records.read_trials(db, ledger.study_id, study, metrics=True, numbers=[number])
     )
     if not found:
         raise InputError(
@@ -90,8 +88,7 @@ def _rerun_side(opened: Opened, k: int) -> Side:
     if run.outcome is None:
         raise InputError(f"Re-run {k} of {study.name} has not ended.", "Wait for it.")
     trial = ledger.db.retry(
-        lambda db: records.read_trials(db, ledger.study_id, study, numbers=[run.trial]),
-        patience_s=PATIENCE_S,
+        lambda db: records.read_trials(db, ledger.study_id, study, numbers=[run.trial])
     )[0]
     results = [value for value in run.result.get("values", ()) if value is not None]
     values = _values(study, trial.params, run.seed, results) | {
@@ -114,12 +111,10 @@ def _read_curves(opened: Opened, run: Rerun) -> Curves:
 
 def _study_side(opened: Opened) -> Side:
     ledger, study = opened.ledger, opened.study
-    counts = ledger.db.retry(
-        lambda db: records.count_states(db, ledger.study_id), patience_s=PATIENCE_S
-    )
+    counts = ledger.db.retry(lambda db: records.count_states(db, ledger.study_id))
     values: dict[str, Any] = {f"trials {state}": count for state, count in counts.items()}
     if not study.is_multi_objective:
-        best = ledger.db.retry(lambda _: ledger.best_numbers(1), patience_s=PATIENCE_S)
+        best = ledger.db.retry(lambda _: ledger.best_numbers(1))
         if best:
             side = _trial_side(opened, best[0])
             values |= {f"best {name}": side.values[name] for name in side.values}

@@ -17,7 +17,7 @@ from sweep.provenance.differences import axes_of, differences
 from sweep.storage import reruns
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
 from sweep.tasks.side_runs.rerun import choose_trial
-from sweep.tasks.side_runs.side_run import PATIENCE_S, ask
+from sweep.tasks.side_runs.side_run import ask
 from sweep.training.journal import Journal
 
 DEFAULT_TOLERANCE = 0.01
@@ -176,9 +176,7 @@ def _noise(original: float, values: Sequence[float | None]) -> Noise | None:
 def curves(opened: Opened, rerun: Rerun) -> tuple[dict[int, float], dict[int, float]]:
     """Return the objective by step: of the trial, and of its re-run."""
     ledger, metric = opened.ledger, opened.study.objective.metric
-    series = ledger.db.retry(
-        lambda _: ledger.lineage(rerun.trial_id, metric), patience_s=PATIENCE_S
-    )
+    series = ledger.db.retry(lambda _: ledger.lineage(rerun.trial_id, metric))
     journal = Journal(opened.folder.rerun(rerun.k), opened.study.objectives)
     again = {
         report.step: report.metrics[metric] for report in journal.rest() if metric in report.metrics

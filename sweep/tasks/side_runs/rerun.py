@@ -34,7 +34,6 @@ from sweep.tasks.context import Context
 from sweep.tasks.side_runs.side_run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
-    PATIENCE_S,
     ask,
     claim,
     params_of,
@@ -45,6 +44,8 @@ from sweep.training import build
 from sweep.training.command import launchers
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
+
+SUBMIT_S = 60.0  # within which a re-run that was requested has a job
 
 
 def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
@@ -60,11 +61,11 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
                 "The study has several objectives; no single trial is its best.",
                 "Choose one of `sweep collect`'s first rank and name it: --trial N.",
             )
-        best = ledger.db.retry(lambda _: ledger.best_numbers(1), patience_s=PATIENCE_S)
+        best = ledger.db.retry(lambda _: ledger.best_numbers(1))
         if not best:
             raise no_best(opened)
         number = best[0]
-    found = ledger.db.retry(lambda _: ledger.find_trial(number), patience_s=PATIENCE_S)
+    found = ledger.db.retry(lambda _: ledger.find_trial(number))
     if found is None:
         raise InputError(
             f"{study.name} has no trial {number}.", f"Its trials are 0 to {study.trials - 1}."
@@ -75,14 +76,14 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
             f"Trial {number} of {study.name} is not complete.",
             "Only a complete trial can be run again; `sweep collect` lists them.",
         )
-    values = ledger.db.retry(lambda db: trial_rows.read_values(db, trial_id), patience_s=PATIENCE_S)
+    values = ledger.db.retry(lambda db: trial_rows.read_values(db, trial_id))
     return number, trial_id, values[0]
 
 
 def no_best(opened: Opened) -> InputError:
     """Return why no trial is the best one."""
     name, ledger = opened.study.name, opened.ledger
-    infeasible = ledger.db.retry(lambda _: read_none_feasible(ledger), patience_s=PATIENCE_S)
+    infeasible = ledger.db.retry(lambda _: read_none_feasible(ledger))
     if infeasible:
         return InputError(infeasible, "Name one that shall run all the same: rerun-best --trial N.")
     return InputError(f"No trial of {name} is complete yet.", f"See: sweep status {name}")
@@ -93,7 +94,7 @@ def choose_trials(opened: Opened, number: int | None, top: int) -> list[tuple[in
     if number is not None or top == 1 or opened.study.is_multi_objective:
         return [choose_trial(opened, number)]
     ledger = opened.ledger
-    best = ledger.db.retry(lambda _: ledger.best_numbers(top), patience_s=PATIENCE_S)
+    best = ledger.db.retry(lambda _: ledger.best_numbers(top))
     return [choose_trial(opened, each) for each in best] or [choose_trial(opened, None)]
 
 
@@ -190,7 +191,8 @@ def run_rerun(context: Context, k: int) -> None:
     study = as_it_ran(context.study, context.folder, rerun.trial)
     snapshot = _snapshot(context.folder, rerun.trial)
     made = _capture(context, study, rerun.trial, snapshot)
-    params = params_of(ledger, rerun.trial_id, AWAY_PATIENCE_S)
+    with ledger.db.patient(AWAY_PATIENCE_S):
+        params = params_of(ledger, rerun.trial_id)
     values = write_values(study, folder, token, number=rerun.trial, seed=rerun.seed, params=params)
     journal = Journal(folder, study.objectives, read=launchers.reader(study))
     reports, end = train_claimed(context, study, values, folder, journal, snapshot)
@@ -199,7 +201,8 @@ def run_rerun(context: Context, k: int) -> None:
         end = End(outcomes.NO_METRIC, "never reported " + expected(study.objective.metric, study))
     result["provenance"] = made
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
-    ask(ledger, reruns.end, k, end, result, patience_s=END_PATIENCE_S)
+    with ledger.db.patient(END_PATIENCE_S):
+        ask(ledger, reruns.end, k, end, result)
     context.say(f"re-run {k} of trial {rerun.trial}: {end.outcome} {end.reason}")
 
 
@@ -253,7 +256,7 @@ def refresh(opened: Opened, schedule: Scheduler) -> None:
     for rerun in live:
         if rerun.job is None:
             age_s = time.time() - rerun.requested.timestamp()
-            if age_s < PATIENCE_S:
+            if age_s < SUBMIT_S:
                 continue  # its submission is under way
         else:
             task = states.get((rerun.job, rerun.k - first[rerun.job]))
@@ -282,11 +285,9 @@ def wait(
     ledger = opened.ledger
     next_refresh = time.monotonic() + 5.0
     while True:
-        live = [
-            rerun
-            for rerun in ask(ledger, reruns.read_all, patience_s=AWAY_PATIENCE_S)
-            if rerun.k in numbers and rerun.outcome is None
-        ]
+        with ledger.db.patient(AWAY_PATIENCE_S):
+            found = ask(ledger, reruns.read_all)
+        live = [rerun for rerun in found if rerun.k in numbers and rerun.outcome is None]
         tick(len(live))
         if not live:
             return

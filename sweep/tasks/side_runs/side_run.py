@@ -36,24 +36,19 @@ from sweep.training.supervisor import Channel, Leave, Supervisor
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
 AWAY_PATIENCE_S = 600.0  # for a database that is away when the task begins
 END_PATIENCE_S = 3600.0  # and when its result is to be kept
 
 
-def ask(
-    ledger: Ledger, question: Callable[..., T], *arguments: Any, patience_s: float = PATIENCE_S
-) -> T:
+def ask(ledger: Ledger, question: Callable[..., T], *arguments: Any) -> T:
     """Ask something of the table of re-runs: one of ``reruns``' functions, with the study's id."""
-    return ledger.db.retry(
-        lambda db: question(db, ledger.study_id, *arguments), patience_s=patience_s
-    )
+    return ledger.db.retry(lambda db: question(db, ledger.study_id, *arguments))
 
 
-def params_of(ledger: Ledger, trial_id: int, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+def params_of(ledger: Ledger, trial_id: int) -> dict[str, Any]:
     """Return what a trial trains with: its parameters and the fixed values."""
     study = ledger.study
-    stored = ledger.db.retry(lambda db: read_params(db, [trial_id]), patience_s=patience_s)
+    stored = ledger.db.retry(lambda db: read_params(db, [trial_id]))
     return {**study.space.from_optuna(stored.get(trial_id, {})), **study.fixed}
 
 
@@ -67,9 +62,8 @@ def claim(context: Context, k: int, name: str) -> tuple[Rerun, str, AttemptFolde
         SweepError: It is not there, or somebody else runs it.
     """
     token = secrets.token_hex(16)
-    row = ask(
-        context.ledger, reruns.claim, k, token, socket.gethostname(), patience_s=AWAY_PATIENCE_S
-    )
+    with context.ledger.db.patient(AWAY_PATIENCE_S):
+        row = ask(context.ledger, reruns.claim, k, token, socket.gethostname())
     if row is None:
         raise SweepError(f"{name} {k} is not to be run: it has ended, or somebody runs it.")
     folder = context.folder.rerun(k)

@@ -30,7 +30,6 @@ from sweep.tasks.context import Context
 from sweep.tasks.side_runs.side_run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
-    PATIENCE_S,
     ask,
     claim,
     params_of,
@@ -107,7 +106,7 @@ def find_checkpoint(ledger: Ledger, folder: StudyFolder, trial: int) -> Path:
     Raises:
         InputError: It has none (any more).
     """
-    attempts = ledger.db.retry(lambda _: ledger.attempts_at(trial), patience_s=PATIENCE_S)
+    attempts = ledger.db.retry(lambda _: ledger.attempts_at(trial))
     for attempt in reversed(attempts):
         found = checkpoints(folder_of(folder, attempt))
         if found:
@@ -167,7 +166,8 @@ def run(context: Context, k: int) -> None:
         study = as_study(context.study, name)
         checkpoint = find_checkpoint(context.ledger, context.folder, row.trial)
         result["checkpoint"] = str(checkpoint)
-        params = params_of(ledger, row.trial_id, AWAY_PATIENCE_S)
+        with ledger.db.patient(AWAY_PATIENCE_S):
+            params = params_of(ledger, row.trial_id)
         values = write_values(
             study, folder, token, number=row.trial, seed=row.seed, params=params, resume=checkpoint
         )
@@ -179,7 +179,8 @@ def run(context: Context, k: int) -> None:
     result["metrics"] = {n: v for report in reports for n, v in report.metrics.items()}
     if folder.checkpoints.is_dir() and not any(folder.checkpoints.iterdir()):
         folder.checkpoints.rmdir()
-    ask(ledger, reruns.end, k, end, result, patience_s=END_PATIENCE_S)
+    with ledger.db.patient(END_PATIENCE_S):
+        ask(ledger, reruns.end, k, end, result)
     context.say(f"{name} of trial {row.trial}: {end.outcome} {end.reason}")
 
 

@@ -1,0 +1,137 @@
+"""A study through a real PgBouncer in transaction mode: each statement may meet another session."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from sweep.core.system import processes
+from sweep.storage import locks, tables
+from sweep.storage.connection import Database
+from tests.needs import skip_or_fail
+from tests.toys import write_toy
+
+pytestmark = pytest.mark.real
+
+LOCKS = "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND database = " + (
+    "(SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+def find_pgbouncer() -> str:
+    """Return the program; as root it is installed where Debian's packages are to be had."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+    found = shutil.which("pgbouncer", path=path)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(
+            ["apt-get", "install", "-y", "-q", "-o", "DPkg::Lock::Timeout=300", "pgbouncer"],
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=300,
+            check=False,
+        )
+        found = shutil.which("pgbouncer", path=path)
+    if found is None:
+        skip_or_fail("postgres", "no PgBouncer: apt-get install pgbouncer")
+    return found
+
+
+@pytest.fixture
+def pooled(fresh_url: str, tmp_path: Path) -> Iterator[str]:
+    """A URL of the same database behind a pooler that keeps four sessions."""
+    program, parts = find_pgbouncer(), urlsplit(fresh_url)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path / "pooler"
+    folder.mkdir()
+    database = parts.path.lstrip("/")
+    password = unquote(parts.password or "").replace("'", "''")
+    (folder / "pgbouncer.ini").write_text(
+        "[databases]\n"
+        f"{database} = host={parts.hostname} port={parts.port} user={parts.username} "
+        f"password='{password}'\n"
+        "[pgbouncer]\n"
+        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+        "auth_type = any\npool_mode = transaction\ndefault_pool_size = 4\nmax_client_conn = 100\n"
+    )
+    user = ["-u", "nobody"] if os.geteuid() == 0 else []
+    child = processes.spawn(
+        [program, *user, str(folder / "pgbouncer.ini")],
+        cwd=folder,
+        env=os.environ,
+        stdout=folder / "out",
+    )
+    url = f"postgresql://pooled@127.0.0.1:{port}/{database}"
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            assert child.poll() is None and time.monotonic() < deadline, (
+                folder / "out"
+            ).read_text()
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
+                break
+            time.sleep(0.05)
+        yield url
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+
+
+def test_locks_are_given_back(pooled: str, fresh_url: str) -> None:
+    """No lock stays behind in a session of the pooler's, and each excludes others meanwhile."""
+    tables.create(pooled)
+    with closing(Database(fresh_url)) as db:
+        for _ in range(8):
+            with closing(Database(pooled)) as one, closing(Database(pooled)) as other:
+                assert locks.try_submit(one, "digits")
+                assert not locks.try_submit(other, "digits")
+                assert locks.try_submit(other, "letters")
+            with closing(Database(pooled)) as one, locks.held(one, locks.PROPOSE, 1):
+                assert one.execute("SELECT 1") == [(1,)]
+        deadline = time.monotonic() + 60
+        while db.execute(LOCKS) != [(0,)]:
+            assert time.monotonic() < deadline, "a lock stays behind"
+            time.sleep(0.05)
+
+
+def test_statements_keep_their_names(pooled: str) -> None:
+    """Two of us prepare different statements first; each gets its own back, in any session."""
+    questions = ("SELECT %(a)s::int + 1", "SELECT %(a)s::int * 10")
+    with closing(Database(pooled)) as one, closing(Database(pooled)) as other:
+        for number in range(20):
+            for db, question in ((one, questions[0]), (other, questions[1])):
+                expected = number + 1 if question is questions[0] else number * 10
+                found = db.retry(
+                    lambda db, q=question, n=number: db.execute_prepared(q, {"a": n}),
+                    patience_s=10.0,
+                    transaction=number % 2 == 0,
+                )
+                assert found == [(expected,)]
+
+
+def test_a_study(sweep: Any, runs: Path, tmp_path: Path, pooled: str, fresh_url: str) -> None:
+    """It is launched, launched again and goes to its end, as by the server itself."""
+    env = {"SWEEP_STORAGE": pooled}
+    path = write_toy(tmp_path, trials=12, parallel=4)
+    path.write_text(re.sub("sampler: .*", "sampler: tpe", path.read_text()))
+    done = sweep("launch", path, "--wait", env=env)
+    assert done.code == 0, done
+    again = sweep("launch", path, "--set", "trials=16", "--wait", env=env)
+    assert again.code == 0, again
+    assert "finished: 16 complete" in again.out
+    with closing(Database(fresh_url)) as db:
+        assert db.execute(LOCKS) == [(0,)]
