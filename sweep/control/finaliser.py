@@ -264,6 +264,8 @@ def notes(ledger: Ledger, beside: Beside | None) -> list[str]:
             f"the finaliser could not submit the next wave: {refused['words']} "
             "`sweep launch` does, and queues several waves at once from now on"
         )
+    if beside.finaliser_waits:
+        found.append(f"the finaliser (job {beside.finalisers[0]}) waits: {beside.finaliser_waits}")
     if beside.service_waits:
         found.append(f"the job that serves the database waits: {beside.service_waits}")
     return found

@@ -126,11 +126,13 @@ class Beside:
 
     Attributes:
         finalisers: Ids of the last wave's finalisers that are queued or run.
+        finaliser_waits: Why the last wave's finaliser will never start; empty where it may.
         service_waits: Why the database's job waits, in plain words; empty where it does not.
         held: What is held since a node could not start it: array elements and these jobs.
     """
 
     finalisers: Sequence[str] = ()
+    finaliser_waits: str = ""
     service_waits: str = ""
     held: Sequence[str] = ()
 

@@ -201,14 +201,15 @@ ConstrainSwapSpace=yes
 def accounting_commands(user: str) -> list[list[str]]:
     """Return the sacctmgr arguments that register accounts, QOS with limits, and users.
 
-    QOS ``small`` allows 50 submitted tasks a user, ``few`` 3 running ones; account ``proj2``
-    allows 2 running and 20 submitted.
+    QOS ``small`` allows 50 submitted tasks a user, ``few`` 3 running ones, ``brief`` jobs of three
+    minutes; account ``proj2`` allows 2 running and 20 submitted.
     """
-    every_qos = "qos=normal,small,few"
+    every_qos = "qos=normal,small,few,brief"
     return [
         ["add", "cluster", "sweeptest"],
         ["add", "qos", "small", "MaxSubmitJobsPerUser=50"],
         ["add", "qos", "few", "MaxJobsPerUser=3"],
+        ["add", "qos", "brief", "MaxWallDurationPerJob=3"],
         ["add", "account", "proj1,proj2", "cluster=sweeptest", every_qos],
         ["add", "user", "root", "account=proj1", "defaultaccount=proj1"],
         ["add", "user", user, "account=proj1", "defaultaccount=proj1", every_qos],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,28 @@ def test_max_submit_jobs_of_a_qos(user: User, url: dict[str, str]) -> None:
     )
     assert "--array=0-47%8" in user.sweep("launch", path, env=url).stdout
     assert len(end(user, "small", 100, 8)) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"service": {"partition": "short", "time": "1h"}}, {"qos": "brief"}]
+)
+def test_short_partitions_and_qos(user: User, options: dict[str, Any]) -> None:
+    """Database and finaliser ask for no more than they may, else they would wait for ever."""
+    path = user.study(
+        "brief",
+        train(0),
+        objective=FROM_OUTPUT,
+        trials=4,
+        max_parallel=2,
+        tasks=2,
+        trials_per_task=1,
+        slurm=options,
+        resources={"time": "2min"},
+    )
+    said = user.sweep("launch", path)
+    assert "Slurm allows no more there" in said.stdout + said.stderr
+    counts = user.wait_state("brief", "finished", timeout_s=240)["counts"]
+    assert counts["complete"] == 4 == sum(counts.values())
 
 
 def test_waves_follow_each_other(user: User, url: dict[str, str]) -> None:

@@ -450,7 +450,7 @@ def test_long_form_reads_back_equal(database_url, tmp_path, monkeypatch):  # noq
 
     first = Tried("lost", reports=[(0, "acc", 0.1), (1, "acc", THIRD), (2, "acc", 0.3)])
     second = Tried(reports=[(2, "acc", TINY), (2, "null", -1e300), (3, "acc", 0.25)])
-    study = make_study(resources=Resources(gpus=1))
+    study = make_study(executor="local", resources=Resources(gpus=1))
     ledger = fill(database_url, study, [Row(values=[0.5], attempts=(first, second)), Row("FAIL")])
     runs = Runs(tmp_path)
     folder = runs.study(study.name)

@@ -13,6 +13,9 @@ CONFIG = (
 PARTITIONS = (
     "PartitionName=main AllocNodes=ALL Default=YES MaxTime=1-00:00:00 Nodes=n[1-4] State=UP\n"
     "PartitionName=gpu AllocNodes=login Default=NO MaxTime=UNLIMITED Nodes=n[1-4] State=UP\n"
+    "PartitionName=short AllocNodes=ALL Default=NO DefaultTime=00:01:00 MaxTime=00:02:00 "
+    "Nodes=n[1-4] State=UP\n"
+    "PartitionName=none AllocNodes=ALL Default=NO MaxTime=00:00:00 Nodes=n[1-4] State=UP\n"
 )
 SILENCE = Answer("", "slurm_load_jobs error: Unable to contact slurm controller", 1)
 

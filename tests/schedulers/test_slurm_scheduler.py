@@ -13,7 +13,7 @@ import pytest
 from sweep.core.errors import CouldNotAsk, InputError, OverLimit, SchedulerError, SubmitUnclear
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate, TaskState
-from sweep.core.study import Resources, Slurm, Storage
+from sweep.core.study import Resources, Service, Slurm, Storage
 from sweep.schedulers.slurm import ask
 from sweep.schedulers.slurm import scheduler as slurm
 from sweep.schedulers.slurm.ask import Answer
@@ -359,6 +359,79 @@ def test_the_database_is_a_job_once(tmp_path: Path) -> None:
     note.write_text(json.dumps({"url": "postgresql://host/db"}))
     assert asked.ensure_service(tmp_path) is None
     assert asked.beside(["sweep-digits-1f"]).service_waits == ""
+
+
+def limits_of(qos: str) -> Any:
+    """Return sacctmgr's answers where one QOS has a MaxWall of five minutes."""
+
+    def answer(argv: Any) -> str:
+        return f"{qos}|||||||00:05:00\n" if "qos" in argv else ""
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("slurm", "sacctmgr", "task", "end", "database"),
+    [
+        (Slurm(), "", "--time=00:10:00", "--time=00:30:00", None),
+        (Slurm(service=Service("short")), "", "--time=00:10:00", "--time=00:02:00", None),
+        (
+            Slurm(service=Service("short", 3600)),
+            "",
+            "--time=00:10:00",
+            "--time=00:02:00",
+            "--time=00:02:00",
+        ),
+        (
+            Slurm(service=Service(None, 3600)),
+            "",
+            "--time=00:10:00",
+            "--time=00:30:00",
+            "--time=01:00:00",
+        ),
+        (
+            Slurm(qos="brief"),
+            limits_of("brief"),
+            "--time=00:05:00",
+            "--time=00:05:00",
+            "--time=00:05:00",
+        ),
+    ],
+)
+def test_every_job_of_ours_fits_the_limits(
+    tmp_path: Path, slurm: Slurm, sacctmgr: Any, task: str, end: str, database: str | None
+) -> None:
+    """What asks for more than MaxTime or MaxWall would wait for ever."""
+    (tmp_path / "study").mkdir()
+    note = {"embedded": str(tmp_path / "pg")}
+    (tmp_path / "study/storage.json").write_text(json.dumps(note))
+    run = ScriptedSlurm(sbatch="7\n", sacctmgr=sacctmgr)
+    made = scheduler(tmp_path, run, slurm=slurm, storage=Storage(embedded="job"))
+    made.submit(job(tmp_path))
+    times = [
+        next((option for option in argv if option.startswith("--time=")), None)
+        for argv in run.of("sbatch")
+    ]
+    assert times == [database, task, end]
+
+
+def test_where_no_finaliser_fits_the_array_does_its_work(tmp_path: Path) -> None:
+    """It is submitted all the same, and what is missing is said."""
+    run = ScriptedSlurm(sbatch="7\n")
+    made = scheduler(tmp_path, run, slurm=Slurm(service=Service("none")))
+    assert made.submit(job(tmp_path)) == "7"
+    assert len(run.of("sbatch")) == 1
+    assert said == [
+        "The finaliser was not submitted. Slurm allows no job of a minute in the partition none."
+    ]
+
+
+def test_why_a_finaliser_will_never_start(tmp_path: Path) -> None:
+    """Its array's end is what it waits for; anything else that stays so is told."""
+    for reason, told in (("Dependency", False), ("PartitionTimeLimit", True)):
+        queue = row("N/A", "PENDING", reason, "9", "sweep-digits-1f-end")
+        found = scheduler(tmp_path, ScriptedSlurm(squeue=queue)).beside(["sweep-digits-1f"])
+        assert bool(found.finaliser_waits) is told
 
 
 def test_a_job_of_the_database_that_we_added_goes_with_the_array(tmp_path: Path) -> None:

@@ -1134,9 +1134,9 @@ def test_parse_config() -> None:
 
 def test_parse_partitions() -> None:
     """A partition is read in both of scontrol's forms."""
-    assert parse_partitions(PARTITION) == [Partition("short", "n[1-4]", 120)]
+    assert parse_partitions(PARTITION) == [Partition("short", "n[1-4]", 120, default_time_s=60)]
     assert parse_partitions(PARTITIONS) == [
-        Partition("main", "n[1-4]", 86400, True),
+        Partition("main", "n[1-4]", 86400, True, default_time_s=1800),
         Partition("preempt", "", None, False, "login", "small"),
     ]
     assert parse_partitions("Partition nono not found\n") == []

@@ -91,6 +91,11 @@ class SlurmScheduler(OwnTask):
         """The cluster."""
         return Site(self, self.study)
 
+    @functools.cached_property
+    def service_site(self) -> Site:
+        """The cluster, as far as it concerns the small jobs."""
+        return super().service_site if self.study.slurm.service.partition else self.site
+
     # What the site allows
 
     def check_options(self) -> None:
@@ -123,7 +128,8 @@ class SlurmScheduler(OwnTask):
         conditions = [f"after:{service}"] if service else []
         if job.behind:
             conditions.append(f"afterany:{job.behind}")
-        request = replace(request, dependency=",".join(conditions) or None)
+        limit_s = self._fit_s(request.time_limit_s, "each task", self.site)
+        request = replace(request, dependency=",".join(conditions) or None, time_limit_s=limit_s)
         try:
             job_id = self.sbatch(request)
         except SchedulerError:

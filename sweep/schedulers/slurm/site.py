@@ -38,6 +38,7 @@ from sweep.schedulers.slurm.text.submit import sbatch_argv
 if TYPE_CHECKING:
     from sweep.schedulers.slurm.text.submit import ArrayRequest
 
+SHORTEST_S = 60  # Slurm counts in minutes
 DEFAULT_KILL_WAIT_S = 30  # slurm.conf(5)
 
 
@@ -114,6 +115,36 @@ class Site:
             except (CouldNotAsk, SchedulerError):
                 pass  # limits that cannot be read are met when sbatch refuses
         return find_limits(config, mine, associations, qos)
+
+    def fit_s(self, wanted_s: int | None) -> int | None:
+        """Return the time limit to ask for: the wanted one, or as much as is allowed here.
+
+        What asks for more waits for ever (PartitionTimeLimit, QOSMaxWallDurationPerJobLimit).
+
+        Args:
+            wanted_s: None for the partition's own default, which a QOS may not allow.
+
+        Raises:
+            SchedulerError: Not even a minute is allowed.
+            CouldNotAsk: There is no answer.
+        """
+        most_s = self.limits.time_s
+        if most_s is None:
+            return wanted_s
+        if most_s < SHORTEST_S:
+            raise SchedulerError(
+                f"Slurm allows no job of a minute in {self._where()}.",
+                "Name another one in slurm.service.partition; see: sinfo -o '%P %l'.",
+            )
+        if wanted_s is not None:
+            return min(wanted_s, most_s)
+        defaults = [one.default_time_s or one.max_time_s for one in self.partitions]
+        fits = bool(defaults) and all(time_s and time_s <= most_s for time_s in defaults)
+        return None if fits else most_s
+
+    def _where(self) -> str:
+        names = ",".join(one.name for one in self.partitions)
+        return f"the partition {names or self.study.slurm.partition}"
 
     @functools.cached_property
     def config(self) -> Config:

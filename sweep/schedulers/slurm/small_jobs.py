@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import itertools
 import time
@@ -9,11 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweep.core.durations import format_time
+from sweep.core.errors import CouldNotAsk
 from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate, Scheduler
 from sweep.core.study import Study
 from sweep.schedulers.slurm.ask import Asker, Run, print_aside, run_command
+from sweep.schedulers.slurm.site import Site
 from sweep.schedulers.slurm.text.nodes import are_well, node_states_argv
 from sweep.schedulers.slurm.text.queue import QueuedTask, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason, is_launch_failure
@@ -71,7 +76,7 @@ class SmallJobs(Asker, Scheduler):
                 token=token,
                 script=str(self.folder.script),
                 log_pattern=str(self.folder.logs).replace("%", "%%") + "/database_%j.log",
-                time_limit_s=service.time_limit_s,
+                time_limit_s=self._fit_s(service.time_limit_s, "the database"),
                 grace_s=self.study.grace_s,
                 partition=service.partition or options.partition,
                 account=options.account,
@@ -83,6 +88,34 @@ class SmallJobs(Asker, Scheduler):
             )
         )
         return job, True
+
+    @functools.cached_property
+    def service_site(self) -> Site:
+        """The cluster, as far as it concerns the small jobs."""
+        options = self.study.slurm
+        partition = options.service.partition or options.partition
+        study = dataclasses.replace(
+            self.study, slurm=dataclasses.replace(options, partition=partition)
+        )
+        return Site(self, study)
+
+    def _fit_s(self, wanted_s: int | None, what: str, site: Site | None = None) -> int | None:
+        """Return the time limit of a job: what it wants, as far as the site allows it.
+
+        Raises:
+            SchedulerError: The site allows no job there.
+        """
+        site = site or self.service_site
+        try:
+            fitted_s = site.fit_s(wanted_s)
+        except CouldNotAsk:
+            return wanted_s
+        if wanted_s is not None and fitted_s is not None and fitted_s < wanted_s:
+            self.say(
+                f"the job for {what} gets {format_time(fitted_s)} and not "
+                f"{format_time(wanted_s)}: Slurm allows no more there"
+            )
+        return fitted_s
 
     def service_token(self) -> str | None:
         """Return the name token of the database's job, one for each data folder, or None."""
@@ -127,6 +160,7 @@ class SmallJobs(Asker, Scheduler):
         live = self._live([*tokens, *ends, *([service] if service else [])])
         return Beside(
             finalisers=tuple(sorted({task.job for task in live if task.name in ends})),
+            finaliser_waits=_why_stuck([task for task in live if task.name in ends]),
             service_waits=_why_waiting([task for task in live if task.name == service]),
             held=_held(live),
         )
@@ -154,7 +188,9 @@ class SmallJobs(Asker, Scheduler):
         Raises:
             SchedulerError, SubmitUnclear: As ``submit``; the array itself is in.
         """
-        return self.sbatch(self.finaliser_request(job, job_id, number))
+        request = self.finaliser_request(job, job_id, number)
+        fitted_s = self._fit_s(request.time_limit_s, "the finaliser")
+        return self.sbatch(dataclasses.replace(request, time_limit_s=fitted_s))
 
     def finaliser_request(self, job: ArrayJob, job_id: str | None, number: int = 0) -> ArrayRequest:
         options, service = self.study.slurm, self.study.slurm.service
@@ -206,3 +242,14 @@ def _why_waiting(tasks: Sequence[QueuedTask]) -> str:
     if not waiting or any(task.phase == RUNNING for task in tasks):
         return ""
     return str(explain_reason(waiting[0].reason))
+
+
+def _why_stuck(tasks: Sequence[QueuedTask]) -> str:
+    """Return why a job will never start, in plain words; empty where it may.
+
+    A finaliser waits for its array: that is nothing to be told.
+    """
+    for task in tasks:
+        if task.phase == PENDING and explain_reason(task.reason).is_stuck:
+            return str(explain_reason(task.reason))
+    return ""

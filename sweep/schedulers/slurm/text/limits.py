@@ -38,6 +38,7 @@ class Partition:
     is_default: bool = False
     alloc_nodes: str = "ALL"
     qos: str = ""
+    default_time_s: int | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ def parse_partitions(stdout: str) -> list[Partition]:
                 values.get("Default") == "YES",
                 values.get("AllocNodes", "ALL"),
                 values.get("QoS", "").replace("N/A", ""),
+                parse_time(values.get("DefaultTime", "")),
             )
         )
     return partitions
