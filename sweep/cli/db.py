@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from sweep.cli.common import get_runs, json_option, runs_option
+from sweep.control.stop_database import stop_database
 from sweep.core.errors import SweepError
 from sweep.core.files import make_private
 from sweep.storage.embedded import server, start_stop
@@ -42,9 +43,12 @@ def start(runs: Path | None) -> None:
 @db.command(name="stop")
 @runs_option
 def stop_server(runs: Path | None) -> None:
-    """Stop the server; the data stay."""
-    where = get_runs(runs)
-    click.echo("stopped" if start_stop.stop(where.postgres) else "it was not running")
+    """Stop what serves the database, jobs too; the data stay.
+
+    Tasks that are queued or run bring it back: end their studies first (sweep stop STUDY).
+    """
+    was_there = stop_database(get_runs(runs), lambda text: click.echo(f"… {text}", err=True))
+    click.echo("stopped" if was_there else "it was not running")
 
 
 @db.command(name="status")

@@ -95,7 +95,8 @@ def launch(
     """
     if executor:
         overrides = (*overrides, f"executor={executor}")
-    study = resolve(load(study_file, overrides))
+    undecided = load(study_file, overrides)
+    study = resolve(undecided)
     if dry_run:
         _show_plan(study, runs)
         return EXIT_DONE
@@ -107,6 +108,7 @@ def launch(
         schedule_for,
         os.environ,
         lambda text: click.echo(f"… {text}", err=True),
+        undecided=undecided,
         check_first=not no_check,
         hash_data=hash_data,
         set_aside=set_aside,

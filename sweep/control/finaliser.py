@@ -15,8 +15,10 @@ from sweep.control.waves import live_wave, mark_over, one_submitter, stop_waves,
 from sweep.core import scheduler
 from sweep.core.attributes import NO_SUBMIT, RELEASED, RESTORED
 from sweep.core.errors import BusyError, CouldNotAsk, OverLimit, SchedulerError, SubmitUnclear
+from sweep.core.executors import kind_of
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Beside, Scheduler, Wave
+from sweep.core.study import Study
 from sweep.schedulers.arrays import array_job
 from sweep.storage import budgets, studies
 from sweep.storage.closing import close_paused, close_untold
@@ -66,6 +68,9 @@ def finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: st
 def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: str) -> str:
     db = ledger.db
     mark_over(ledger, token)
+    present = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    if not schedule.runs(present):
+        return f"the study has moved to {kind_of(present).place}"
     db.retry(lambda _: ledger.close_failures())
     db.retry(lambda _: close_paused(ledger))
     left = db.retry(lambda _: ledger.unfinished())

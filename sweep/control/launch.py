@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from sweep.core.study import Study
 from sweep.provenance import snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
+from sweep.schedulers.choose import resolve, scheduler_of
 from sweep.storage import access, budgets, status_rows, tables
 from sweep.storage.closing import close_untold
 from sweep.storage.connection import Database
@@ -121,14 +123,19 @@ def launch(
     environ: Mapping[str, str],
     say: Callable[[str], None] = lambda _: None,
     *,
+    undecided: Study | None = None,
     check_first: bool = True,
     hash_data: bool = False,
     set_aside: bool = False,
 ) -> Launched:
     """Launch a study, or go on with it.
 
+    While an array of it lives under another executor it goes on there: a second array beside it
+    would run more than ``max_parallel``.
+
     Args:
-        study: Checked, with absolute paths.
+        study: Checked, with absolute paths; its executor is decided.
+        undecided: The study before that.
         schedule_for: Gives the scheduler of a study's folder.
         environ: The environment that training will inherit.
         say: Told what takes long.
@@ -146,7 +153,18 @@ def launch(
         BuildFailed: The image that it names could not be built.
         SchedulerError: The scheduler refused; a study that this launch made is gone again.
     """
-    prepared = prepare(study, runs, schedule_for, environ, say)
+    options = {"check_first": check_first, "hash_data": hash_data, "set_aside": set_aside}
+    try:
+        return _launch(prepare(study, runs, schedule_for, environ, say), **options)
+    except waves.RunsElsewhere as error:
+        say(f"{error.message} {error.hint}")
+        there = dataclasses.replace(undecided or study, executor=error.wave.executor)
+        study = resolve(there, environ)
+        stays = functools.partial(scheduler_of, study=study, environ=environ)
+        return _launch(prepare(study, runs, stays, environ, say), **options)
+
+
+def _launch(prepared: Prepared, *, check_first: bool, hash_data: bool, set_aside: bool) -> Launched:
     check(prepared, look=check_first)
     code = freeze(prepared)
     with alone_here(prepared), open_database(prepared, set_aside=set_aside) as (db, settled):
@@ -247,6 +265,7 @@ def write_rows(prepared: Prepared, db: Database, settled: identity.Settled) -> R
     study_id, before = found
     ledger = Ledger(db, study_id, study)
     waves.refuse_other_versions(ledger, prepared.schedule)
+    waves.refuse_to_move(ledger, prepared.schedule, prepared.say)
     changed = settled.look(db, study_id)
     differences, refused = changes(before, study)
     if refused:

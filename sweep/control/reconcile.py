@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from sweep.control import job_owners
 from sweep.control.dead_attempt import (
     Look,
     attribute,
@@ -65,11 +66,13 @@ class Seen:
         live: Attempts that have not ended, as far as the database knew.
         terminated: Those that a signal ended; whose wish it was may be known by now.
         states: The tasks' states; None where the scheduler did not answer.
+        unasked: Jobs of an earlier scheduler of the study that does not answer from here.
     """
 
     live: Sequence[Attempt]
     terminated: Sequence[Attempt]
     states: Mapping[Task, TaskState] | None
+    unasked: Collection[str] = ()
 
 
 def see(
@@ -88,7 +91,7 @@ def see(
     if not live and not terminated and not jobs:
         return Seen(live, terminated, {})
     try:
-        return Seen(live, terminated, schedule.poll(sorted(jobs)))
+        return Seen(live, terminated, *job_owners.poll(ledger, schedule, jobs))
     except CouldNotAsk:
         return Seen(live, terminated, None)
 
@@ -141,9 +144,13 @@ def _settle_dead(
         return Reconciled()
     if seen.states is None:
         return Reconciled(waiting=len(live), asked=False)
-    look = Look(ledger, folder, seen.states, schedule.explains_late, last_chance)
+    owners = job_owners.by_owner(ledger, schedule, {a.job for a in live if a.job})
+    late = any(owner.explains_late for owner, its in owners if its or owner is schedule)
+    look = Look(ledger, folder, seen.states, late, last_chance)
     settled = []
     for attempt in live:
+        if attempt.job in seen.unasked:
+            continue
         end = _judge(look, attempt)
         if end is None:
             continue
@@ -156,7 +163,7 @@ def _settle_dead(
             settled.append((attempt.trial, attempt.number, end, state))
     waiting = len(live) - len(settled)
     for attempt in seen.terminated:
-        end = _judge(look, attempt)
+        end = None if attempt.job in seen.unasked else _judge(look, attempt)
         if end is not None:
             state = attribute(ledger, folder, attempt, end)
             settled.append((attempt.trial, attempt.number, end, state))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweep.control import finaliser
+from sweep.control import finaliser, job_owners
 from sweep.control.look_after import look_after
 from sweep.control.open_study import Opened
 from sweep.control.reconcile import UNSEEN_S
@@ -67,7 +67,7 @@ class SchedulerView:
         waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
         jobs = [wave.job for wave in waves if wave.job and not wave.over]
         try:
-            tasks = schedule.poll(jobs) if jobs else {}
+            tasks = job_owners.poll(ledger, schedule, jobs)[0] if jobs else {}
             has_task = any(task.state != ENDED for task in tasks.values())
             beside = finaliser.look_beside(ledger, schedule)
             return {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
+from sweep.control.job_owners import by_owner
 from sweep.core.errors import CouldNotAsk, SchedulerError
 from sweep.core.scheduler import Scheduler, TaskEnergy
 from sweep.core.trial import Attempt
@@ -31,13 +33,13 @@ def note_tasks(ledger: Ledger, schedule: Scheduler) -> int:
         for a in attempts
         if a.job and a.ended is not None and a.number not in known.get(a.trial_id, {})
     }
-    jobs = sorted({a.job for a in attempts if a.job and a.token in open_ones})
+    jobs = {a.job for a in attempts if a.job and a.token in open_ones}
     if not jobs:
         return 0
-    try:
-        used = schedule.energy(jobs)
-    except (CouldNotAsk, SchedulerError):
-        return 0
+    used: list[TaskEnergy] = []
+    for owner, its in by_owner(ledger, schedule, jobs):
+        with contextlib.suppress(CouldNotAsk, SchedulerError):
+            used += owner.energy(its) if its else []
     parts = {t: joules for t, joules in share(used, attempts).items() if t in open_ones}
 
     def work(db: Database) -> None:

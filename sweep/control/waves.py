@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sweep.control import sick_nodes
+from sweep.control.job_owners import owner_of
 from sweep.core import scheduler
 from sweep.core.attributes import NO_SUBMIT, WAVE
 from sweep.core.errors import (
@@ -34,6 +35,9 @@ from sweep.storage.ledger import Ledger
 # Pauses before a refused submission is tried with fewer elements, and then with just one.
 SHRINK_PAUSE_S = 1.0
 PAUSES_S = (5.0, 10.0, 20.0, 30.0)
+# Beyond their grace, for tasks of a stopped study to be gone; and between two looks.
+LEAVE_S = 60.0
+LEAVE_LOOK_S = 1.0
 
 
 def open_waves(ledger: Ledger) -> list[Wave]:
@@ -52,8 +56,9 @@ def refuse_other_versions(ledger: Ledger, schedule: Scheduler) -> None:
     for wave in open_waves(ledger):
         if wave.format == TASK_FORMAT:
             continue
-        job = wave.job or next(iter(schedule.find(wave.token)), None)
-        if job and _live_tasks(schedule, job):
+        owner = owner_of(ledger, schedule, wave)
+        job = wave.job or next(iter(owner.find(wave.token)), None)
+        if job and _live_tasks(owner, job):
             name = ledger.study.name
             older = "an older" if wave.format < TASK_FORMAT else "a newer"
             raise BusyError(
@@ -62,6 +67,58 @@ def refuse_other_versions(ledger: Ledger, schedule: Scheduler) -> None:
                 f"Let them end first: sweep stop {name} --drain; once `sweep status {name}` shows "
                 "no running trial, launch again.",
             )
+
+
+class RunsElsewhere(BusyError):
+    """An array of the study lives under another executor: a second one would run beside it.
+
+    Attributes:
+        wave: The array.
+    """
+
+    def __init__(self, wave: Wave, place: str, name: str) -> None:
+        super().__init__(
+            f"Job {wave.job} of the study {name!r} is at work on {place}, and goes on there.",
+            f"To move the study: sweep stop {name}, then launch it where it is to go on.",
+        )
+        self.wave = wave
+
+
+def refuse_to_move(
+    ledger: Ledger,
+    schedule: Scheduler,
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Refuse to take a study to another executor while an array of it lives.
+
+    Tasks that leave, because the study was stopped, are waited for.
+
+    Raises:
+        RunsElsewhere: It lives; nothing was changed.
+        BusyError: The executor that has it cannot be asked from here.
+    """
+    db, name, told = ledger.db, ledger.study.name, False
+    give_up_at = time.monotonic() + ledger.study.grace_s + LEAVE_S
+    while any(not schedule.has(wave) for wave in open_waves(ledger)):
+        try:
+            wave = live_wave(ledger, schedule)
+        except SweepError as error:
+            raise BusyError(
+                f"Whether an array of the study {name!r} still runs under its earlier executor "
+                f"cannot be said from here: {error.message}",
+                f"Launch it there, or ask again later. {error.hint}".strip(),
+            ) from error
+        if wave is None or schedule.has(wave):
+            return
+        owner = owner_of(ledger, schedule, wave)
+        state = db.retry(lambda _: studies.read_state(db, ledger.study_id))
+        if state.word != studies.STOPPED or time.monotonic() >= give_up_at:
+            raise RunsElsewhere(wave, owner.place, name)
+        if not told:
+            say(f"waiting for the tasks of job {wave.job} on {owner.place} to leave")
+            told = True
+        sleep(LEAVE_LOOK_S)
 
 
 def live_wave(
@@ -79,20 +136,21 @@ def live_wave(
     """
     found = None
     for wave in open_waves(ledger):
-        job = wave.job or _settle(schedule, wave.token)
+        owner = owner_of(ledger, schedule, wave)
+        job = wave.job or _settle(owner, wave.token)
         alive: list[TaskState] = []
-        if job and wave.job and states is not None:
+        if job and wave.job and states is not None and owner is schedule:
             alive = _alive(states, job)
         elif job:
-            alive = _live_tasks(schedule, job)
-        if job and alive and job not in schedule.find(wave.token):
+            alive = _live_tasks(owner, job)
+        if job and alive and job not in owner.find(wave.token):
             # The controller crashed and lost it; the number is another job's now.
-            job = next(iter(schedule.find(wave.token)), None)
-            alive = _live_tasks(schedule, job) if job else []
+            job = next(iter(owner.find(wave.token)), None)
+            alive = _live_tasks(owner, job) if job else []
         if job and alive and all(task.word == scheduler.ORPHANED for task in alive):
             _record_cancel(ledger, job, studies.ALL)
-            schedule.cancel(job)
-            alive = _live_tasks(schedule, job)
+            owner.cancel(job)
+            alive = _live_tasks(owner, job)
         settled = replace(wave, job=job, over=not alive)
         if settled != wave:
             _write(ledger, settled)
@@ -225,7 +283,7 @@ def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
     for wave in open_waves(ledger):
         throttle = throttle_of(ledger.study, wave.size, wave.slots)
         if wave.job and wave.throttle != throttle:
-            schedule.set_throttle(wave.job, throttle)
+            owner_of(ledger, schedule, wave).set_throttle(wave.job, throttle)
             _write(ledger, replace(wave, throttle=throttle))
 
 
@@ -288,11 +346,12 @@ def stop_waves(
         SchedulerError: The scheduler refused.
         CouldNotAsk: It does not answer.
     """
-    jobs = [wave.job for wave in open_waves(ledger) if wave.job]
-    for job in jobs:
+    waves = open_waves(ledger)
+    jobs = {wave.job: owner_of(ledger, schedule, wave) for wave in waves if wave.job}
+    for job, owner in jobs.items():
         _record_cancel(ledger, job, studies.ALL if running else studies.WAITING_ONES)
-        schedule.cancel(job, pending_only=not (running and now))
+        owner.cancel(job, pending_only=not (running and now))
         if running and not now:
             with contextlib.suppress(SchedulerError, CouldNotAsk):  # they look by themselves, later
-                schedule.hurry(job)
-    return jobs
+                owner.hurry(job)
+    return list(jobs)

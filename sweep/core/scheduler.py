@@ -22,6 +22,7 @@ RUNNING = "running"
 ENDED = "ended"
 JOB_VARIABLE = "SWEEP_JOB"
 INDEX_VARIABLE = "SWEEP_ARRAY_INDEX"
+EXECUTOR_VARIABLE = "SWEEP_EXECUTOR"  # whose task it is; the study may have moved since
 END_VARIABLE = "SWEEP_END_TIME"  # epoch seconds of the element's end by its time limit
 # The word for a running task whose array is dead: nothing starts the others, nor the finaliser.
 ORPHANED = "ORPHANED"
@@ -268,6 +269,16 @@ class Scheduler(ABC):
         """Return when this process's task reaches its limit, in epoch seconds, where known."""
         given = environ.get(END_VARIABLE)
         return float(given) if given else None
+
+    @classmethod
+    def has(cls, wave: Wave) -> bool:
+        """Tell whether it was this scheduler that a wave was submitted to."""
+        return wave.executor == cls.name
+
+    @classmethod
+    def runs(cls, study: Study) -> bool:
+        """Tell whether it is this scheduler under which a study is launched now."""
+        return study.executor == cls.name
 
     # Arrays
 

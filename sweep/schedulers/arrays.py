@@ -11,7 +11,7 @@ import sys
 from sweep.core import scheduler
 from sweep.core.executors import slots_of
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ArrayJob, Wave
+from sweep.core.scheduler import EXECUTOR_VARIABLE, ArrayJob, Wave
 from sweep.core.study import Study
 
 ALWAYS_QUEUED = 2  # beside the array: its finaliser and the database's job
@@ -83,6 +83,7 @@ def task_job(
         time_limit_s=study.resources.time_limit_s,
         grace_s=study.grace_s,
         gpus=study.resources.gpu_count,
+        env={EXECUTOR_VARIABLE: study.executor},
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from sweep.core import executors
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import Scheduler
+from sweep.core.scheduler import Scheduler, Wave
 from sweep.core.study import Study
 
 
@@ -27,3 +27,8 @@ def scheduler_of(
 ) -> Scheduler:
     """Return the scheduler of a study whose executor is decided."""
     return executors.kind_of(study).of(folder, study, environ)
+
+
+def scheduler_of_wave(wave: Wave, folder: StudyFolder, study: Study) -> Scheduler:
+    """Return the scheduler that has a wave, whichever the study runs under now."""
+    return scheduler_of(folder, dataclasses.replace(study, executor=wave.executor))

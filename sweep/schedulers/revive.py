@@ -75,14 +75,7 @@ class Reviver:
         if self.host is not None and self.host.poll() is None:
             return
         print("that job waits; this task serves the database meanwhile", flush=True)
-        argv = [
-            sys.executable,
-            "-m",
-            "sweep.task",
-            str(self.folder.root),
-            "--host",
-            self.schedule.name,
-        ]
+        argv = [sys.executable, "-m", "sweep.task", str(self.folder.root), "--host"]
         self.host = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
         atexit.register(self.stop_host)
 

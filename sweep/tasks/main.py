@@ -25,6 +25,7 @@ from sweep.control.slurm_energy import note_tasks
 from sweep.core.errors import EXIT_DONE, EXIT_FAULT, CouldNotAsk, SweepError
 from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import EXECUTOR_VARIABLE
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.system.crash import write_crash
@@ -67,10 +68,13 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         node_task.run(folder)
         return EXIT_DONE
     study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    # Under the executor that runs this task: the study may have moved to another one since.
+    executor = os.environ.get(EXECUTOR_VARIABLE) or study.executor
+    study = dataclasses.replace(study, executor=executor)
     if options[:1] == ["--serve"]:
-        return _serve(folder, _under(study, options[1:]))
+        return _serve(folder, study)
     if options[:1] == ["--host"]:
-        return _host(folder, _under(study, options[1:]))
+        return _host(folder, study)
     schedule = scheduler_of(folder, study)
     db = access.connect(folder, timeout_s=8.0, may_start=schedule.shares_this_machine)
     if isinstance(db, access.EmbeddedDatabase):
@@ -106,11 +110,6 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     done = Worker(context).run()
     print(f"{done} attempts made", flush=True)
     return EXIT_DONE
-
-
-def _under(study: Study, executor: list[str]) -> Study:
-    """Return the study with the executor that runs this job: not always the study's present one."""
-    return dataclasses.replace(study, executor=executor[0]) if executor else study
 
 
 def _serve(folder: StudyFolder, study: Study) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweep.control.reconcile import reconcile
 from sweep.core.paths import Runs
-from sweep.core.scheduler import Task, TaskState
+from sweep.core.scheduler import Task, TaskState, Wave
 from sweep.core.system import processes
 from tests.chaos.scene import Scene, kill
 from tests.conftest import sweep_environment
@@ -33,6 +33,9 @@ class Gone:
     """A scheduler that knows of no task: the node is lost."""
 
     explains_late = False
+
+    def has(self, wave: Wave) -> bool:
+        return True
 
     def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
         return {}

@@ -15,7 +15,7 @@ import pytest
 from sweep.control import dead_attempt
 from sweep.control.reconcile import Reconciled, reconcile
 from sweep.core.paths import AttemptFolder, StudyFolder
-from sweep.core.scheduler import Task, TaskState
+from sweep.core.scheduler import Task, TaskState, Wave
 from sweep.core.trial import Place
 from sweep.results.ranking import rows
 from sweep.results.status import snapshot
@@ -31,6 +31,9 @@ class Gone:
     """A scheduler that knows of no task."""
 
     explains_late = False
+
+    def has(self, wave: Wave) -> bool:
+        return True
 
     def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
         return {}

@@ -145,6 +145,6 @@ def real(argv: Sequence[str]) -> list[str]:
     return ["sh", "-c", 'exec "$@"', "sh", *argv]
 
 
-executors.register(SpoolScheduler)
 if __name__ == "__main__":
+    executors.register(SpoolScheduler)
     sys.exit({"keep": keep, "task": task.main, "sweep": run_command}[sys.argv[1]](sys.argv[2:]))

@@ -353,7 +353,7 @@ def test_the_database_is_a_job_once(tmp_path: Path) -> None:
     asked.run = run = ScriptedSlurm(sbatch="11\n", squeue=["", queued])
     asked.folder.logs.mkdir()
     assert [asked.ensure_service(tmp_path) for _ in range(2)] == ["11", "11"]
-    assert len(run.of("sbatch")) == 1 and run.of("sbatch")[0][-2:] == ["--serve", "slurm"]
+    assert len(run.of("sbatch")) == 1 and run.of("sbatch")[0][-1] == "--serve"
     assert asked.service_jobs(running=True) == []
     assert "resources" in asked.beside(["sweep-digits-1f"]).service_waits
     note.write_text(json.dumps({"url": "postgresql://host/db"}))

@@ -131,11 +131,12 @@ def _run(
     study: Study, folder: StudyFolder, schedule: Scheduler, token: str, say: Say, patience_s: float
 ) -> Went:
     limit_s = min(study.resources.time_limit_s or TIME_LIMIT_S, TIME_LIMIT_S)
+    plain = arrays.task_job(study, folder, token, "{job}", "--check")
     job = dataclasses.replace(
-        arrays.task_job(study, folder, token, "{job}", "--check"),
+        plain,
         time_limit_s=limit_s,
         # Of the batch script, where the interpreter does not start: it is to end at once.
-        env={"SWEEP_SICK_HOLD": "0"},
+        env={**plain.env, "SWEEP_SICK_HOLD": "0"},
     )
     went = Went(submitted_s=time.time())
     over = False

@@ -83,7 +83,7 @@ class SmallJobs(Asker, Scheduler):
                 qos=options.qos,
                 cpus=1,
                 chdir=str(cwd),
-                arguments=("--serve", self.name),
+                arguments=("--serve",),
                 extra=service.extra,
             )
         )

@@ -1,0 +1,65 @@
+"""Which scheduler has which job of a study: one that has moved has jobs of several.
+
+A study moves when it is launched under another executor while no array of it lives. What its
+earlier arrays have left is settled by the scheduler that had them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from sweep.core.attributes import FOLDER
+from sweep.core.errors import SweepError
+from sweep.core.paths import StudyFolder
+from sweep.core.scheduler import Scheduler, Task, TaskState, Wave
+from sweep.schedulers.choose import scheduler_of_wave
+from sweep.storage import studies
+from sweep.storage.ledger import Ledger
+
+
+def owner_of(ledger: Ledger, schedule: Scheduler, wave: Wave) -> Scheduler:
+    """Return the scheduler that has a wave: the study's present one, or an earlier one."""
+    if schedule.has(wave):
+        return schedule
+    root = ledger.db.retry(lambda db: studies.read_attribute(db, ledger.study_id, FOLDER))
+    return scheduler_of_wave(wave, StudyFolder(Path(root)), ledger.study)
+
+
+def by_owner(
+    ledger: Ledger, schedule: Scheduler, jobs: Collection[str]
+) -> list[tuple[Scheduler, list[str]]]:
+    """Return the jobs with the scheduler that has them, the study's present one first.
+
+    What is no wave's (a re-run's job) is the present one's.
+    """
+    waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
+    others = [wave for wave in waves if not schedule.has(wave)]
+    moved: dict[str, list[str]] = {}
+    for wave in others:
+        if wave.job and wave.job in jobs:
+            moved.setdefault(wave.executor, []).append(wave.job)
+    mine = set(jobs).difference(*moved.values())
+    owners = {wave.executor: owner_of(ledger, schedule, wave) for wave in others if moved}
+    return [(schedule, sorted(mine)), *((owners[name], its) for name, its in moved.items())]
+
+
+def poll(
+    ledger: Ledger, schedule: Scheduler, jobs: Collection[str]
+) -> tuple[dict[Task, TaskState], set[str]]:
+    """Ask each scheduler about its jobs; return the states, and the jobs of those that are not here
+    or do not answer.
+
+    Raises:
+        CouldNotAsk: The study's present one does not answer.
+    """
+    states: dict[Task, TaskState] = {}
+    unasked: set[str] = set()
+    for owner, its in by_owner(ledger, schedule, jobs):
+        try:
+            states |= owner.poll(its) if its else {}
+        except SweepError:
+            if owner is schedule:
+                raise
+            unasked |= set(its)
+    return states, unasked
