@@ -82,4 +82,4 @@ def _study_file(study: str, runs: Any) -> Path:
         raise InputError(
             f"{study} is no file, and no study in {runs.root}.", "Give the path of a study file."
         )
-    return Path(Study.from_json(folder.study.read_text(encoding="utf-8")).source)
+    return Path(Study.read(folder.study).source)

@@ -68,7 +68,7 @@ def finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: st
 def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: str) -> str:
     db = ledger.db
     mark_over(ledger, token)
-    present = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    present = Study.read(folder.study)
     if not schedule.runs(present):
         return f"the study has moved to {kind_of(present).place}"
     db.retry(lambda _: ledger.close_failures())

@@ -36,7 +36,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
             f"There is no study {name!r} in {runs.root} (known: {known}).",
             "Launch it: sweep launch STUDY.yaml, or name its runs folder with --runs.",
         )
-    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    study = Study.read(folder.study)
     db = access.connect(
         folder,
         may_start=not _is_served_elsewhere(folder, study),

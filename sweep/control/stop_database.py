@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from sweep.core import executors
-from sweep.core.errors import SchedulerError, SweepError
+from sweep.core.errors import SchedulerError
 from sweep.core.files import read_json
 from sweep.core.paths import Runs
 from sweep.core.scheduler import Scheduler
@@ -63,20 +62,13 @@ def _that_may_serve(runs: Runs) -> list[Scheduler]:
     found: dict[str, Scheduler] = {}
     for name in runs.studies():
         folder = runs.study(name)
-        note = _read(folder.storage)
+        note = read_json(folder.storage) or {}
         if note.get("embedded") != str(runs.postgres):
             continue
-        study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+        study = Study.read(folder.study)
         for kind in (executors.get(one) for one in executors.names()):
             if kind.name in found or not kind.keeps_database_in_job(study):
                 continue
             if kind.runs(study) or kind.is_here(os.environ):
                 found[kind.name] = kind.of(folder, study, os.environ)
     return list(found.values())
-
-
-def _read(path: Path) -> dict[str, object]:
-    try:
-        return read_json(path) or {}
-    except (OSError, ValueError) as error:
-        raise SweepError(f"{path} cannot be read: {error}.") from error

@@ -44,6 +44,10 @@ class InputError(SweepError):
     exit_code = EXIT_INPUT
 
 
+class DamagedFile(SweepError):
+    """A file that sweep wrote, and that cannot be read or understood any more."""
+
+
 @dataclass(frozen=True, order=True)
 class Problem:
     """One thing wrong in a study file.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.errors import InputError
+from sweep.core.errors import DamagedFile, InputError
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -108,11 +108,19 @@ def hash_file(path: Path, whole: _Hash | None = None) -> _Hash:
 
 
 def read_json(path: Path) -> Any:
-    """Return a JSON file's content, or None where there is no file."""
+    """Return a JSON file's content, or None where there is no file.
+
+    Raises:
+        DamagedFile: It cannot be read, or is no JSON.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DamagedFile(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path} should hold JSON, and cannot be understood: {error}.") from error
 
 
 def open_regular(path: Path) -> int:

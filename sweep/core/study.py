@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweep.core.errors import DamagedFile
 from sweep.core.space import Space
 
 
@@ -296,6 +297,24 @@ class Study:
     def to_json(self) -> str:
         """Return the study as JSON text that ``from_json`` reads back equal."""
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False)
+
+    @staticmethod
+    def read(path: Path) -> Study:
+        """Return the study that a launch wrote to a file.
+
+        Raises:
+            DamagedFile: It cannot be read, or holds no study.
+        """
+        try:
+            return Study.from_json(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise DamagedFile(f"{path} cannot be read: {error.strerror or error}.") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise DamagedFile(
+                f"{path} should hold the study as it was launched, and cannot be understood: "
+                f"{error}.",
+                "Launch the study again: `sweep launch STUDY.yaml` writes it anew.",
+            ) from error
 
     @staticmethod
     def from_json(text: str) -> Study:

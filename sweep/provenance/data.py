@@ -39,7 +39,7 @@ def capture_data(
         full: Hash every byte, however many.
         known: An earlier record of it: where names, sizes and times are the same, nothing is read.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         return {"missing": True}
     files: list[tuple[str, int, int, Path]] = []
     for file in _walk(path):
@@ -64,7 +64,7 @@ def capture_data(
     if known is not None and same and (not full or "content_sha256" in known):
         return dict(known)
     for name in MANIFESTS:
-        if (path / name).is_file():
+        if os.path.isfile(path / name):
             found["manifest_file"], found["manifest_file_sha256"] = name, digest(path / name).hex()
             break
     if full or (total <= MAX_HASHED_BYTES and "truncated" not in found):
@@ -97,14 +97,14 @@ def _sample(path: Path, size: int) -> str:
 
 
 def _walk(path: Path) -> Iterator[Path]:
-    if path.is_file():
+    if os.path.isfile(path):
         yield path
         return
     for folder, folders, names in os.walk(path):
         folders.sort()
         for name in sorted(names):
             file = Path(folder, name)
-            if file.is_file():
+            if os.path.isfile(file):
                 yield file
 
 

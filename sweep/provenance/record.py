@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def record_launch(
     if patch:
         diff = record["code"]["diff"]
         record["code"]["patch"] = f"{diff[:16]}.patch"
-        if not (folder.code / record["code"]["patch"]).exists():
+        if not os.path.exists(folder.code / record["code"]["patch"]):
             write_atomic(folder.code / record["code"]["patch"], patch)
     manifest.write(folder, record)
     return _say_change(before, record)
@@ -133,7 +134,7 @@ def what_is_missing(folder: StudyFolder, study: Study, trial: int) -> list[str]:
         found.append(
             f"code: the snapshot{of} that trial {trial} ran is gone ({folder.code / snapshot})."
         )
-    elif not snapshot and not workdir.is_dir():
+    elif not snapshot and not os.path.isdir(workdir):
         found.append(f"code: the workdir {workdir} is gone.")
     elif not snapshot and commit and not has_commit(workdir, commit):
         found.append(
@@ -146,11 +147,11 @@ def what_is_missing(folder: StudyFolder, study: Study, trial: int) -> list[str]:
     if runtime == "venv":
         path = path or workdir / ".venv"
     was_there = runtime == "venv" or "image_sha256" in environment
-    if path is not None and was_there and not path.exists():
+    if path is not None and was_there and not os.path.exists(path):
         found.append(f"image: {path} is gone.")
     for name, entry in data.items():
         there = study.at_workdir(name)
-        if not entry.get("missing") and not there.exists():
+        if not entry.get("missing") and not os.path.exists(there):
             found.append(f"data: {there} is gone.")
     return found
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweep.core.errors import DamagedFile
 from sweep.core.system import gpu_energy
 from sweep.core.trial import Claim
 from sweep.provenance import container, record
@@ -78,7 +79,7 @@ class Recorder:
             if self._inside is None:
                 self._inside = container.Once(context.folder, context.say)
             self._inside.begin(key, placed.study, placed.environ)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, DamagedFile) as error:
             context.say(f"what made trial {claim.number} could not be recorded: {error}")
 
     def joules(self) -> float | None:

@@ -67,7 +67,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     if options[:1] == ["--check"]:
         node_task.run(folder)
         return EXIT_DONE
-    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    study = Study.read(folder.study)
     # Under the executor that runs this task: the study may have moved to another one since.
     executor = os.environ.get(EXECUTOR_VARIABLE) or study.executor
     study = dataclasses.replace(study, executor=executor)

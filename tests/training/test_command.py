@@ -6,8 +6,10 @@ import dataclasses
 import json
 import math
 import os
+import pwd
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -431,3 +433,27 @@ def test_what_is_missing_is_known_beforehand(
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     got = explain_missing(argv, {"PATH": path}, tmp_path)
     assert got == (message.format(tmp_path) if message else None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_a_program_in_a_folder_that_is_closed_to_us_is_named() -> None:
+    """As an ordinary user, for whom the system's refusal is no fault of sweep's."""
+    with tempfile.TemporaryDirectory() as top:
+        Path(top).chmod(0o755)
+        closed = Path(top, "closed")
+        closed.mkdir(mode=0o700)
+        Path(closed, "python").touch(mode=0o755)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setuid(pwd.getpwnam("nobody").pw_uid)
+                said = explain_missing([f"{closed}/python", "train.py"], {}, Path(top))
+                os.write(writer, str(said).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as stream:
+            said = stream.read()
+        os.waitpid(child, 0)
+    assert said == f"command: {closed}/python may not be reached by you (looked in {top})."

@@ -176,7 +176,7 @@ def ask_image(
         "runtime": runtime,
         "recorded": recorded,
         "sha256": None,
-        "kind": "folder" if path.is_dir() else "file" if path.is_file() else "",
+        "kind": "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else "",
         "readable": os.access(path, os.R_OK),
         "is_name": _is_name(study.environment.image or "", runtime),
     }

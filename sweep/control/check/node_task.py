@@ -87,7 +87,7 @@ def trial_values(study: Study, folder: StudyFolder) -> TrialValues:
 
 def run(folder: StudyFolder) -> None:
     """Ask everything; ``result.json`` holds what has been answered at any time."""
-    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    study = Study.read(folder.study)
     request = Request(**read_json(request_file(folder)))
     schedule = scheduler_of(folder, study)
     place = place_from(os.environ, kind_of(study))

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweep.control.check import facts, judge_node, probes, reach, requirements
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
-from sweep.core.errors import SweepError
+from sweep.core.errors import DamagedFile, SweepError
 from sweep.core.executors import slots_of
 from sweep.core.files import read_json
 from sweep.core.paths import Runs
@@ -77,7 +77,7 @@ def recorded_digest(study: Study, runs: Runs) -> str | None:
         if record["environment"]["image"] != study.environment.image:
             return None  # another image, by the study file's own word
         return str(record["environment"]["image_sha256"])
-    except (KeyError, TypeError, ValueError, OSError):
+    except (KeyError, TypeError, DamagedFile):
         return None
 
 

@@ -265,7 +265,7 @@ def _wait(folder: StudyFolder, schedule: Scheduler, job: str) -> dict[str, Any]:
 
 def measure(folder: StudyFolder) -> None:
     """Run the training of a case; what its task does."""
-    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    study = Study.read(folder.study)
     request = read_json(_request(folder))
     attempt, token = folder.attempt(0, 1), secrets.token_hex(16)
     make_private(attempt.checkpoints)

@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     """Feed one tracker of a study."""
     folder, name = StudyFolder(Path(arguments[0])), arguments[1]
     os.nice(10)  # training comes first
-    study = Study.from_json(folder.study.read_text(encoding="utf-8"))
+    study = Study.read(folder.study)
 
     def say(text: str) -> None:
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)

@@ -96,7 +96,7 @@ def _find_missing_outside(
         return f"command: {EDIT} still stands in it."
     script = find_script(argv)
     inside = given.workdir and given.workdir != study.workdir
-    if script and not inside and not os.path.isabs(script) and not (workdir / script).is_file():
+    if script and not inside and not os.path.isabs(script) and not os.path.isfile(workdir / script):
         return f"command: {script} does not exist in {workdir}."
     if given.runtime not in CONTAINERS:
         return None

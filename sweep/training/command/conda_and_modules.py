@@ -72,7 +72,7 @@ def activate_conda(
     given = study.environment
     refuse(study, ("binds", "workdir", "options", "remap_root", "name"))
     prefix = find_conda(study, env)
-    if not (prefix / "conda-meta").is_dir():
+    if not os.path.isdir(prefix / "conda-meta"):
         raise InputError(
             f"environment.image: no conda environment at {prefix} (conda-meta is missing).",
             "Give its folder or its name (`conda env list`), or a lock file for `sweep build`.",
@@ -105,13 +105,13 @@ def find_conda(study: Study, env: Mapping[str, str]) -> Path:
     if not name:
         raise InputError("environment.image: is missing for runtime conda.")
     beside = study.at_workdir(name)
-    if "/" in name or beside.is_dir():
+    if "/" in name or os.path.isdir(beside):
         return beside
     searched = _named_places(env)
     if name == "base":
         searched, name = [place.parent for place in searched if place.name == "envs"], "."
     for place in searched:
-        if (place / name / "conda-meta").is_dir():
+        if os.path.isdir(place / name / "conda-meta"):
             return place / name
     raise InputError(
         f"environment.image: there is no conda environment {study.environment.image!r}.",
@@ -129,7 +129,7 @@ def _named_places(env: Mapping[str, str]) -> list[Path]:
         found.append(Path(env["CONDA_EXE"]).parents[1] / "envs")
     home = Path(env.get("HOME") or "/nonexistent")
     found += [home / name / "envs" for name in _HOMES]
-    return [place for place in dict.fromkeys(found) if place.is_dir()]
+    return [place for place in dict.fromkeys(found) if os.path.isdir(place)]
 
 
 def _conda_variables(prefix: Path) -> dict[str, str]:

@@ -133,7 +133,7 @@ def image_of(study: Study) -> str:
     if not given.image:
         raise InputError(f"environment.image: is missing for runtime {given.runtime}.")
     path = study.at_workdir(given.image)
-    return str(path) if path.exists() or "/" in given.image.split("://")[0] else given.image
+    return str(path) if os.path.exists(path) or "/" in given.image.split("://")[0] else given.image
 
 
 def clean(study: Study, env: Mapping[str, str], folders: Sequence[str]) -> dict[str, str]:

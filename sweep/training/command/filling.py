@@ -124,14 +124,24 @@ def explain_missing(argv: Sequence[str], env: Mapping[str, str], workdir: Path) 
         return f"command: {EDIT} still stands in it."
     if os.sep in program:
         if not os.access(workdir / program, os.X_OK):
-            why = "cannot be executed" if (workdir / program).exists() else "does not exist"
+            why = _why_not_run(workdir / program)
             return f"command: {program} {why} (looked in {workdir})."
     elif not shutil.which(program, path=env.get("PATH")):
         return f"command: no program named {program} on PATH."
     script = find_script(argv)
-    if script and not (workdir / script).is_file():
+    if script and not os.path.isfile(workdir / script):
         return f"command: {script} does not exist in {workdir}."
     return None
+
+
+def _why_not_run(program: Path) -> str:
+    try:
+        program.stat()
+    except PermissionError:
+        return "may not be reached by you"
+    except OSError:
+        return "does not exist"
+    return "cannot be executed"
 
 
 def find_script(argv: Sequence[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def check_command(study: Study, environ: Mapping[str, str]) -> None:
         token="",
     )
     workdir = Path(study.workdir)
-    if not workdir.is_dir():
+    if not os.path.isdir(workdir):
         raise InputError(f"workdir: {workdir} is not a folder.", "Make it, or name another.")
     if (
         study.environment.runtime in ("venv", "conda")

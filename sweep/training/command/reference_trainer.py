@@ -56,7 +56,7 @@ def explain_gone(argv: Sequence[str], env: Mapping[str, str], workdir: Path) -> 
     if named is None or python is None:
         return None
     before, _, last = named.rpartition(".")
-    if workdir.joinpath(*named.split(".")).with_suffix(".py").is_file():
+    if os.path.isfile(workdir.joinpath(*named.split(".")).with_suffix(".py")):
         return None
     other = f"{INSTALLED if before == IN_CHECKOUT else IN_CHECKOUT}.{last}"
     found = _ask(python, [named, other], env, workdir)

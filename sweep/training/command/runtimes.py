@@ -31,7 +31,7 @@ def _run_venv(
 ) -> Built:
     conda_and_modules.refuse(study, ("binds", "workdir", "options", "setup", "remap_root", "name"))
     folder = study.venv_folder
-    if not (folder / "bin" / "python").exists():
+    if not os.path.exists(folder / "bin" / "python"):
         raise InputError(
             f"environment.image: no virtual environment at {folder} (bin/python is missing).",
             "Give the folder that `python -m venv` made.",
