@@ -25,7 +25,7 @@ def test_a_damaged_one_is_named(tmp_path: Path, content: bytes) -> None:
     """By its path, with what to do; it is nobody's fault of ours (exit code 70)."""
     path = tmp_path / "study.json"
     path.write_bytes(content)
-    with pytest.raises(DamagedFile, match="study.json should hold the study") as caught:
+    with pytest.raises(DamagedFile, match=r"study\.json should hold the study") as caught:
         Study.read(path)
     assert "sweep launch" in caught.value.hint and caught.value.exit_code == 1
 
