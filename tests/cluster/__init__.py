@@ -7,7 +7,7 @@ DAILY = {
     "test_launch.py": {
         "test_from_launch_to_the_winner_run_again",
         "test_stop_ends_this_study_only",
-        "test_the_job_of_the_database_dies[requeue]",
+        "test_the_job_of_the_database_dies[scancel]",
     },
     "test_faults.py": {
         "test_each_task_meets_another_fault",

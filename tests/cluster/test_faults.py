@@ -110,6 +110,18 @@ def test_what_slurm_holds_is_released(faulty: Faulty) -> None:
     faulty.check_whole(2)
 
 
+def test_a_suspended_task_is_not_hung(faulty: Faulty) -> None:
+    """scontrol suspend, as gang scheduling does, for longer than `stall_time`: it goes on."""
+    faulty.launch(steps=10, trials=1, grace="10s", stall_time="6s")
+    job = faulty.wait_steps(2, 1)[0].job
+    faulty.cluster.run(["scontrol", "suspend", job], check=True)
+    time.sleep(14)  # this is what is tested
+    faulty.cluster.run(["scontrol", "resume", job], check=True)
+    faulty.wait_end(90)
+    faulty.check_whole(1)
+    assert [attempt.outcome for attempt in faulty.of(0)] == ["finished"]
+
+
 def test_lost_finaliser_is_submitted_again(faulty: Faulty) -> None:
     """A finaliser that is gone is missed by status; one only is submitted, and does its work."""
     faulty.launch(steps=20, trials=4, max_parallel=2, tasks=2, trials_per_task=1)
