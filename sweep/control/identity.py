@@ -56,6 +56,10 @@ class Settled:
         Raises:
             StudyChangedError: It is that of another study, or of another database.
         """
+        if os.path.lexists(self.folder.root) and not self.folder.root.is_dir():
+            raise InputError(
+                f"{self.folder.root} is not a folder.", "Move it away, or choose another name."
+            )
         if not _is_used(self.folder):
             return []
         before, now = access.describe(self.folder), access.describe_choice(self.url, self.runs)

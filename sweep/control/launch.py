@@ -246,6 +246,7 @@ def open_database(
     ask_fate = access.fate_asker(prepared.schedule)
     db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
     db.connect()  # now its address is known
+    db.close()  # making tables takes some of the connections that a role may have
     tables.create(db.url, own=url is None)
     alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
     with alone, contextlib.closing(db):

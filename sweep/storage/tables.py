@@ -289,3 +289,6 @@ def _create_optuna_tables(url: str) -> None:
         if isinstance(error.orig, psycopg2.Error):
             raise error.orig from None
         raise
+    except optuna.exceptions.StorageInternalError as error:  # so it calls what the server refused
+        said = str(error.__cause__ or error).strip().partition("\n")[0]
+        raise DatabaseUnavailable(f"Optuna could not make its tables: {said}") from error

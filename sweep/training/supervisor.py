@@ -201,8 +201,7 @@ class Supervisor:
         self._overslept = False
         self._next_state = self._started
         self._state_looked = self._started
-        self._last_sign = 0.0
-        self._suspended_at_sign = 0.0
+        self._stops: list[tuple[float, float]] = []  # when it did not run, by our clock
         self._next_forward = 0.0
         self._touch_every_s = LIMIT_EVERY_S if study.may_end_early else TOUCH_EVERY_S
         self._next_touch = self._started + self._touch_every_s
@@ -296,8 +295,15 @@ class Supervisor:
             self._state_looked, self._next_state = now, now + STATE_EVERY_S
         self._last_step = now
         self.suspended_s += lost_s
+        if lost_s:
+            self._note_stop(now - lost_s, now)
         if self._kill_at is not None and not self.leave.wanted:
             self._kill_at += lost_s  # the scheduler's own limit does not wait
+
+    def _note_stop(self, began: float, ended: float) -> None:
+        if self._stops and began <= self._stops[-1][1] + 0.01:
+            began = self._stops.pop()[0]  # the same one goes on
+        self._stops.append((began, ended))
 
     def _quiet_s(self) -> float:
         """Return for how many seconds training has run without a sign of life."""
@@ -306,10 +312,9 @@ class Supervisor:
         # Stopped since this step began, which is a moment ago: what is quiet did not run.
         self._overslept = now - self._last_step > SUSPENDED_S
         self._count_suspended(now)
-        if self.journal.last_sign != self._last_sign:
-            self._last_sign = self.journal.last_sign
-            self._suspended_at_sign = self.suspended_s
-        return quiet_s - (self.suspended_s - self._suspended_at_sign)
+        sign = self.journal.last_sign
+        stopped_s = sum(max(0.0, ended - max(began, sign)) for began, ended in self._stops)
+        return quiet_s - stopped_s
 
     def step(self) -> None:
         """Do what is due now."""
