@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CODE := sweep trainer templates studies tests benchmarks
 # Tests wait more than they compute, so some run side by side; JOBS=0 runs one after the other.
-JOBS ?= 4
+JOBS ?= 3
 # A test or demo starts hundreds of Pythons: each would compile sweep anew, for a third of a second.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reo
 
 help:
 	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
-	@echo "make test      the tests in their short form, a dozen on a real cluster (15 minutes)"
+	@echo "make test      the tests in their short form, a dozen on a real cluster (17 minutes)"
 	@echo "make test-cluster  all tests on a real Slurm cluster on this machine (as root)"
 	@echo "make test-all  every long form too; goes on where it was interrupted; test-report.json"
 	@echo "make check     lint, types and unit tests (under 2 minutes)"

@@ -61,7 +61,7 @@ def test_a_good_study_is_ok(user: User, url: dict[str, str]) -> None:
     """Two ranks on two nodes: every line is ok, or says why it was not asked; nothing is left."""
     path = user.study(
         "good",
-        ["python", "train.py", "{x}"],
+        ["python", "train.py", "{x}", "--seed={seed}"],
         objective=FROM_OUTPUT,
         max_parallel=5,
         resources={"time": "00:20:00", "nodes": 2, "cpus": 1, "memory": "1G"},

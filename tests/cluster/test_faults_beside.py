@@ -94,7 +94,7 @@ def test_slurmstepd_dies(scenes: dict[str, Faulty]) -> None:
     study = scenes["stepd"]
     study.wait_end(60)
     study.check_whole(1)
-    said = "Slurm's process above this task is gone; it pulls no further trial"
+    said = "the scheduler's process above this task is gone; it pulls no further trial"
     wait_for(lambda: said in study.log_of(study.of(0)[0]), 20, "the task to end")
 
 
