@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from sweep.storage.embedded.succession import AskFate
 from sweep.storage.url import dsn, mask, normalise
 
 STORAGE_VARIABLE = "SWEEP_STORAGE"
+SESSION_END_S = 2.0  # in which the server notices that a session of ours was closed
 
 
 class EmbeddedDatabase(Database):
@@ -167,8 +169,13 @@ def stop_if_unused(folder: StudyFolder) -> bool:
 def stop_server(data_dir: Path) -> bool:
     """Stop the embedded server of a folder where it serves this machine only and nobody uses it."""
     server = running(data_dir)
-    if server is None or server.listen == "*" or clients(server):
+    if server is None or server.listen == "*":
         return False
+    give_up_at = time.monotonic() + SESSION_END_S
+    while clients(server):
+        if time.monotonic() >= give_up_at:
+            return False
+        time.sleep(0.05)
     return start_stop.stop(data_dir)
 
 
