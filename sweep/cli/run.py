@@ -18,8 +18,7 @@ from sweep.cli.common import (
     wait_side_runs,
 )
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
-from sweep.tasks.side_runs import rerun
-from sweep.tasks.side_runs import trial_command as trial_command
+from sweep.tasks.side_runs import rerun, trial_command
 
 if TYPE_CHECKING:
     from sweep.tasks.side_runs.trial_command import Outcome

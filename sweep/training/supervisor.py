@@ -197,7 +197,6 @@ class Supervisor:
         self._kill_at: float | None = None
         self._signalled = False  # it was made to end
         self._started = self._last_step = time.monotonic()
-        self.suspended_s = 0.0
         self._overslept = False
         self._next_state = self._started
         self._state_looked = self._started
@@ -294,11 +293,15 @@ class Supervisor:
                 lost_s = now - self._state_looked
             self._state_looked, self._next_state = now, now + STATE_EVERY_S
         self._last_step = now
-        self.suspended_s += lost_s
         if lost_s:
             self._note_stop(now - lost_s, now)
         if self._kill_at is not None and not self.leave.wanted:
             self._kill_at += lost_s  # the scheduler's own limit does not wait
+
+    @property
+    def suspended_s(self) -> float:
+        """Seconds in which it did not run."""
+        return sum(ended - began for began, ended in self._stops)
 
     def _note_stop(self, began: float, ended: float) -> None:
         if self._stops and began <= self._stops[-1][1] + 0.01:

@@ -37,6 +37,7 @@ from sweep.tasks.side_runs.side_run import (
     ask,
     claim,
     params_of,
+    submit_requested,
     train_claimed,
     write_values,
 )
@@ -169,14 +170,7 @@ def submit(
         size=len(made),
         throttle=min(study.parallel, len(made)),
     )
-    try:
-        job_id = schedule.submit(job)
-    except SweepError:
-        for k in made:
-            ask(ledger, reruns.remove, k)
-        raise
-    for k in made:
-        ask(ledger, reruns.set_job, k, job_id)
+    submit_requested(ledger, schedule, job, made)
     return made
 
 

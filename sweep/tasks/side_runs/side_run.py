@@ -16,6 +16,7 @@ from sweep.core import outcomes
 from sweep.core.errors import SweepError
 from sweep.core.files import write_atomic
 from sweep.core.paths import AttemptFolder
+from sweep.core.scheduler import ArrayJob, Scheduler
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.trial import End, Place, Reading, Report
@@ -50,6 +51,24 @@ def params_of(ledger: Ledger, trial_id: int) -> dict[str, Any]:
     study = ledger.study
     stored = ledger.db.retry(lambda db: read_params(db, [trial_id]))
     return {**study.space.from_optuna(stored.get(trial_id, {})), **study.fixed}
+
+
+def submit_requested(
+    ledger: Ledger, schedule: Scheduler, job: ArrayJob, runs: Sequence[int]
+) -> None:
+    """Submit the array of requested runs, and note its job on each.
+
+    Raises:
+        SchedulerError: The scheduler refused; none of the runs stays requested.
+    """
+    try:
+        job_id = schedule.submit(job)
+    except SweepError:
+        for k in runs:
+            ask(ledger, reruns.remove, k)
+        raise
+    for k in runs:
+        ask(ledger, reruns.set_job, k, job_id)
 
 
 def claim(context: Context, k: int, name: str) -> tuple[Rerun, str, AttemptFolder]:

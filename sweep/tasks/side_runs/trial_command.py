@@ -33,6 +33,7 @@ from sweep.tasks.side_runs.side_run import (
     ask,
     claim,
     params_of,
+    submit_requested,
     train_claimed,
     write_values,
 )
@@ -142,12 +143,7 @@ def request(
     make_private(folder.logs)
     token = arrays.name_token(f"{study.name}-{name}")
     job = arrays.task_job(study, folder, token, f"{name}-{k}", "--command", str(k))
-    try:
-        job_id = schedule_for(study).submit(job)
-    except SweepError:
-        ask(opened.ledger, reruns.remove, k)
-        raise
-    ask(opened.ledger, reruns.set_job, k, job_id)
+    submit_requested(opened.ledger, schedule_for(study), job, [k])
     return k
 
 
