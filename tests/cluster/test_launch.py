@@ -27,6 +27,16 @@ def train(seconds: float, *more: str) -> list[str]:
     return ["/usr/bin/python3", "-c", code, "{x}", *more]
 
 
+def train_until(file: Path) -> list[str]:
+    """Return the command of a stand-in for training that ends once a file is there."""
+    code = (
+        "import os, sys, time\n"
+        "while not os.path.exists(sys.argv[2]): time.sleep(0.1)\n"
+        "print('value=' + sys.argv[1])"
+    )
+    return ["/usr/bin/python3", "-c", code, "{x}", str(file)]
+
+
 def watch(user: User, is_over: Callable[[], bool], timeout_s: float) -> tuple[int, set[str]]:
     """Sample the queue until something is over.
 
@@ -397,16 +407,22 @@ def test_the_job_of_the_database_waits(user: User) -> None:
 def test_stop_ends_this_study_only(user: User, url: dict[str, str], drain: bool) -> None:
     """At once, or after the running trials; the user's other jobs go on; launch takes it up."""
     other = user.cluster.submit("sleep 600", "--output=/dev/null", "--job-name=other")
-    path = user.study("stops", train(2.0), objective=FROM_OUTPUT, trials=9, max_parallel=3)
+    # No training ends before the stop was said, however slow the machine is.
+    may_end = user.folder / "may-end"
+    path = user.study(
+        "stops", train_until(may_end), objective=FROM_OUTPUT, trials=9, max_parallel=3
+    )
     user.sweep("launch", path, env=url)
     wait_for(lambda: user.status("stops")["counts"]["running"] == 3, 60, "three trials to run")
     user.sweep("stop", "stops", *(["--drain"] if drain else []), env=url)
+    if drain:
+        may_end.touch()
     watch(user, no_elements(user), 60)
     status = user.status("stops")
     assert status["state"] == ("draining" if drain else "stopped")
-    done = status["counts"]["complete"]
-    assert done >= 3 if drain else done < 3
+    assert status["counts"]["complete"] == (3 if drain else 0)
     assert [row[0] for row in user.queue()] == [other]
+    may_end.touch()
     user.sweep("launch", path, env=url)
     assert user.wait_state("stops", "finished")["counts"]["complete"] == 9
     user.cluster.run(["scancel", other], check=True)
