@@ -23,6 +23,12 @@ VARIABLE = "SWEEP_TEST_REQUIRE"
 # Where Debian has Lmod and environment-modules.
 MODULE_FILES = ("/usr/share/lmod/lmod/init/bash", "/usr/share/modules/init/bash")
 
+# As requirements-frameworks.txt installs them, but for DeepSpeed, which must be compiled.
+FRAMEWORKS = (
+    *("lightning", "transformers", "accelerate", "keras", "xgboost", "lightgbm", "papermill"),
+    *("hydra", "jax", "flax", "orbax", "mpi4py"),
+)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -195,6 +201,14 @@ def mlflow_server_python() -> str:
     return os.environ.get("SWEEP_TEST_MLFLOW") or own
 
 
+def look_for_frameworks() -> Found:
+    """Those that are trained with for real: in an environment of their own."""
+    missing = [name for name in FRAMEWORKS if not find_spec(name)]
+    if missing:
+        return Found(False, f"make test-frameworks installs {', '.join(missing)}")
+    return Found(True, "installed")
+
+
 def look_for_other_user() -> Found:
     """A user who isn't root: ourselves, or nobody."""
     if os.geteuid() != 0:
@@ -242,6 +256,7 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "mpi": look_for_mpi,
     "mnist": look_for_mnist,
     "torch": look_for_torch,
+    "frameworks": look_for_frameworks,
     "other_user": look_for_other_user,
     "tmux": look_for_tmux,
     "git": look_for_git,
