@@ -16,6 +16,7 @@ import pytest
 
 from sweep.core.errors import InputError
 from sweep.core.hydra_text import Call, read_value, write_value
+from sweep.core.paths import PACKAGE
 from sweep.core.placeholders import escape, split
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Environment, Objective, Resources, Study
@@ -367,7 +368,8 @@ def test_the_reporter_alone_is_importable_and_hides_nothing(tmp_path: Path) -> N
     (whole / "cli.py").write_text("name = 'whole'\n")
     show = (
         "import sys; sys.path.append(sys.argv[1]); import sweep.report, sweep.cli;"
-        "print(sweep.report.__file__, sweep.cli.name)"
+        "import sweep.integrations.base as base;"
+        "print(sweep.report.__file__, sweep.cli.name, base.__file__)"
     )
     out = subprocess.run(
         [sys.executable, "-S", "-c", show, str(whole.parent)],
@@ -377,7 +379,10 @@ def test_the_reporter_alone_is_importable_and_hides_nothing(tmp_path: Path) -> N
         text=True,
         check=True,
     ).stdout
-    assert out.split() == [str(folder / "sweep/report.py"), "whole"]
+    base = folder / "sweep/integrations/base.py"
+    assert out.split() == [str(folder / "sweep/report.py"), "whole", str(base)]
+    shipped = {path.name for path in base.parent.glob("*.py")}
+    assert shipped == {path.name for path in (PACKAGE / "integrations").glob("*.py")}
     assert sorted(path.name for path in (folder / "sweep").glob("*.py")) == [
         "__init__.py",
         "installed.py",
