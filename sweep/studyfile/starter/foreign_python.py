@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _STEPS = 100_000
@@ -118,7 +118,7 @@ def _assign(target: ast.AST, given: ast.AST, names: dict[str, Any]) -> None:
                 raise Unknown(ast.unparse(target)) from None
 
 
-_MATH = {
+_MATH: dict[str, Callable[..., Any]] = {
     "math.log": math.log,
     "np.log": math.log,
     "numpy.log": math.log,
