@@ -23,6 +23,12 @@ VARIABLE = "SWEEP_TEST_REQUIRE"
 # Where Debian has Lmod and environment-modules.
 MODULE_FILES = ("/usr/share/lmod/lmod/init/bash", "/usr/share/modules/init/bash")
 
+# As requirements-frameworks.txt installs them, but for DeepSpeed, which must be compiled.
+FRAMEWORKS = (
+    *("lightning", "transformers", "accelerate", "keras", "xgboost", "lightgbm", "papermill"),
+    *("hydra", "jax", "flax", "orbax", "mpi4py"),
+)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -113,6 +119,14 @@ def ensure_modules() -> None:
         skip_or_fail("modules", found.what)
 
 
+def look_for_mpi() -> Found:
+    """Open MPI and MPICH, under the names that tell them apart."""
+    missing = [name for name in ("mpirun.openmpi", "mpirun.mpich") if shutil.which(name) is None]
+    if missing:
+        return Found(False, f"not on PATH: {', '.join(missing)}; apt-get install openmpi-bin mpich")
+    return Found(True, "Open MPI and MPICH")
+
+
 def look_for_conda() -> Found:
     """A program that makes conda environments."""
     for name in ("micromamba", "mamba", "conda"):
@@ -187,6 +201,14 @@ def mlflow_server_python() -> str:
     return os.environ.get("SWEEP_TEST_MLFLOW") or own
 
 
+def look_for_frameworks() -> Found:
+    """Those that are trained with for real: in an environment of their own."""
+    missing = [name for name in FRAMEWORKS if not find_spec(name)]
+    if missing:
+        return Found(False, f"make test-frameworks installs {', '.join(missing)}")
+    return Found(True, "installed")
+
+
 def look_for_other_user() -> Found:
     """A user who isn't root: ourselves, or nobody."""
     if os.geteuid() != 0:
@@ -231,8 +253,10 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "apptainer": look_for_apptainer,
     "modules": look_for_modules,
     "conda": look_for_conda,
+    "mpi": look_for_mpi,
     "mnist": look_for_mnist,
     "torch": look_for_torch,
+    "frameworks": look_for_frameworks,
     "other_user": look_for_other_user,
     "tmux": look_for_tmux,
     "git": look_for_git,
