@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ import sweep.schedulers
 from tests import apptainer, run_report
 from tests.cluster import is_daily
 from tests.cluster.fixture import clean_slurm, slurm, slurm_cgroup
+from tests.fork_server import ForkServer
 from tests.needs import ensure_apptainer, point_at_data
 from tests.postgres_fixture import (
     database_url,
@@ -62,6 +64,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     stop_ignoring_interrupts()
+    if config.getoption("--long"):
+        _as_users_do.append(True)
     # The user's own settings must not reach the tests, nor the tests the user's runs.
     for name in list(os.environ):
         if name.startswith(("SWEEP_", "PG", "OPTUNA_")) and name not in KEPT:
@@ -235,6 +239,23 @@ class Ran(NamedTuple):
 
 Sweep = Callable[..., Ran]
 
+_fork_server: list[ForkServer] = []
+_as_users_do: list[bool] = []  # with --long: no command is forked
+_fork_server_lock = threading.Lock()
+
+
+def fork_server() -> ForkServer | None:
+    """Return what forks commands for this session; None where each is started by itself."""
+    with _fork_server_lock:
+        if not _fork_server and not _as_users_do:
+            _fork_server.append(ForkServer(sweep_environment(ROOT)))
+    return _fork_server[0] if _fork_server else None
+
+
+def pytest_unconfigure() -> None:
+    while _fork_server:
+        _fork_server.pop().close()
+
 
 def sweep_environment(
     runs: Path, changes: Mapping[str, str | None] | None = None
@@ -268,18 +289,23 @@ def run_sweep(
     Args:
         env: Changes of the environment; a variable that maps to None is left out.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "sweep", *map(str, args)],
-        cwd=cwd,
-        env=sweep_environment(runs, env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=timeout_s,
-        check=False,
-    )
-    ran = Ran(done.returncode, done.stdout, done.stderr)
+    words, environ = list(map(str, args)), sweep_environment(runs, env)
+    server = fork_server()
+    if server is not None and server.can_serve(environ):
+        ran = Ran(*server.run(words, cwd=str(cwd), environ=environ, timeout_s=timeout_s))
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "sweep", *words],
+            cwd=cwd,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=timeout_s,
+            check=False,
+        )
+        ran = Ran(done.returncode, done.stdout, done.stderr)
     if ran.code == EXIT_FAULT or "Traceback (most recent call last)" in ran.err:
         crashes = "\n".join(p.read_text() for p in find_crash_files(runs))
         pytest.fail(f"sweep {args}: {ran.err}\n{crashes}", pytrace=False)

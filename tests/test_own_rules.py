@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, sweep_environment
+from tests.fork_server import ForkServer
 
 pytestmark = pytest.mark.real
 
@@ -315,3 +316,43 @@ def test_changed_code_is_not_resumed(folder: Path) -> None:
 def ran(folder: Path) -> str:
     path = folder / "ran.mark"
     return path.read_text() if path.exists() else ""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    server = ForkServer(sweep_environment(ROOT))
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["config"], ["status"], ["launch", "gone.yaml"], ["nope", "ü\n"]]
+)
+def test_a_forked_command_is_as_a_started_one(
+    tmp_path: Path, server: ForkServer, arguments: list[str]
+) -> None:
+    """The same code and texts, in the folder and with the variables that it was given."""
+    environ = sweep_environment(tmp_path / "runs", {"SWEEP_RUNS": "elsewhere", "COLUMNS": "70"})
+    done = subprocess.run(
+        [sys.executable, "-m", "sweep", *arguments],
+        cwd=tmp_path,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    ran = server.run(arguments, cwd=str(tmp_path), environ=environ, timeout_s=120.0)
+    assert tuple(ran) == (done.returncode, done.stdout, done.stderr)
+
+
+def test_what_an_interpreter_reads_when_it_starts_is_not_forked(
+    tmp_path: Path, server: ForkServer
+) -> None:
+    """Then it is started; and what takes too long is killed."""
+    given = sweep_environment(tmp_path / "runs", {"SWEEP_STORAGE": "x", "PATH": "/bin"})
+    assert server.can_serve(given)
+    for name in ("PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "OMP_NUM_THREADS", "HOME"):
+        assert not server.can_serve({**given, name: "other"}), name
+    assert not server.can_serve({name: text for name, text in given.items() if name != "HOME"})
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.run(["--help"], cwd=str(tmp_path), environ=given, timeout_s=0.0)
