@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -239,22 +239,33 @@ class Ran(NamedTuple):
 
 Sweep = Callable[..., Ran]
 
-_fork_server: list[ForkServer] = []
+# What commands import, late too, and what they compute with.
+IMPORTED = ("sweep.schedulers", "optuna", "sqlalchemy", "pandas", "rich.table", "matplotlib.pyplot")
+_fork_servers: dict[str, ForkServer] = {}
+_fork_lock = threading.Lock()
 _as_users_do: list[bool] = []  # with --long: no command is forked
-_fork_server_lock = threading.Lock()
 
 
-def fork_server() -> ForkServer | None:
-    """Return what forks commands for this session; None where each is started by itself."""
-    with _fork_server_lock:
-        if not _fork_server and not _as_users_do:
-            _fork_server.append(ForkServer(sweep_environment(ROOT)))
-    return _fork_server[0] if _fork_server else None
+def command_server() -> ForkServer | None:
+    """Return what forks commands in this session; None where each is started by itself."""
+    if _as_users_do:
+        return None
+    commands = sorted((ROOT / "sweep/cli").glob("[a-z]*.py"))
+    modules = [*IMPORTED, *(f"sweep.cli.{path.stem}" for path in commands)]
+    return fork_server("sweep", sweep_environment(ROOT), modules)
+
+
+def fork_server(name: str, environ: Mapping[str, str], modules: Sequence[str]) -> ForkServer:
+    """Return this session's fork server of a name, started once it is asked for."""
+    with _fork_lock:
+        if name not in _fork_servers:
+            _fork_servers[name] = ForkServer(environ, modules)
+        return _fork_servers[name]
 
 
 def pytest_unconfigure() -> None:
-    while _fork_server:
-        _fork_server.pop().close()
+    while _fork_servers:
+        _fork_servers.popitem()[1].close()
 
 
 def sweep_environment(
@@ -290,9 +301,16 @@ def run_sweep(
         env: Changes of the environment; a variable that maps to None is left out.
     """
     words, environ = list(map(str, args)), sweep_environment(runs, env)
-    server = fork_server()
+    server = command_server()
     if server is not None and server.can_serve(environ):
-        ran = Ran(*server.run(words, cwd=str(cwd), environ=environ, timeout_s=timeout_s))
+        forked = server.start(["sweep", *words], cwd=str(cwd), environ=environ)
+        try:
+            out, err = forked.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            forked.kill()
+            raise
+        assert forked.returncode is not None
+        ran = Ran(forked.returncode, out, err)
     else:
         done = subprocess.run(
             [sys.executable, "-m", "sweep", *words],

@@ -1,12 +1,12 @@
-"""Commands of sweep without the half second that a Python takes to import it.
+"""Programs of ours without the seconds that a Python takes to import what they need.
 
-Hundreds of commands are run in the tests. Each is a process of its own, with its own environment,
-folder and pipes; but it is forked from one that has imported sweep and what sweep imports, and has
-done nothing else. What an interpreter reads only when it starts cannot be set that way: see
-``can_serve``. With ``--long`` every command is started as a user starts it.
+Hundreds of commands of sweep are run in the tests, and dozens of trainings. Each is a process of
+its own, with its own environment, folder and pipes; but it is forked from one that has imported
+sweep (or torch) and has done nothing else. What an interpreter reads only when it starts cannot be
+set that way: see ``can_serve``. With ``--long`` every command is started as a user starts it.
 
-``python -m tests.fork_server SOCKET PIPE`` is that process: it serves the socket with that file
-descriptor until nobody holds the other end of the pipe.
+``python -m tests.fork_server SOCKET PIPE MODULE…`` is that process: it serves the socket with that
+file descriptor until nobody holds the other end of the pipe.
 """
 
 from __future__ import annotations
@@ -26,41 +26,81 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
-# What commands import late, and what they compute with.
-IMPORTED = ("sweep.schedulers", "optuna", "sqlalchemy", "pandas", "rich.table", "matplotlib.pyplot")
-# Variables that sweep reads when it needs them. An interpreter or a library may read others as soon
-# as it starts.
+# Variables that our programs read when they need them. An interpreter or a library may read others
+# as soon as it starts.
 READ_LATE = ("SWEEP_", "PG", "PYTEST_")
 READ_LATE_NAMES = ("PATH", "COLUMNS", "NO_COLOR")
 
 
-class Ended(NamedTuple):
-    """How a command ended, and what it printed."""
+class Forked:
+    """A process that was forked, with what tests use of ``subprocess.Popen``."""
 
-    code: int
-    out: str
-    err: str
+    def __init__(self, asked: socket.socket, out: int, err: int) -> None:
+        self.stdout: IO[str] = open(out, encoding="utf-8")  # noqa: SIM115
+        self.stderr: IO[str] = open(err, encoding="utf-8")  # noqa: SIM115
+        self.returncode: int | None = None
+        self._asked = asked
+        self._answers = asked.makefile("r")
+        self.pid = int(self._answers.readline())
+
+    def send_signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self.returncode is None:
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """Return what it printed, once nobody holds its output any more and it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: It took longer. It is not killed.
+        """
+        deadline = time.monotonic() + timeout
+        texts: dict[IO[str], str] = {}
+
+        def read(stream: IO[str]) -> None:
+            with stream:
+                texts[stream] = stream.read()
+
+        streams = (self.stdout, self.stderr)
+        readers = [threading.Thread(target=read, args=(s,), daemon=True) for s in streams]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
+        ended, _, _ = select.select([self._asked], [], [], max(0.0, deadline - time.monotonic()))
+        if not ended or any(reader.is_alive() for reader in readers):
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        self.returncode = int(self._answers.readline())
+        self._answers.close()
+        self._asked.close()
+        return texts[self.stdout], texts[self.stderr]
 
 
 class ForkServer:
-    """The process from which commands are forked; started when the first one is run."""
+    """The process from which others are forked.
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        # The threads of a library that computes would not live on in what is forked.
-        self.environ = {**environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        self.given = dict(environ)
+    Args:
+        environ: Of the process: what is set when its modules are imported.
+        modules: Those that it imports.
+    """
+
+    def __init__(self, environ: Mapping[str, str], modules: Sequence[str]) -> None:
+        self.environ = dict(environ)
         self.address = f"\0sweep-tests-{os.getpid()}-{os.urandom(8).hex()}"
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(self.address)
         listener.listen(64)
         end, self._life = os.pipe()
+        held = (listener.fileno(), end)
         with listener:
-            held = (listener.fileno(), end)
             self.process = subprocess.Popen(
-                [sys.executable, "-m", __name__, *map(str, held)],
+                [sys.executable, "-m", __name__, *map(str, held), *modules],
                 cwd=ROOT,
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
@@ -69,68 +109,35 @@ class ForkServer:
         os.close(end)
 
     def can_serve(self, environ: Mapping[str, str]) -> bool:
-        """Tell whether a command with this environment may be forked."""
-        names = {*environ, *self.given}
-        changed = {name for name in names if environ.get(name) != self.given.get(name)}
+        """Tell whether a process with this environment may be forked."""
+        names = {*environ, *self.environ}
+        changed = {name for name in names if environ.get(name) != self.environ.get(name)}
         return all(name.startswith(READ_LATE) or name in READ_LATE_NAMES for name in changed)
 
-    def run(
-        self, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], timeout_s: float
-    ) -> Ended:
-        """Run ``sweep`` with these arguments, as ``subprocess.run`` would.
-
-        It returns when nobody holds its output any more, as the shell's pipes do.
-
-        Raises:
-            subprocess.TimeoutExpired: It took longer, and was killed.
-        """
-        given = json.dumps({"argv": list(argv), "cwd": cwd, "environ": dict(environ)}).encode()
+    def start(
+        self, argv: Sequence[str], *, code: str = "", cwd: str, environ: Mapping[str, str]
+    ) -> Forked:
+        """Start a module, as ``python -m argv…`` does, or the code with these arguments."""
+        given = {"argv": list(argv), "code": code, "cwd": cwd, "environ": dict(environ)}
+        text = json.dumps(given).encode()
         (out, its_out), (err, its_err) = os.pipe(), os.pipe()
-        with socket.socket(socket.AF_UNIX) as asked:
-            asked.connect(self.address)
-            socket.send_fds(asked, [f"{len(given):010d}".encode()], [its_out, its_err])
-            os.close(its_out)
-            os.close(its_err)
-            asked.sendall(given)
-            texts: dict[int, bytes] = {}
-            readers = [threading.Thread(target=_read, args=(fd, texts)) for fd in (out, err)]
-            for reader in readers:
-                reader.start()
-            deadline = time.monotonic() + timeout_s
-            answers = asked.makefile("r")
-            pid = int(answers.readline())
-            for reader in readers:
-                reader.join(max(0.0, deadline - time.monotonic()))
-            asked.settimeout(max(0.1, deadline - time.monotonic()))
-            try:
-                late = any(reader.is_alive() for reader in readers)
-                code = None if late else int(answers.readline())
-            except TimeoutError:
-                code = None
-            if code is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(["sweep", *argv], timeout_s)
-        return Ended(code, texts[out].decode("utf-8"), texts[err].decode("utf-8"))
+        asked = socket.socket(socket.AF_UNIX)
+        asked.connect(self.address)
+        socket.send_fds(asked, [f"{len(text):010d}".encode()], [its_out, its_err])
+        os.close(its_out)
+        os.close(its_err)
+        asked.sendall(text)
+        return Forked(asked, out, err)
 
     def close(self) -> None:
-        """End it; commands that still run are left alone."""
+        """End it; what was forked is left alone."""
         os.close(self._life)
         self.process.wait()
 
 
-def _read(fd: int, texts: dict[int, bytes]) -> None:
-    with open(fd, "rb") as stream:
-        texts[fd] = stream.read()
-
-
-def main(held: int, life: int) -> None:
+def main(held: int, life: int, modules: Sequence[str]) -> None:
     """Import all, then fork a process for each that connects, and tell it how that has ended."""
-    import sweep.cli
-
-    for name in sweep.cli.command_names():
-        import_module(f"sweep.cli.{sweep.cli.module_of(name)}")
-    for name in IMPORTED:
+    for name in modules:
         import_module(name)
     listener = socket.socket(fileno=held)
     poller = select.poll()
@@ -158,14 +165,14 @@ def main(held: int, life: int) -> None:
                 for other, (_, theirs) in running.items():
                     os.close(other)
                     theirs.close()
-                be_command(asked)
+                become(asked)
             descriptor = os.pidfd_open(pid)
             running[descriptor] = (pid, asked)
             poller.register(descriptor, select.POLLIN)
 
 
-def be_command(asked: socket.socket) -> None:
-    """Become the command that is asked for; never returns."""
+def become(asked: socket.socket) -> None:
+    """Become the program that is asked for; never returns."""
     code = 1
     try:
         length, fds, _, _ = socket.recv_fds(asked, 10, 2)
@@ -176,11 +183,10 @@ def be_command(asked: socket.socket) -> None:
         asked.sendall(f"{os.getpid()}\n".encode())
         asked.close()
         os.chdir(given["cwd"])
-        sys.path[0] = given["cwd"]  # as ``python -m`` has it
         os.environ.clear()
         os.environ.update(given["environ"])
-        sys.argv = ["sweep", *given["argv"]]
-        code = _run_module()
+        sys.path[0] = given["cwd"]  # as ``python -m`` has it
+        code = _run(given["argv"], given["code"])
     except BaseException:
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
     finally:
@@ -192,9 +198,14 @@ def be_command(asked: socket.socket) -> None:
         os._exit(code)
 
 
-def _run_module() -> int:
+def _run(argv: list[str], code: str) -> int:
     try:
-        runpy.run_module("sweep", run_name="__main__", alter_sys=True)
+        if code:
+            sys.argv = ["-c", *argv]
+            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            sys.argv = argv
+            runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
@@ -214,4 +225,4 @@ def _receive(asked: socket.socket, length: int) -> bytes:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import ROOT, sweep_environment
 from tests.fork_server import ForkServer
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -320,7 +321,7 @@ def ran(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    server = ForkServer(sweep_environment(ROOT))
+    server = ForkServer(sweep_environment(ROOT), ["sweep.cli.launch"])
     yield server
     server.close()
 
@@ -341,18 +342,23 @@ def test_a_forked_command_is_as_a_started_one(
         capture_output=True,
         text=True,
     )
-    ran = server.run(arguments, cwd=str(tmp_path), environ=environ, timeout_s=120.0)
-    assert tuple(ran) == (done.returncode, done.stdout, done.stderr)
+    forked = server.start(["sweep", *arguments], cwd=str(tmp_path), environ=environ)
+    out, err = forked.communicate(timeout=PATIENCE_S)
+    assert (forked.returncode, out, err) == (done.returncode, done.stdout, done.stderr)
 
 
 def test_what_an_interpreter_reads_when_it_starts_is_not_forked(
     tmp_path: Path, server: ForkServer
 ) -> None:
-    """Then it is started; and what takes too long is killed."""
+    """Then it is started. What is forked can be waited for, signalled, and given code to run."""
     given = sweep_environment(tmp_path / "runs", {"SWEEP_STORAGE": "x", "PATH": "/bin"})
     assert server.can_serve(given)
     for name in ("PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "OMP_NUM_THREADS", "HOME"):
         assert not server.can_serve({**given, name: "other"}), name
     assert not server.can_serve({name: text for name, text in given.items() if name != "HOME"})
+    code = "import sys, time; print(sys.argv[1], flush=True); time.sleep(600)"
+    forked = server.start(["it runs"], code=code, cwd=str(tmp_path), environ=given)
+    assert forked.stdout.readline() == "it runs\n"
     with pytest.raises(subprocess.TimeoutExpired):
-        server.run(["--help"], cwd=str(tmp_path), environ=given, timeout_s=0.0)
+        forked.communicate(timeout=0.0)
+    forked.send_signal(signal.SIGKILL)
