@@ -52,7 +52,7 @@ KEPT = ("SWEEP_TEST_REQUIRE", "SWEEP_TEST_MLFLOW", "SWEEP_PG_BIN", "SWEEP_DATA")
 NOT_WALKED = {".postgres", "trials", "reruns", "local", "logs"}
 # What makes a test real: its folder, or a fixture that starts what it needs. Files that start
 # servers or trainings by themselves carry the marker. All others are the unit tests.
-REAL_FOLDERS = ("e2e", "cluster", "chaos")
+REAL_FOLDERS = ("e2e", "cluster", "chaos", "frameworks")
 REAL_FIXTURES = {"sweep", "postgres_server", "slurm", "images"}
 
 _leaked = pytest.StashKey[list[str]]()
@@ -118,6 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real)
         if find_folder(item) == "cluster" and not is_daily(item.nodeid):
             item.add_marker(pytest.mark.cluster)
+        if find_folder(item) == "frameworks":
+            item.add_marker(pytest.mark.frameworks)
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items.sort(key=rank)
 

@@ -26,6 +26,12 @@ EARLIER = "579e481"
 # Where Debian has Lmod and environment-modules.
 MODULE_FILES = ("/usr/share/lmod/lmod/init/bash", "/usr/share/modules/init/bash")
 
+# As requirements-frameworks.txt installs them, but for DeepSpeed, which must be compiled.
+FRAMEWORKS = (
+    *("lightning", "transformers", "accelerate", "keras", "xgboost", "lightgbm", "papermill"),
+    *("hydra", "jax", "flax", "orbax", "mpi4py"),
+)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -116,6 +122,14 @@ def ensure_modules() -> None:
         skip_or_fail("modules", found.what)
 
 
+def look_for_mpi() -> Found:
+    """Open MPI and MPICH, under the names that tell them apart."""
+    missing = [name for name in ("mpirun.openmpi", "mpirun.mpich") if shutil.which(name) is None]
+    if missing:
+        return Found(False, f"not on PATH: {', '.join(missing)}; apt-get install openmpi-bin mpich")
+    return Found(True, "Open MPI and MPICH")
+
+
 def look_for_conda() -> Found:
     """A program that makes conda environments."""
     for name in ("micromamba", "mamba", "conda"):
@@ -188,6 +202,14 @@ def mlflow_server_python() -> str:
     """Return the interpreter that has MLflow's server; empty without one."""
     own = sys.executable if find_spec("mlflow") and find_spec("flask") else ""
     return os.environ.get("SWEEP_TEST_MLFLOW") or own
+
+
+def look_for_frameworks() -> Found:
+    """Those that are trained with for real: in an environment of their own."""
+    missing = [name for name in FRAMEWORKS if not find_spec(name)]
+    if missing:
+        return Found(False, f"make test-frameworks installs {', '.join(missing)}")
+    return Found(True, "installed")
 
 
 def look_for_other_user() -> Found:
@@ -275,8 +297,10 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "apptainer": look_for_apptainer,
     "modules": look_for_modules,
     "conda": look_for_conda,
+    "mpi": look_for_mpi,
     "mnist": look_for_mnist,
     "torch": look_for_torch,
+    "frameworks": look_for_frameworks,
     "root": look_for_root,
     "other_user": look_for_other_user,
     "mount": look_for_mount,
