@@ -225,6 +225,18 @@ def as_other_user() -> list[str]:
     skip_or_fail("other_user", look_for_other_user().what)
 
 
+def look_for_openmpi() -> Found:
+    """Open MPI's mpirun."""
+    path = shutil.which("mpirun.openmpi")
+    return Found(bool(path), path or "apt-get install openmpi-bin")
+
+
+def look_for_mpich() -> Found:
+    """MPICH's mpiexec."""
+    path = shutil.which("mpiexec.hydra")
+    return Found(bool(path), path or "apt-get install mpich")
+
+
 NEEDS: Mapping[str, Callable[[], Found]] = {
     "postgres": look_for_postgres,
     "slurm": look_for_slurm,
@@ -239,6 +251,8 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "chromium": look_for_chromium,
     "mlflow": look_for_mlflow,
     "mlflow_server": look_for_mlflow_server,
+    "openmpi": look_for_openmpi,
+    "mpich": look_for_mpich,
 }
 
 
