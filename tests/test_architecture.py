@@ -58,6 +58,11 @@ TOP: dict[str, set[str]] = {
     "task": {"tasks"},
 }
 
+# The folder beside the reporter: it runs inside training, and is copied into images, as well.
+BESIDE: dict[str, set[str]] = {"integrations": {"report"}}
+# What its modules import: the framework they are named for, which is why one imports them.
+INTEGRATIONS = {"__init__": set(), "base": set(), "lightning": {"lightning", "pytorch_lightning"}}
+
 # What the trainer may import besides itself and the standard library.
 TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
 
@@ -70,6 +75,8 @@ SAME_NAME = {
     "report": "`sweep report` is what users type, `sweep.report` what their training imports",
     "scheduler": "core's base class, and in each scheduler's folder its implementation",
 }
+
+CALLBACK = "SweepCallback"
 
 # Each takes from a tenth of a second to some seconds of CPU: a task whose design is fixed, and the
 # command line where it only answers, do without them.
@@ -104,7 +111,8 @@ WAYS_ROUND = ("sys.exit", "os._exit", "SystemExit", "exceptions.Exit", "UsageErr
 
 LINES = 500  # as the formatter lays them out
 LONGER = {
-    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other"
+    "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other",
+    "sweep/report.py": "one file, which is copied into images and beside scripts",
 }
 
 # Folders and files that are handed out: no word of where they were written.
@@ -179,18 +187,18 @@ def module_names() -> dict[str, Path]:
 
 
 def test_every_module_is_in_a_room() -> None:
-    """Eleven packages, and the four files of TOP beside them."""
+    """Eleven packages; the four files of TOP and the integrations beside them."""
     rooms = {room_of(path) for path in modules("sweep")}
-    assert rooms == {*ROOMS, *TOP}
+    assert rooms == {*ROOMS, *TOP, *BESIDE}
     files = {path.stem for path in (ROOT / "sweep").glob("*.py")}
     assert files == set(TOP)
     assert len(ROOMS) == 11
 
 
-@pytest.mark.parametrize("room", [*ROOMS, *TOP])
+@pytest.mark.parametrize("room", [*ROOMS, *TOP, *BESIDE])
 def test_a_room_imports_what_its_row_names(room: str) -> None:
     """Also inside functions, and for type checkers."""
-    may = {**ROOMS, **TOP}[room]
+    may = {**ROOMS, **TOP, **BESIDE}[room]
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {other}"
         for path in modules("sweep")
@@ -266,6 +274,8 @@ def test_one_name_one_meaning() -> None:
         for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(str(where))
+    # One name in each framework, as its users import only one of these modules.
+    assert classes.pop(CALLBACK), f"{CALLBACK} is what users of a framework import"
     assert {name: found for name, found in classes.items() if len(found) > 1} == {}
     several = {name: found for name, found in names.items() if len(found) > 1}
     assert set(SAME_NAME) <= set(several), "Take these out of SAME_NAME: one module has them now"
@@ -448,16 +458,22 @@ def test_sweep_never_imports_the_trainer() -> None:
         ("report.py", set()),
         ("provenance/installed.py", set()),
         ("control/check/inside.py", {"torch", "sweep"}),
+        *((f"integrations/{name}.py", tops) for name, tops in INTEGRATIONS.items()),
     ],
 )
 def test_what_runs_in_images_is_one_old_python_file(file: str, tries: set[str]) -> None:
     """What runs in any image: standard library, Python 3.8's grammar.
 
-    The check's part tries to import torch and the reporter, and says where it cannot.
+    The check's part tries to import torch and the reporter, and says where it cannot. An
+    integration imports the reporter, its siblings and its framework.
     """
     path = ROOT / "sweep" / file
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
-    tops = {name.split(".")[0] for name, _ in imports(path)}
+    found = [name for name, _ in imports(path)]
+    if room_of(path) in BESIDE:
+        found = [name for name in found if not name.startswith(("sweep.report", "sweep.integr"))]
+        assert {one.stem for one in modules(f"sweep/{room_of(path)}")} == set(INTEGRATIONS)
+    tops = {name.split(".")[0] for name in found}
     assert sorted(tops - sys.stdlib_module_names) == sorted(tries)
 
 
@@ -528,6 +544,7 @@ def test_torch_is_imported_by_its_sampler_only() -> None:
     found = {
         str(path.relative_to(ROOT))
         for path in modules("sweep")
+        if room_of(path) not in BESIDE
         for name, _ in imports(path)
         if name.split(".")[0] == "torch"
     }
@@ -535,7 +552,8 @@ def test_torch_is_imported_by_its_sampler_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["sweep.task", "sweep.tasks.worker", "sweep.report", "sweep.cli"]
+    "module",
+    ["sweep.task", "sweep.tasks.worker", "sweep.report", "sweep.integrations.base", "sweep.cli"],
 )
 def test_starting_imports_nothing_heavy(module: str) -> None:
     """A task and the command line import heavy packages only when a step needs them."""

@@ -122,7 +122,7 @@ def test_a_killed_rank_of_a_real_mpirun(
     program: str, options: tuple[str, ...], place: str, tmp_path: Path
 ) -> None:
     """What this machine's MPI prints is understood."""
-    require("openmpi" if program == "mpirun.openmpi" else "mpich")
+    require("mpi")
     folder = AttemptFolder(tmp_path)
     command = [program, *options, "-n", "2", "sh", "-c", DIE]
     with folder.log.open("w") as log:

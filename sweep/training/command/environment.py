@@ -26,6 +26,7 @@ from sweep.core.system.search_path import search_path
 FOR_TRAINING = ("SWEEP_DATA", "SWEEP_DDP_TIMEOUT_S")
 
 INSTALLED = "installed.py"  # beside the reporter
+INTEGRATIONS = "integrations"  # likewise, a folder
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,8 @@ def _join_paths(paths: str, last: str) -> str:
 
 
 def install_reporter(folder: Path) -> Path:
-    """Fill a folder with the reporter, for PYTHONPATH, and what tells the packages of a container;
-    return the folder.
+    """Fill a folder, for PYTHONPATH, with the reporter, the integrations, and what tells the
+    packages of a container; return the folder.
 
     The package there looks for its other modules further along ``sys.path``: where the whole of
     sweep is installed beside the training, none of it is hidden.
@@ -175,4 +176,7 @@ def install_reporter(folder: Path) -> Path:
     )
     for source in (PACKAGE / "report.py", PACKAGE / "provenance" / INSTALLED):
         write_atomic(package / source.name, source.read_bytes(), mode=0o644)
+    (package / INTEGRATIONS).mkdir(exist_ok=True)
+    for source in sorted((PACKAGE / INTEGRATIONS).glob("*.py")):
+        write_atomic(package / INTEGRATIONS / source.name, source.read_bytes(), mode=0o644)
     return folder

@@ -32,28 +32,13 @@ from sweep.core.programs import PYTHON as IS_PYTHON
 from sweep.core.study import Ddp, Study
 from sweep.core.wrappers import MPI
 from sweep.training.command import rank_labels, rendezvous
+from sweep.training.command.outer_launchers import is_of_launcher
 from sweep.training.command.rank_labels import of_first
 from sweep.training.command.rendezvous import Rendezvous
 
 AUTO, PYTHON, TORCHRUN, SRUN = "auto", "python", "torchrun", "srun"
 PYXIS = "pyxis"  # the runtime that is a part of srun
 
-# What a launcher says to its processes. Inherited from around sweep, it would be another run's.
-OF_LAUNCHERS = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "ROLE_RANK",
-    "ROLE_NAME",
-    "ROLE_WORLD_SIZE",
-    "NODE_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
-_ELASTIC = ("TORCHELASTIC_", "PET_")
 # Options of srun by environment, as the batch job has them: some newer ones refuse to go with what
 # the command line says (SLURM_TRES_PER_TASK with --cpus-per-task).
 _OF_BATCH = (
@@ -248,11 +233,11 @@ def reader(study: Study) -> Callable[[str], str | None]:
 def without_launchers(study: Study, environ: Mapping[str, str]) -> dict[str, str]:
     """Drop what the launcher of another run, around sweep, said to its processes, and for srun what
     the batch job's own shape would add to its command line."""
-    drop = (*OF_LAUNCHERS, *_OF_BATCH) if uses_srun(study) else OF_LAUNCHERS
+    drop = _OF_BATCH if uses_srun(study) else ()
     return {
         name: value
         for name, value in environ.items()
-        if name not in drop and not name.startswith(_ELASTIC)
+        if name not in drop and not is_of_launcher(name)
     }
 
 

@@ -1,0 +1,223 @@
+"""What every framework must stand: a study of its example, killed, stopped, pruned and run again.
+
+A test holds the training at a step by the gate (``gate/sitecustomize.py``), acts, and lets it go
+on: nothing depends on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sweep.report import decode
+from tests.conftest import Ran, Sweep
+from tests.needs import skip_or_fail
+
+T = TypeVar("T")
+ROOT = Path(__file__).parents[2]
+GATE = Path(__file__).parent / "gate"
+LIMIT_S = 300.0  # a framework's import alone takes ten seconds on a busy machine
+
+
+def need(*modules: str) -> None:
+    """Skip or fail the test unless these packages are there."""
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        skip_or_fail("frameworks", f"{', '.join(missing)}: make test-frameworks installs them")
+
+
+def wait_for(ask: Callable[[], T | None], what: str) -> T:
+    """Return what is asked for once it is there (is true)."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        found = ask()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"waited {LIMIT_S:.0f} s for: {what}")
+
+
+class Scene:
+    """One example of ``studies/frameworks`` in a folder of its own.
+
+    Attributes:
+        name: The study's, and its file's.
+        sets: Changes of the study file, as ``--set`` takes them.
+    """
+
+    def __init__(self, sweep: Sweep, folder: Path, runs: Path, name: str, *sets: str) -> None:
+        self._sweep = sweep
+        self.folder = folder / "checkout"
+        self.runs = runs
+        self.name = name
+        self.gate = folder / "gate"
+        self.gate.mkdir()
+        shutil.copytree(
+            ROOT / "studies/frameworks",
+            self.folder / "studies/frameworks",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+        self.sets = [
+            *("max_parallel=1", "pruner=none", "sampler=random"),
+            # Only what is shipped into an image, and the gate.
+            f"environment.env.PYTHONPATH={GATE}",
+            f"environment.env.GATE={self.gate}",
+            "environment.env.OMP_NUM_THREADS=1",
+            *sets,
+        ]
+
+    def sweep(self, *args: object, code: int | None = 0) -> Ran:
+        """Run a command of sweep's in the checkout; it must end with this code."""
+        ran = self._sweep(*args, cwd=self.folder, env={"PYTHONPATH": str(ROOT)}, timeout_s=600)
+        assert code is None or ran.code == code, f"{args}\n{ran.out}\n{ran.err}\n{self.logs()}"
+        return ran
+
+    def launch(self, *sets: str, wait: bool = True) -> Ran:
+        """Launch the study on this machine."""
+        changes = [word for one in (*self.sets, *sets) for word in ("--set", one)]
+        more = ["--wait"] if wait else []
+        file = f"studies/frameworks/{self.name}.yaml"
+        return self.sweep("launch", file, "--executor", "local", *changes, *more)
+
+    def trials(self) -> list[dict[str, Any]]:
+        """Return the trials as ``collect`` tells them, by number."""
+        rows = json.loads(self.sweep("collect", self.name, "--format", "json").out)
+        return sorted(rows, key=lambda row: int(row["trial"]))
+
+    def attempt(self, number: int, trial: int = 0) -> Path:
+        """Return the folder of an attempt."""
+        return self.runs / self.name / f"trials/{trial:05d}/attempts/{number}"
+
+    def steps(self, attempt: int, metric: str, trial: int = 0) -> list[int]:
+        """Return the steps at which an attempt has reported a metric, in the order of writing."""
+        path = self.attempt(attempt, trial) / "metrics.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        reports = [decode(line) for line in lines if line.endswith("\n")]
+        return [step for step, _, values in reports if metric in values]
+
+    def logs(self) -> str:
+        """Return the ends of what the attempts printed."""
+        paths = sorted(self.runs.glob(f"{self.name}/trials/*/attempts/*/log.txt"))
+        return "\n".join(f"== {path}\n{path.read_text()[-3000:]}" for path in paths)
+
+    def hold(self, step: int) -> None:
+        """Let trainings wait once they have reported this step."""
+        (self.gate / f"hold-{step}").touch()
+
+    def release(self, step: int) -> None:
+        """Let them go on."""
+        (self.gate / f"hold-{step}").unlink()
+
+    def wait_for_step(self, step: int, metric: str, attempt: int = 1) -> None:
+        """Return once an attempt has reported this step."""
+
+        def is_there() -> bool:
+            assert not (self.attempt(attempt) / "exit.json").exists(), self.logs()
+            return step in self.steps(attempt, metric)
+
+        wait_for(is_there, f"step {step} of attempt {attempt}")
+
+    def processes(self) -> dict[int, tuple[str, dict[str, str]]]:
+        """Return the command and environment of each live process of a training, by its id."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                environ = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+                command = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            variables = dict(line.split("=", 1) for line in environ if "=" in line)
+            if variables.get("SWEEP_METRICS", "").startswith(str(self.runs)) and command:
+                found[int(entry.name)] = (command.replace("\0", " "), variables)
+        return found
+
+    def kill(self, which: Callable[[str, dict[str, str]], bool]) -> None:
+        """SIGKILL one process of the training."""
+        found = {pid: one for pid, one in self.processes().items() if which(*one)}
+        assert found, self.processes()
+        os.kill(max(found), signal.SIGKILL)
+
+    def wait_until_final(self) -> None:
+        """Return once the study has ended."""
+        self.sweep("launch", f"studies/frameworks/{self.name}.yaml", *self._again(), "--wait")
+
+    def _again(self) -> list[str]:
+        return ["--executor", "local", *(word for one in self.sets for word in ("--set", one))]
+
+
+def check_kill_and_stop(
+    scene: Scene,
+    metric: str,
+    which: Callable[[str, dict[str, str]], bool],
+    *,
+    last: int,
+    first: int = 0,
+    interval: int = 1,
+) -> None:
+    """One process is killed, the trial goes on; it is stopped, launched again, and ends whole.
+
+    Args:
+        metric: The objective.
+        which: Tells which process is killed, by its command and environment.
+        last: The last step that is reported.
+        first: The first one.
+        interval: Steps between two reports, and between two saves.
+    """
+    kill_at, stop_at = first + 2 * interval, first + 3 * interval
+    scene.hold(kill_at)
+    scene.launch("trials=1", wait=False)
+    scene.wait_for_step(kill_at, metric)
+    scene.kill(which)
+    scene.hold(stop_at)
+    scene.release(kill_at)
+    wait_for(lambda: scene.attempt(2).exists(), "a second attempt")
+    scene.wait_for_step(stop_at, metric, attempt=2)
+    resumed = scene.steps(2, metric)[0]
+    # The step at which it was killed may not have been saved yet: one interval is repeated.
+    assert first < resumed <= kill_at + interval, scene.logs()
+    scene.sweep("stop", scene.name)
+    wait_for(lambda: (scene.attempt(2) / "control.json").exists(), "the word to leave")
+    scene.release(stop_at)
+    wait_for(lambda: (scene.attempt(2) / "exit.json").exists(), "the end of the second attempt")
+    assert scene.steps(2, metric)[-1] < last, "it went on to its end"
+    scene.launch("trials=1")
+    trial = scene.trials()[0]
+    assert (trial["state"], trial["attempts"]) == ("complete", 3), scene.logs()
+    again = scene.steps(3, metric)
+    assert stop_at - interval < again[0] <= scene.steps(2, metric)[-1] + interval, scene.logs()
+    assert again[-1] == last
+    reported = {step for attempt in (1, 2, 3) for step in scene.steps(attempt, metric)}
+    assert reported == set(range(first, last + 1, interval))
+
+
+def check_prune(scene: Scene, metric: str, *, at: int, last: int) -> None:
+    """A pruner's verdict ends the training before its time."""
+    scene.hold(at)
+    scene.launch("trials=1", "pruner={type: threshold, upper: -1000000.0}", wait=False)
+    scene.wait_for_step(at, metric)
+    control = scene.attempt(1) / "control.json"
+    wait_for(lambda: control.exists() and "pruned" in control.read_text(), "the verdict")
+    scene.release(at)
+    scene.wait_until_final()
+    trial = scene.trials()[0]
+    assert trial["state"] == "pruned", scene.logs()
+    assert scene.steps(1, metric)[-1] < last
+
+
+def check_metric_and_rerun(scene: Scene, metric: str, expected: list[int]) -> None:
+    """Two trials report every step once; the better one, run again, gives the same value."""
+    scene.launch("trials=2")
+    for number, trial in enumerate(scene.trials()):
+        assert trial["state"] == "complete", scene.logs()
+        assert scene.steps(1, metric, number) == expected, scene.logs()
+    verdict = json.loads(scene.sweep("rerun-best", scene.name, "--wait", "--json").out)
+    assert (verdict["verdict"], verdict["relative_difference"]) == ("reproduced", 0.0)
