@@ -61,7 +61,13 @@ TOP: dict[str, set[str]] = {
 # The folder beside the reporter: it runs inside training, and is copied into images, as well.
 BESIDE: dict[str, set[str]] = {"integrations": {"report"}}
 # What its modules import: the framework they are named for, which is why one imports them.
-INTEGRATIONS = {"__init__": set(), "base": set(), "lightning": {"lightning", "pytorch_lightning"}}
+INTEGRATIONS = {
+    **{name: set() for name in ("__init__", "base")},
+    **{name: set() for name in ("accelerate", "deepspeed")},  # they are handed the user's objects
+    "dcp": {"torch"},
+    "lightning": {"lightning", "pytorch_lightning"},
+    **{name: {name} for name in ("keras", "lightgbm", "orbax", "transformers", "xgboost")},
+}
 
 # What the trainer may import besides itself and the standard library.
 TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
