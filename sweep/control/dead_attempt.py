@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
-from sweep.control.settle import drain, give_up, newest_of, remove_checkpoints, settle, take_over
+from sweep.control.kept_checkpoints import remove_checkpoints
+from sweep.control.settle import drain, give_up, newest_of, settle, take_over
 from sweep.core import outcomes, scheduler
 from sweep.core.attributes import CANCEL
 from sweep.core.errors import StaleAttempt, SweepError

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control.open_study import Opened, open_study
+from sweep.core.outcomes import RESUME_FAILED
 from sweep.core.paths import AttemptFolder, Runs
 from sweep.core.system import processes as process
 from sweep.core.trial import TrialRecord
@@ -259,6 +260,8 @@ class Scene:
             assert record.values == (expected[-1][1],)
             assert [a.number for a in record.attempts] == list(range(1, len(record.attempts) + 1))
             assert all(attempt.outcome for attempt in record.attempts)
+            # The training refuses a wrong checkpoint, and would be given an older one.
+            assert all(a.outcome != RESUME_FAILED for a in record.attempts), self.story()
             self._check_journals(db, record)
         db.close()
         return found
