@@ -149,6 +149,7 @@ class Ddp:
 
     Attributes:
         timeout_s: None for the training's own limit (the reference trainer's is 50).
+        written: Whether the study's own file has the section, and not only a file of defaults.
     """
 
     ranks_per_node: int | None = None
@@ -157,6 +158,7 @@ class Ddp:
     ib: str | None = None
     debug: str = "off"
     timeout_s: int | None = None
+    written: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

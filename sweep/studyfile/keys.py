@@ -329,12 +329,14 @@ STUDY = Section(
         "launcher": Key(
             Word(("auto", "python", "torchrun", "srun"), {"ddp": "torchrun"}),
             "What starts the processes of one trial. auto: python for one process, torchrun for "
-            "several on one node, srun on several nodes.",
+            "several on one node (and for one where ddp is written), srun on several nodes; a "
+            "command that is a launcher, or no Python, runs as it is.",
             example="torchrun",
         ),
         "ddp": Key(
             DDP,
-            "How the processes of a trial find each other, and how many there are.",
+            "How the processes of a trial find each other, and how many there are. Where the "
+            "study file has it, one process is a rank as well.",
             example={"ranks_per_node": 2},
             aliases="distributed nccl gloo",
         ),
