@@ -20,7 +20,7 @@ from sweep.studyfile.starter.init import init as write_starter
     "--from",
     "source",
     type=click.Path(exists=True, path_type=Path),
-    help="Convert a W&B sweep (a file, or a dict in a script or notebook) or a Hydra configuration.",
+    help="Convert a W&B sweep (a file, or a dict in a script) or a Hydra configuration.",
 )
 @click.option(
     "--dir",

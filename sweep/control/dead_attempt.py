@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
-from sweep.control.settle import drain, give_up, newest_of, remove_checkpoints, settle, take_over
+from sweep.control.kept_checkpoints import remove_checkpoints
+from sweep.control.settle import drain, give_up, newest_of, settle, take_over
 from sweep.core import outcomes, scheduler
 from sweep.core.attributes import CANCEL
 from sweep.core.errors import StaleAttempt, SweepError
@@ -182,7 +183,7 @@ def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End)
         log = last_lines(attempt_folder, memory_messages.WINDOW)
         end = classify(end.exit_code, end.signal, "", log)
     odd = odd_files(attempt_folder)
-    checkpoint = newest_of(attempt_folder)
+    checkpoint = newest_of(attempt_folder, ledger.study.checkpoint_files)
     sign_s = last_sign(attempt_folder)
     _drain(ledger, attempt, attempt_folder)
     tries = 0

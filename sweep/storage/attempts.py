@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.core import outcomes
-from sweep.core.attributes import CONSTRAINTS
+from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.errors import StaleAttempt
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.study import Study
@@ -246,6 +246,25 @@ class Attempts:
         )
         return {str(path): str(found) for path, found in rows}
 
+    def own_checkpoint(
+        self, token: str, checkpoint: tuple[str, str | None]
+    ) -> tuple[str, str | None]:
+        """Return what an attempt left; where that is a copy of what it began with, that itself."""
+        rows = self.db.execute(
+            "SELECT resumed_from FROM sweep_attempt WHERE token = %s AND resumed_sha256 = %s",
+            (token, checkpoint[1]),
+        )
+        return (str(rows[0][0]), checkpoint[1]) if rows else checkpoint
+
+    def failed_resumes(self, trial_id: int) -> frozenset[str]:
+        """Return the hashes of a trial's checkpoints from which an attempt could not go on."""
+        rows = self.db.execute(
+            "SELECT resumed_sha256 FROM sweep_attempt "
+            "WHERE trial_id = %s AND outcome = %s AND resumed_sha256 IS NOT NULL",
+            (trial_id, outcomes.RESUME_FAILED),
+        )
+        return frozenset(str(row[0]) for row in rows)
+
     def next_step(self, trial_id: int, attempt: int) -> int:
         """Return the step after the last that earlier attempts stored, 0 where there is none."""
         rows = self.db.execute(
@@ -254,6 +273,19 @@ class Attempts:
             (trial_id, attempt),
         )
         return int(rows[0][0])
+
+    def failed_numbers(self, limit: int) -> list[tuple[int, float]]:
+        """Return the trials that have failed last, with how many days ago; the latest first."""
+        rows = self.db.execute(
+            "SELECT t.number, EXTRACT(EPOCH FROM (clock_timestamp() AT TIME ZONE 'UTC') "
+            "- t.datetime_complete)::float8 / 86400 FROM trials t "
+            "JOIN trial_user_attributes u ON u.trial_id = t.trial_id AND u.key = %s "
+            "WHERE t.study_id = %s AND t.state = 'FAIL' AND t.datetime_complete IS NOT NULL "
+            "AND u.value_json::json ->> 'state' = %s "
+            "ORDER BY t.datetime_complete DESC, t.number LIMIT %s",
+            (END, self.study_id, outcomes.FAILED, limit),
+        )
+        return [(int(number), float(days)) for number, days in rows]
 
     def count_states(self) -> dict[str, int]:
         """Return how many trials Optuna has in each of its states."""
