@@ -142,14 +142,12 @@ def read_application(script: Path) -> Iterator[Application]:
         if called != "hydra.main" and not (called == "main" and "from hydra import" in text):
             continue
         given: dict[str, str | None] = {}
-        names = ("config_path", "config_name")
-        for name, value in [
-            *zip(names, node.args, strict=False),
+        for key, value in [
+            *zip(("config_path", "config_name"), node.args, strict=False),
             *((keyword.arg or "", keyword.value) for keyword in node.keywords),
         ]:
-            given[name] = str(value.value) if _is_text(value) else None
-        folder = given.get("config_path")
-        name = given.get("config_name")
+            given[key] = _text(value)
+        folder, name = given.get("config_path"), given.get("config_name")
         if folder is not None and name is None and folder.endswith((".yaml", ".yml")):
             folder, _, name = folder.rpartition("/")  # the way of Hydra before 1.0
         is_here = "config_path" not in given and name is not None
@@ -162,8 +160,9 @@ def read_application(script: Path) -> Iterator[Application]:
         return
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _text(node: ast.AST) -> str | None:
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return str(ast.literal_eval(node)) if is_text else None
 
 
 def _choose(path: Path, found: Application | None) -> list[str]:
