@@ -227,6 +227,9 @@ class Study:
         tasks: None for as many as trials.
         trials_per_task: Of each of a task's slots.
         workdir: Absolute, as launch resolved it.
+        checkpoint_files: A glob within the checkpoint folder; None for the known layouts.
+        resume: "path" tells training where its checkpoint is, "folder" also puts it into the new
+            checkpoint folder.
         commands: Further commands by name, which run on a trial's checkpoint.
         source: Path of the study file, absolute.
     """
@@ -259,6 +262,8 @@ class Study:
     tasks: int | None = None
     trials_per_task: int | None = None
     keep: int = 5
+    checkpoint_files: str | None = None
+    resume: str = "path"
     executor: str = "auto"
     launcher: str = "auto"
     ddp: Ddp = Ddp()
