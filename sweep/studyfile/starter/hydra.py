@@ -2,7 +2,8 @@
 
 Sources of the formats: hydra.cc/docs (override grammar; Optuna, Nevergrad and Ax sweepers; submitit
 launcher), and the plugins' code. Expressions are in ``hydra_sweeps``, the application and its
-arguments in ``hydra_app``, the launcher in ``hydra_launcher``.
+arguments in ``hydra_app``, the launcher in ``hydra_launcher``, the sweepers of Nevergrad and Ax in
+``hydra_others``.
 """
 
 from __future__ import annotations
@@ -14,23 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import InputError
-from sweep.core.hydra_text import Call, read_value
 from sweep.studyfile.starter.draft import HINTS, Draft, fit_grid, make_name
-from sweep.studyfile.starter.hydra_app import build_command, find_folders
+from sweep.studyfile.starter.hydra_app import build_command
 from sweep.studyfile.starter.hydra_interpolation import is_open, resolve
 from sweep.studyfile.starter.hydra_launcher import add_launcher
-from sweep.studyfile.starter.hydra_sweeps import (
-    AX,
-    BASIC,
-    NEVERGRAD,
-    OPTUNA,
-    OPTUNA_GRID,
-    convert_sweep,
-    has_sweep,
-)
+from sweep.studyfile.starter.hydra_others import convert_ax, convert_nevergrad
+from sweep.studyfile.starter.hydra_params import add_parameters, whole
+from sweep.studyfile.starter.hydra_sweeps import AX, BASIC, NEVERGRAD, OPTUNA, OPTUNA_GRID
 from sweep.studyfile.starter.wandb_ranges import distinct
 
-DEFAULT_TRIALS = {OPTUNA: 20, NEVERGRAD: 80, AX: 10}  # the plugins' own
+DEFAULT_TRIALS = 20  # the plugin's own
 # Optuna's class (or the name of the plugin's configuration), ours, and its options' names here.
 _SAMPLERS: dict[str, tuple[str, dict[str, str]]] = {
     "tpe": (
@@ -145,8 +139,8 @@ def convert_hydra(data: Mapping[str, Any], path: Path, text: str, lost: list[str
             "hydra.mode=RUN keeps each trial to one training."
         },
     )
-    convert = {OPTUNA: _convert_optuna, BASIC: _convert_basic, NEVERGRAD: _convert_nevergrad}
-    convert.get(kind, _convert_ax)(draft, data, sweeper, path, lost)
+    convert = {OPTUNA: _convert_optuna, BASIC: _convert_basic, NEVERGRAD: convert_nevergrad}
+    convert.get(kind, convert_ax)(draft, data, sweeper, path, lost)
     for key in sweeper:
         if str(key) not in _KNOWN[kind]:
             lost.append(f"{key}: has no counterpart here")
@@ -213,21 +207,18 @@ def _default_of(data: Mapping[str, Any], group: str) -> str | None:
     return None
 
 
-# ------------------------------------------------------------------------------ Hydra's own
-
-
 def _convert_basic(
     draft: Draft, data: Mapping[str, Any], sweeper: Mapping[str, Any], path: Path, lost: list[str]
 ) -> None:
     """Add the product of all choices, which is a grid."""
-    _add_parameters(draft, sweeper.get("params"), BASIC, path, lost)
+    add_parameters(draft, sweeper.get("params"), BASIC, path, lost)
     draft.objectives.append({"metric": "objective", "direction": "minimize"})
     lost.append(
         "objective: Hydra's own sweeper runs all combinations and compares none; name what the "
         "application reports, and in which direction it is better"
     )
     draft.more |= {"trials": _size(draft), "seed": 0, "sampler": "grid"}
-    width = _whole(sweeper, "max_batch_size", None, lost)
+    width = whole(sweeper, "max_batch_size", None, lost)
     draft.more["max_parallel"] = width or 4
 
 
@@ -244,13 +235,10 @@ def _count(parameter: Mapping[str, Any]) -> int:
     return round((parameter["high"] - parameter["low"]) / step) + 1 if step else 1
 
 
-# -------------------------------------------------------------------------------- Optuna's
-
-
 def _convert_optuna(
     draft: Draft, data: Mapping[str, Any], sweeper: Mapping[str, Any], path: Path, lost: list[str]
 ) -> None:
-    draft.more["trials"] = _whole(sweeper, "n_trials", DEFAULT_TRIALS[OPTUNA], lost)
+    draft.more["trials"] = whole(sweeper, "n_trials", DEFAULT_TRIALS, lost)
     draft.more["seed"] = 0
     _add_sampler(draft, data, sweeper.get("sampler"), lost)
     is_grid = draft.more["sampler"] == "grid"
@@ -258,7 +246,7 @@ def _convert_optuna(
     if sweeper.get("params") and sweeper.get("search_space"):
         lost.append("search_space: is ignored beside params, as the plugin does")
     if sweeper.get("params"):
-        _add_parameters(draft, sweeper["params"], kind, path, lost)
+        add_parameters(draft, sweeper["params"], kind, path, lost)
     else:
         space = sweeper.get("search_space")
         if space is not None and not isinstance(space, Mapping):
@@ -271,69 +259,13 @@ def _convert_optuna(
         if size < draft.more["trials"]:
             draft.notes["trials"] = f"the size of the grid; n_trials was {draft.more['trials']}"
             draft.more["trials"] = size
-    draft.more["max_parallel"] = _whole(sweeper, "n_jobs", 2, lost)
+    draft.more["max_parallel"] = whole(sweeper, "n_jobs", 2, lost)
     if sweeper.get("storage"):
         lost.append("storage: the study's rows are kept in PostgreSQL here; see the key storage")
     if sweeper.get("max_failure_rate"):
         lost.append("max_failure_rate: has no counterpart here; see retry.max_user_failures")
     if sweeper.get("custom_search_space"):
         lost.append("custom_search_space: code is not read; conditions can be declared with `when`")
-
-
-def _whole(given: Mapping[str, Any], key: str, default: int | None, lost: list[str]) -> Any:
-    """Return a whole number above 0 of a section, or the default where it is none."""
-    value = given.get(key)
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**7:
-        return value
-    if value is not None:
-        what = "is not in this file" if is_open(value) else "is no whole number above 0"
-        lost.append(f"{key}: {value} {what}" + (f"; it is {default} here" if default else ""))
-    return default
-
-
-def _add_parameters(draft: Draft, params: Any, kind: str, path: Path, lost: list[str]) -> None:
-    if params is None:
-        return
-    if not isinstance(params, Mapping):
-        lost.append(f"params: is not a mapping of names to values (got {params!r})")
-        return
-    for name, value in params.items():
-        _add_parameter(draft, str(name), value, kind, path, lost)
-
-
-def _add_parameter(
-    draft: Draft, name: str, given: Any, kind: str, path: Path, lost: list[str]
-) -> None:
-    if isinstance(given, Mapping):
-        lost.append(
-            f"params.{name}: is a mapping, which Hydra's sweepers do not read; write {name}.KEY"
-        )
-        return
-    # The sweepers put it together as name=value, and read that.
-    text = given if isinstance(given, str) else str(given)
-    if is_open(given):
-        lost.append(f"params.{name}: {text} is not in this file")
-        return
-    if name.startswith("~"):
-        draft.command.insert(2, name)
-        return
-    try:
-        value = read_value(text)
-        if not isinstance(value, Call) and has_sweep(value):
-            raise ValueError("a value holds a sweep, which Hydra does not take apart")
-        if isinstance(value, Call):
-            draft.space[name] = convert_sweep(name, value, kind, find_folders(path), lost)
-        else:
-            draft.fixed[name] = value
-            if given is None:
-                lost.append(f"params.{name}: null arrives as the text None, as it does in Hydra")
-    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
-        why = "is nested too deep" if isinstance(error, RecursionError) else error
-        lost.append(f"params.{name}: {why} (got {text!r})")
 
 
 def _add_old_parameter(
@@ -443,114 +375,3 @@ def _add_sampler(draft: Draft, data: Mapping[str, Any], given: Any, lost: list[s
         elif _USUAL.get(key) != value:
             lost.append(f"sampler.{key}: has no counterpart here")
     draft.more["sampler"] = {"type": name, **kept} if kept else name
-
-
-# ------------------------------------------------------------------------ Nevergrad and Ax
-
-
-def _convert_nevergrad(
-    draft: Draft, data: Mapping[str, Any], sweeper: Mapping[str, Any], path: Path, lost: list[str]
-) -> None:
-    params = sweeper.get("params")
-    if isinstance(params, Mapping) and isinstance(params.get("optim"), Mapping):
-        sweeper = params  # the way of Hydra 1.0
-        params = None
-    optim = sweeper.get("optim")
-    optim = optim if isinstance(optim, Mapping) else {}
-    draft.more["trials"] = _whole(optim, "budget", DEFAULT_TRIALS[NEVERGRAD], lost)
-    draft.more |= {"seed": _whole(optim, "seed", None, lost) or 0, "sampler": "auto"}
-    lost.append(
-        f"optim.optimizer: {optim.get('optimizer', 'NGOpt')} of Nevergrad has no counterpart "
-        "here; sampler auto chooses"
-    )
-    for key in optim.keys() - {"optimizer", "budget", "num_workers", "maximize", "seed"}:
-        if optim[key]:
-            lost.append(f"optim.{key}: has no counterpart here")
-    direction = "maximize" if optim.get("maximize") is True else "minimize"
-    draft.objectives.append({"metric": "objective", "direction": direction})
-    for space in (params, sweeper.get("parametrization")):
-        for name, value in space.items() if isinstance(space, Mapping) else ():
-            if isinstance(value, Mapping):
-                _add_scalar(draft, str(name), value, lost)
-            elif isinstance(value, list) and space is not params:
-                _add_choices(draft, str(name), value, lost)
-            else:
-                _add_parameter(draft, str(name), value, NEVERGRAD, path, lost)
-    draft.more["max_parallel"] = _whole(optim, "num_workers", 10, lost)
-
-
-def _add_scalar(draft: Draft, name: str, given: Mapping[str, Any], lost: list[str]) -> None:
-    """Add a scalar of Nevergrad: lower, upper, log, integer; init and step say where it starts."""
-    low, high = given.get("lower"), given.get("upper")
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (low, high))
-    if not numbers or low is None or high is None:
-        lost.append(
-            f"params.{name}: Nevergrad may go anywhere from init; a range here has two ends. Add "
-            "it to space with low and high"
-        )
-        return
-    for key in given.keys() - {"lower", "upper", "log", "integer"}:
-        if given[key] is not None:
-            lost.append(f"params.{name}.{key}: has no counterpart here")
-    number = int if given.get("integer") else float
-    found = {"type": number.__name__, "low": number(low), "high": number(high)}
-    draft.space[name] = found | {"log": True} if given.get("log") else found
-
-
-def _add_choices(draft: Draft, name: str, values: Any, lost: list[str]) -> None:
-    try:
-        draft.space[name] = {"type": "categorical", "choices": distinct(name, values, lost)}
-    except (TypeError, ValueError) as error:
-        lost.append(f"params.{name}: {error}")
-
-
-def _convert_ax(
-    draft: Draft, data: Mapping[str, Any], sweeper: Mapping[str, Any], path: Path, lost: list[str]
-) -> None:
-    config = sweeper.get("ax_config")
-    config = config if isinstance(config, Mapping) else {}
-    experiment = config.get("experiment")
-    experiment = experiment if isinstance(experiment, Mapping) else {}
-    client = config.get("client")
-    seed = client.get("random_seed") if isinstance(client, Mapping) else None
-    draft.more["trials"] = _whole(config, "max_trials", DEFAULT_TRIALS[AX], lost)
-    draft.more |= {"seed": seed if isinstance(seed, int) and seed >= 0 else 0, "sampler": "auto"}
-    lost.append("sampler: Ax has no counterpart here; sampler auto chooses")
-    direction = "minimize" if experiment.get("minimize", True) is not False else "maximize"
-    draft.objectives.append(
-        {"metric": str(experiment.get("objective_name") or "objective"), "direction": direction}
-    )
-    for key in experiment.keys() - {"name", "objective_name", "minimize"}:
-        if experiment[key]:
-            lost.append(f"ax_config.experiment.{key}: has no counterpart here; see constraints")
-    if config.get("early_stop"):
-        lost.append("ax_config.early_stop: see patience, which counts trials")
-    params = config.get("params")
-    for name, value in params.items() if isinstance(params, Mapping) else ():
-        _add_ax_parameter(draft, str(name), value, path, lost)
-    _add_parameters(draft, sweeper.get("params"), AX, path, lost)
-    draft.more["max_parallel"] = _whole(sweeper, "max_batch_size", 4, lost)
-
-
-def _add_ax_parameter(draft: Draft, name: str, given: Any, path: Path, lost: list[str]) -> None:
-    if not isinstance(given, Mapping):
-        _add_parameter(draft, name, given, AX, path, lost)
-        return
-    kind, bounds = given.get("type"), given.get("bounds")
-    if kind == "fixed" and "value" in given:
-        draft.fixed[name] = given["value"]
-    elif kind == "choice":
-        _add_choices(draft, name, given.get("values"), lost)
-    elif (
-        kind == "range"
-        and isinstance(bounds, list)
-        and len(bounds) == 2
-        and all(isinstance(b, int | float) and not isinstance(b, bool) for b in bounds)
-    ):
-        whole = all(isinstance(bound, int) for bound in bounds)
-        number = int if whole and given.get("value_type") != "float" else float
-        low, high = (number(bound) for bound in bounds)
-        found = {"type": number.__name__, "low": low, "high": high}
-        draft.space[name] = found | {"log": True} if given.get("log_scale") is True else found
-    else:
-        lost.append(f"ax_config.params.{name}: is not understood (got {dict(given)!r})")
