@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweep.control import sick_nodes
+from sweep.control import resuming, sick_nodes
 from sweep.control.settle import drain, newest_of, remove_checkpoints, settle
 from sweep.core import outcomes
 from sweep.core.errors import DatabaseUnavailable, StaleAttempt, SweepError
@@ -21,7 +21,7 @@ from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.system import memory, processes
 from sweep.core.system.crash import write_crash
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
-from sweep.core.trial import Claim, End, Reading, Report, trial_seed
+from sweep.core.trial import Attempt, Claim, End, Reading, Report, trial_seed
 from sweep.provenance import record as origin
 from sweep.provenance import snapshot as frozen
 from sweep.search import duplicates, propose, terminator
@@ -185,9 +185,9 @@ class AttemptRun:
             started = self._start(values, snapshot)
         except SweepError as error:
             return self._not_started(error, time.monotonic() - began)
-        first_step = self._note_start(values, started)
+        self._note_start(values, started)
         journal = Journal(
-            self.folder, self.study.objectives, first_step, launchers.reader(self.study)
+            self.folder, self.study.objectives, values.next_step, launchers.reader(self.study)
         )
         supervisor = Supervisor(
             started.child,
@@ -231,8 +231,8 @@ class AttemptRun:
         )
         return _Started(child, argv, snapshot, placed)
 
-    def _note_start(self, values: TrialValues, started: _Started) -> int:
-        """Write down what has started; return the step from which it is expected to report."""
+    def _note_start(self, values: TrialValues, started: _Started) -> None:
+        """Write down what has started."""
         claim = self.claim
         self.leave.folder = self.folder
         if self.leave.wanted:
@@ -245,17 +245,12 @@ class AttemptRun:
             )
             # Now that it trains: the record costs it no time.
             self.tools.recorder.begin(claim, started.snapshot, values, started.argv, started.placed)
-            first_step = 0
-            if resumed:
-                first_step = self.ask(
-                    lambda _: self.ledger.next_step(claim.trial_id, claim.attempt)
-                )
         except BaseException:
             processes.end_child(started.child, claim.token, grace_s=abrupt_s(self.study))
             started.child.wait()
             raise
-        self.tools.outbox.begin(claim.number, claim.attempt, first_step, self.context.place.host)
-        return first_step
+        host = self.context.place.host
+        self.tools.outbox.begin(claim.number, claim.attempt, values.next_step, host)
 
     def _used_s(self) -> float:
         """Return for how many seconds earlier attempts have trained."""
@@ -304,6 +299,13 @@ class AttemptRun:
         if not self.claim.sampled:
             params = self._sample()
         resume = self._checkpoint_before()
+        next_step = 0
+        if resume is not None:
+            next_step = self.ask(
+                lambda _: resuming.next_step(
+                    self.ledger, self.context.folder, self._attempt(), resume, self.folder
+                )
+            )
         return TrialValues.within(
             self.folder,
             config=self.context.folder.config(self.claim.number),
@@ -313,7 +315,11 @@ class AttemptRun:
             number=self.claim.number,
             attempt=self.claim.attempt,
             resume=resume,
+            next_step=next_step,
         )
+
+    def _attempt(self) -> Attempt:
+        return self.ledger.attempts(self.claim.trial_id)[-1]
 
     def _checkpoint_before(self) -> Path | None:
         if self.claim.attempt == 1:
