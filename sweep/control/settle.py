@@ -25,7 +25,8 @@ from sweep.storage.budgets import CUT, cut_by
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
 from sweep.training.attempt_files import folder_of
-from sweep.training.checkpoints import checkpoints, digest
+from sweep.training.checkpoints import saves
+from sweep.training.digests import digest
 from sweep.training.journal import MOST_REPORTS, Journal
 
 # At the same size memory runs out again, unless something else took it: one more try tells.
@@ -213,9 +214,9 @@ def others_text(metric: str, reported: Sequence[str]) -> str:
 
 def newest_of(folder: AttemptFolder) -> tuple[str, str | None] | None:
     """Return the newest checkpoint that an attempt left, with its hash; None where it left none."""
-    for path in checkpoints(folder):
+    for save in saves(folder):
         try:
-            return str(path), digest(path)
+            return str(save.path), digest(save.files)
         except OSError:
             continue
     return None

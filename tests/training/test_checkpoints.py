@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sweep.core.paths import AttemptFolder, StudyFolder
-from sweep.training.checkpoints import SAVED_S, checkpoints, digest, newest_checkpoint
+from sweep.training.checkpoints import SAVED_S, checkpoints, newest_checkpoint
+from sweep.training.digests import digest
 from tests.reports import append
 
 

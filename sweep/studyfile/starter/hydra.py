@@ -13,7 +13,7 @@ from typing import Any
 from sweep.core.hydra_text import Call, read_value
 from sweep.core.placeholders import EDIT, escape
 from sweep.studyfile.starter.draft import HINTS, Draft, fit_grid, make_name
-from sweep.studyfile.starter.wandb import distinct
+from sweep.studyfile.starter.wandb_ranges import distinct
 
 DEFAULT_TRIALS = 20  # the plugin's own default
 _CASTS = {"int": int, "float": float, "str": str, "bool": bool}
@@ -75,6 +75,8 @@ def find_sweeper(data: Any) -> Mapping[str, Any] | None:
         data,
     ]
     for place in places:
+        if place is data and "sampling_algorithm" in data:
+            continue  # Azure ML
         if isinstance(place, Mapping) and place.keys() & {"n_trials", "params", "search_space"}:
             return place
     return None
