@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
-from sweep.control.resuming import next_step
-from sweep.control.settle import drain, give_up, newest_of, remove_checkpoints, settle, take_over
+from sweep.control.kept_checkpoints import remove_checkpoints
+from sweep.control.next_step import find_next_step
+from sweep.control.settle import drain, give_up, newest_of, settle, take_over
 from sweep.core import outcomes, scheduler
 from sweep.core.attributes import CANCEL
 from sweep.core.errors import StaleAttempt, SweepError
@@ -215,7 +216,7 @@ def _drain(
     db, study, first = ledger.db, ledger.study, 0
     if attempt.resumed_from:
         resume = Path(attempt.resumed_from)
-        first = db.retry(lambda _: next_step(ledger, study_folder, attempt, resume, folder))
+        first = db.retry(lambda _: find_next_step(ledger, study_folder, attempt, resume, folder))
     journal = Journal(folder, study.objectives, first, launchers.reader(study), attempt.journal)
 
     def record(reports: Sequence[Report], reading: Reading) -> None:

@@ -1,60 +1,80 @@
-"""Where an attempt goes on: the step after the last report that its checkpoint has seen."""
+"""From which checkpoint a trial's next attempt goes on, and what a failed resume means.
+
+A checkpoint may be damaged in a way that only its training notices: an attempt that resumed and
+failed by its own error before its first report goes on from the next older one, at most two steps
+back, then from nothing. Only then has the user's code failed.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import math
-import os
-import time
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from sweep.core.paths import AttemptFolder, StudyFolder
+from sweep.core import outcomes
+from sweep.core.paths import StudyFolder
 from sweep.core.trial import Attempt
 from sweep.storage.ledger import Ledger
-from sweep.training.attempt_files import folder_of, last_change
+from sweep.training.attempt_files import folder_of
+from sweep.training.checkpoints import Found, newest_checkpoint
 
-# Files get their times from a clock that ticks every few milliseconds: of a report and a save that
-# follow each other at once, the latter may look older.
-TICK_S = 0.02
-LOOK_S = 0.5  # a line of output gets its time when it is read, which is a look later
+MOST_STEPS_BACK = 2
 
 
-def next_step(
-    ledger: Ledger, folder: StudyFolder, attempt: Attempt, resume: Path, own: AttemptFolder
-) -> int:
-    """Return the step after the last one that was reported before a checkpoint was saved.
+def may_step_back(attempts: Sequence[Attempt]) -> bool:
+    """Tell whether a failure of the last attempt's own code is put down to its checkpoint.
+
+    Not where the trial was begun anew before, after such failures: its resuming does not work.
 
     Args:
-        attempt: Who goes on.
-        resume: The checkpoint that it was given.
-        own: Its folder: by a file there is told how far the clock of the file system is from ours.
+        attempts: All of the trial, oldest first, the last one just ended by an error of its own.
     """
-    prints = any(objective.pattern for objective in ledger.study.objectives)
-    until_s = _saved_s(resume) - _skew_s(own) + (LOOK_S if prints else TICK_S)
-    earlier = [a for a in ledger.attempts(attempt.trial_id) if a.number < attempt.number]
-    saver = next((a for a in earlier if folder_of(folder, a).root in resume.parents), None)
-    numbers = [saver.number] if saver else [a.number for a in earlier]
-    step = ledger.last_step(attempt.trial_id, numbers, until_s)
-    if step is None and saver is not None and saver.resumed_from:
-        # It saved, and had reported nothing: it was itself where it had gone on.
-        return next_step(ledger, folder, saver, Path(saver.resumed_from), own)
-    return 0 if step is None else step + 1
+    last = attempts[-1]
+    if last.resumed_from is None or last.first_step is not None:
+        return False
+    failed = [a.number for a in attempts if a.outcome == outcomes.RESUME_FAILED]
+    return not any(a.resumed_from is None and a.number > failed[0] for a in attempts if failed)
 
 
-def _saved_s(checkpoint: Path) -> float:
-    """Return when a checkpoint was last written to, by its file system's clock; for ever where it
-    is not there any more."""
-    inside = checkpoint.rglob("*") if checkpoint.is_dir() else ()
-    saved_s = last_change((checkpoint, *inside))
-    if not saved_s:
-        return math.inf
-    return saved_s + 1.0 if saved_s.is_integer() else saved_s  # some keep whole seconds only
+def is_to_begin_anew(attempts: Sequence[Attempt]) -> bool:
+    """Tell whether a trial's next attempt starts from nothing: all steps back were taken.
+
+    Interruptions between them count neither as steps nor as their end; a report ends them.
+    """
+    count = 0
+    for attempt in reversed(attempts):
+        if attempt.first_step is not None:
+            break
+        count += attempt.outcome == outcomes.RESUME_FAILED
+    return count > MOST_STEPS_BACK
 
 
-def _skew_s(folder: AttemptFolder) -> float:
-    """Return by how much the clock of an attempt's file system is ahead of this machine's."""
-    with contextlib.suppress(OSError):
-        before_s = time.time()
-        os.utime(folder.mark)
-        return folder.mark.stat().st_mtime - before_s
-    return 0.0
+@dataclass(frozen=True)
+class Past:
+    """What a trial's attempts before one have left, as the ledger has it.
+
+    Attributes:
+        attempts: Oldest first.
+        known: Hashes recorded when they ended, by path.
+        refused: Hashes of checkpoints from which one could not go on.
+    """
+
+    attempts: Sequence[Attempt]
+    known: Mapping[str, str]
+    refused: Collection[str]
+
+
+def read_past(ledger: Ledger, trial_id: int, before: int) -> Past:
+    """Return what the attempts before one of this number have left."""
+    return Past(
+        [attempt for attempt in ledger.attempts(trial_id) if attempt.number < before],
+        ledger.checkpoint_hashes(trial_id),
+        ledger.failed_resumes(trial_id),
+    )
+
+
+def choose_checkpoint(folder: StudyFolder, past: Past) -> Found | None:
+    """Return the checkpoint from which a trial goes on; None where it starts from nothing."""
+    if is_to_begin_anew(past.attempts):
+        return None
+    earlier = [folder_of(folder, attempt) for attempt in reversed(past.attempts)]
+    return newest_checkpoint(earlier, past.known, refused=past.refused)

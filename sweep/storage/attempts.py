@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.core import outcomes
-from sweep.core.attributes import CONSTRAINTS
+from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.errors import StaleAttempt
 from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.study import Study
@@ -247,6 +247,15 @@ class Attempts:
         )
         return {str(path): str(found) for path, found in rows}
 
+    def failed_resumes(self, trial_id: int) -> frozenset[str]:
+        """Return the hashes of a trial's checkpoints from which an attempt could not go on."""
+        rows = self.db.execute(
+            "SELECT resumed_sha256 FROM sweep_attempt "
+            "WHERE trial_id = %s AND outcome = %s AND resumed_sha256 IS NOT NULL",
+            (trial_id, outcomes.RESUME_FAILED),
+        )
+        return frozenset(str(row[0]) for row in rows)
+
     def last_step(self, trial_id: int, attempts: Sequence[int], until_s: float) -> int | None:
         """Return the step of the last report that attempts made until a time, or None.
 
@@ -259,6 +268,19 @@ class Attempts:
             (trial_id, list(attempts), until_s),
         )
         return int(rows[0][0]) if rows else None
+
+    def failed_numbers(self, limit: int) -> list[tuple[int, float]]:
+        """Return the trials that have failed last, with how many days ago; the latest first."""
+        rows = self.db.execute(
+            "SELECT t.number, EXTRACT(EPOCH FROM (clock_timestamp() AT TIME ZONE 'UTC') "
+            "- t.datetime_complete)::float8 / 86400 FROM trials t "
+            "JOIN trial_user_attributes u ON u.trial_id = t.trial_id AND u.key = %s "
+            "WHERE t.study_id = %s AND t.state = 'FAIL' AND t.datetime_complete IS NOT NULL "
+            "AND u.value_json::json ->> 'state' = %s "
+            "ORDER BY t.datetime_complete DESC, t.number LIMIT %s",
+            (END, self.study_id, outcomes.FAILED, limit),
+        )
+        return [(int(number), float(days)) for number, days in rows]
 
     def count_states(self) -> dict[str, int]:
         """Return how many trials Optuna has in each of its states."""

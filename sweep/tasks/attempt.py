@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweep.control import resuming, sick_nodes
-from sweep.control.settle import drain, newest_of, remove_checkpoints, settle
+from sweep.control.kept_checkpoints import remove_checkpoints
+from sweep.control.next_step import find_next_step
+from sweep.control.settle import drain, newest_of, settle
 from sweep.core import outcomes
 from sweep.core.errors import DatabaseUnavailable, StaleAttempt, SweepError
 from sweep.core.files import write_atomic
@@ -35,15 +37,7 @@ from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training import build
-from sweep.training.attempt_files import (
-    folder_of,
-    make_folder,
-    odd_files,
-    read_suspended_s,
-    tell,
-    write_exit,
-)
-from sweep.training.checkpoints import newest_checkpoint
+from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
@@ -302,7 +296,7 @@ class AttemptRun:
         next_step = 0
         if resume is not None:
             next_step = self.ask(
-                lambda _: resuming.next_step(
+                lambda _: find_next_step(
                     self.ledger, self.context.folder, self._attempt(), resume, self.folder
                 )
             )
@@ -324,16 +318,14 @@ class AttemptRun:
     def _checkpoint_before(self) -> Path | None:
         if self.claim.attempt == 1:
             return None
-        attempts = self.ask(lambda _: self.ledger.attempts(self.claim.trial_id))
-        before = [a for a in reversed(attempts) if a.number < self.claim.attempt]
-        earlier = [folder_of(self.context.folder, attempt) for attempt in before]
-        known = self.ask(lambda _: self.ledger.checkpoint_hashes(self.claim.trial_id))
-        found = newest_checkpoint(earlier, known)
+        claim = self.claim
+        past = self.ask(lambda _: resuming.read_past(self.ledger, claim.trial_id, claim.attempt))
+        found = resuming.choose_checkpoint(self.context.folder, past)
         if found is None:
             return None
-        path, self._resumed_hash = found
-        self.context.say(f"trial {self.claim.number} goes on from {path}")
-        return path
+        self._resumed_hash = found.digest
+        self.context.say(f"trial {claim.number} goes on from {found.path}")
+        return found.path
 
     def _sample(self) -> dict[str, Any]:
         def work() -> dict[str, Any]:
@@ -406,6 +398,12 @@ class AttemptRun:
                 transaction=False,
             )
             return state
+        if end.outcome == outcomes.ERROR:
+            self.context.say(
+                f"trial {self.claim.number} could not go on from its checkpoint "
+                f"({end.reason}); it is tried with an older one"
+            )
+            return outcomes.RESUME_FAILED
         return end.outcome
 
     def _end_study(self, state: str) -> None:

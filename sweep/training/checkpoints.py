@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.files import check_owner
@@ -42,10 +43,26 @@ def saves(folder: AttemptFolder, pattern: str | None = None) -> list[Save]:
     return save_order.find(folder.checkpoints, pattern)
 
 
+@dataclass(frozen=True)
+class Found:
+    """A checkpoint to go on from, the hash of its content, and the attempt in whose folder it is.
+
+    ``files`` are all that it consists of.
+    """
+
+    path: Path
+    digest: str
+    files: tuple[Path, ...]
+    folder: AttemptFolder
+
+
 def newest_checkpoint(
-    folders: Sequence[AttemptFolder], known: dict[str, str], pattern: str | None = None
-) -> tuple[Path, str] | None:
-    """Return the newest readable checkpoint of earlier attempts and its hash, or None.
+    folders: Sequence[AttemptFolder],
+    known: Mapping[str, str],
+    pattern: str | None = None,
+    refused: Collection[str] = (),
+) -> Found | None:
+    """Return the newest readable checkpoint of earlier attempts, or None.
 
     Args:
         folders: Attempts, newest first.
@@ -53,6 +70,7 @@ def newest_checkpoint(
             damaged and passed over, as is one that cannot be read or belongs to somebody else;
             but not where the training has outlived the record and saved again, in its place.
         pattern: As for ``newest``.
+        refused: Hashes of those from which an attempt could not go on, wherever they lie.
     """
     for folder in folders:
         for save in saves(folder, pattern):
@@ -64,8 +82,8 @@ def newest_checkpoint(
                 is_good = recorded in (None, found) or _was_saved_by_training(save, folder)
             except Exception:
                 continue
-            if is_good:
-                return save.path, found
+            if is_good and found not in refused:
+                return Found(save.path, found, save.files, folder)
     return None
 
 

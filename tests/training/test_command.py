@@ -24,6 +24,7 @@ from sweep.core.system.search_path import _TOOL_MARKS, search_path
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues, environment, install_reporter
 from sweep.training.command.filling import config_files, explain_missing, fill, write_config
+from tests.needs import require
 
 PARAMS = {"lr": 1e-05, "opt.name": "sgd", "nesterov": True, "sizes": [512, 256], "decay": None}
 VALUES = TrialValues(
@@ -469,9 +470,9 @@ def test_what_is_missing_is_known_beforehand(
     assert got == (message.format(tmp_path) if message else None)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_a_program_in_a_folder_that_is_closed_to_us_is_named() -> None:
     """As an ordinary user, for whom the system's refusal is no fault of sweep's."""
+    require("root")
     with tempfile.TemporaryDirectory() as top:
         Path(top).chmod(0o755)
         closed = Path(top, "closed")
