@@ -41,7 +41,7 @@ test-cluster: $(VENV)/.ready
 # In an environment of their own: what the frameworks bring must not reach the lock file.
 test-frameworks: $(FRAMEWORKS)/.ready
 	@$(FRAMEWORKS)/bin/python -m tests.needs
-	$(FRAMEWORKS)/bin/python -m pytest -n $(JOBS) --dist loadscope tests/frameworks $(SELECT)
+	$(FRAMEWORKS)/bin/python -m pytest -n $(JOBS) --dist load tests/frameworks $(SELECT)
 
 $(FRAMEWORKS)/.ready: $(VENV)/.ready requirements-frameworks.txt .ci/venv-frameworks
 	@.ci/venv-frameworks "$(VENV)" "$(FRAMEWORKS)"

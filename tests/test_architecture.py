@@ -61,7 +61,13 @@ TOP: dict[str, set[str]] = {
 # The folder beside the reporter: it runs inside training, and is copied into images, as well.
 BESIDE: dict[str, set[str]] = {"integrations": {"report"}}
 # What its modules import: the framework they are named for, which is why one imports them.
-INTEGRATIONS = {"__init__": set(), "base": set(), "lightning": {"lightning", "pytorch_lightning"}}
+INTEGRATIONS = {
+    **{name: set() for name in ("__init__", "base")},
+    **{name: set() for name in ("accelerate", "deepspeed")},  # they are handed the user's objects
+    "dcp": {"torch"},
+    "lightning": {"lightning", "pytorch_lightning"},
+    **{name: {name} for name in ("keras", "lightgbm", "orbax", "transformers", "xgboost")},
+}
 
 # What the trainer may import besides itself and the standard library.
 TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
@@ -76,7 +82,8 @@ SAME_NAME = {
     "scheduler": "core's base class, and in each scheduler's folder its implementation",
 }
 
-CALLBACK = "SweepCallback"
+# What users import: of one of these modules only, so that the names are the same in each.
+PUBLIC = ("SweepCallback", "Epochs")
 
 # Each takes from a tenth of a second to some seconds of CPU: a task whose design is fixed, and the
 # command line where it only answers, do without them.
@@ -274,8 +281,7 @@ def test_one_name_one_meaning() -> None:
         for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(str(where))
-    # One name in each framework, as its users import only one of these modules.
-    assert classes.pop(CALLBACK), f"{CALLBACK} is what users of a framework import"
+    assert all(classes.pop(name) for name in PUBLIC)
     assert {name: found for name, found in classes.items() if len(found) > 1} == {}
     several = {name: found for name, found in names.items() if len(found) > 1}
     assert set(SAME_NAME) <= set(several), "Take these out of SAME_NAME: one module has them now"

@@ -37,6 +37,7 @@ from sweep.schedulers.choose import resolve
 from sweep.search.propose import fixed_design
 from sweep.storage.access import choose_url
 from sweep.studyfile import load
+from sweep.training.command import own_ranks
 
 if TYPE_CHECKING:
     from sweep.control.launch import Launched
@@ -176,6 +177,8 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     )
     click.echo(f"command    {' '.join(study.command)}")
     click.echo(f"workdir    {study.workdir}")
+    for sentence in own_ranks.notes(study):
+        click.echo(f"note       {sentence}")
     code = code_snapshot.plan(study, get_runs(runs).root, os.environ)
     if code is not None:
         click.echo(f"code       {len(code.tree.files)} files of {code.tree.root} are frozen")

@@ -151,6 +151,7 @@ class Ddp:
 
     Attributes:
         timeout_s: None for the training's own limit (the reference trainer's is 50).
+        written: Whether the study's own file has the section, and not only a file of defaults.
     """
 
     ranks_per_node: int | None = None
@@ -159,6 +160,7 @@ class Ddp:
     ib: str | None = None
     debug: str = "off"
     timeout_s: int | None = None
+    written: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,9 @@ class Study:
         tasks: None for as many as trials.
         trials_per_task: Of each of a task's slots.
         workdir: Absolute, as launch resolved it.
+        checkpoint_files: A glob within the checkpoint folder; None for the known layouts.
+        resume: "path" tells training where its checkpoint is, "folder" also puts it into the new
+            checkpoint folder.
         commands: Further commands by name, which run on a trial's checkpoint.
         source: Path of the study file, absolute.
     """
@@ -239,6 +244,8 @@ class Study:
     tasks: int | None = None
     trials_per_task: int | None = None
     keep: int = 5
+    checkpoint_files: str | None = None
+    resume: str = "path"
     executor: str = "auto"
     launcher: str = "auto"
     ddp: Ddp = Ddp()

@@ -1,7 +1,8 @@
-"""What the integrations share: the reporter, the word to stop on all ranks, and whole saves."""
+"""What the integrations share: the word to stop on all ranks, whole saves, loops that resume."""
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import time
@@ -29,7 +30,7 @@ class Link:
     def log(self, step, values):
         """Report those of some values that are numbers; the first rank's count."""
         found = numbers(values)
-        if found and rank() == 0:
+        if found:
             self.reporter.log(step=step, metrics=found)
 
     def word(self):
@@ -38,60 +39,106 @@ class Link:
         A single process asks each time, as it costs a look at a file. Several agree on rank 0's
         answer about once a second, always at the same call, so that all leave at the same batch.
         """
-        if not self.reporter.active:
-            return None
-        if world() == 1:
-            return self.reporter.should_stop()
         self._calls += 1
-        if self._calls < self._wait:
-            return None
-        return self._agree()
+        return None if self._calls < self._wait else self.word_now()
 
     def word_now(self):
         """Like ``word``, but asked whatever was asked lately: where much time passes between."""
         if not self.reporter.active:
             return None
-        return self.reporter.should_stop() if world() == 1 else self._agree()
-
-    def _agree(self):
-        now = time.monotonic()
-        each = (now - self._asked) / max(1, self._calls)
+        distributed = _distributed()
+        if distributed is None:
+            return self.reporter.should_stop(all_ranks=True)
+        each = (time.monotonic() - self._asked) / max(1, self._calls)
         wait = min(MOST_CALLS, max(1, int(ASK_S / max(each, 1e-6))))
-        answer = (self.reporter.should_stop(), wait) if rank() == 0 else None
-        word, self._wait = broadcast(answer)
+        is_first = distributed.get_rank() == 0
+        told = [(self.reporter.should_stop(), wait) if is_first else None]
+        distributed.broadcast_object_list(told, src=0)
+        word, self._wait = told[0]
         self._calls, self._asked = 0, time.monotonic()
         return word
 
 
+class Loop:
+    """The epochs (or steps) of a hand-written loop: resumed, saved after each, ended when told.
+
+    A subclass knows how its framework saves and loads. Iterating yields the numbers that are left;
+    between two of them the state is saved and sweep is asked whether to stop.
+
+    Args:
+        total: Number of epochs of the whole training.
+        save_every: Epochs between two saves.
+    """
+
+    def __init__(self, total, save_every=1):
+        self.total = total
+        self.save_every = save_every
+        self._link = Link()
+        self._epoch = 0
+
+    def __iter__(self):
+        start = 0
+        path = self._link.reporter.resume
+        if path:
+            self._load(path)
+            start = number_in(path) + 1
+        for epoch in range(start, self.total):
+            self._epoch = epoch
+            yield self._item(epoch)
+            if self._has_to_stop(epoch):
+                return
+
+    def log(self, **metrics):
+        """Report metrics of this epoch, on whichever ranks."""
+        self._link.log(self._epoch, metrics)
+
+    def _item(self, epoch):
+        return epoch
+
+    def _has_to_stop(self, epoch):
+        is_last = epoch + 1 == self.total
+        has_saved = is_last or (epoch + 1) % self.save_every == 0
+        if has_saved:
+            self._keep(epoch)
+        if is_last:
+            return False
+        # Each rank saves, and so asks, at the same epochs.
+        word = self._link.word_now() if has_saved else self._link.word()
+        if word == "checkpoint" and not has_saved:
+            self._keep(epoch)
+        return word is not None
+
+    def _keep(self, epoch):
+        folder = self._link.reporter.checkpoint_dir
+        if folder:
+            with whole(folder, "epoch-%06d" % epoch) as path:
+                self._save(path)
+
+    def _save(self, path):
+        raise NotImplementedError
+
+    def _load(self, path):
+        raise NotImplementedError
+
+
+def number_in(path):
+    """Return the number that the name of a checkpoint bears.
+
+    Raises:
+        ValueError: It bears none, so that an integration has not saved it.
+    """
+    found = re.search(r"-(\d+)(\.\D[^/]*)?$", os.path.normpath(path))
+    if not found:
+        raise ValueError("%s is none of the checkpoints that are saved here: epoch-000003" % path)
+    return int(found.group(1))
+
+
 def _distributed():
     # Only what the training has imported itself: whoever has no torch needs none here.
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed
-
-
-def rank():
-    """Return this process's rank."""
-    distributed = _distributed()
-    return distributed.get_rank() if distributed else 0
-
-
-def world():
-    """Return how many ranks there are."""
-    distributed = _distributed()
-    return distributed.get_world_size() if distributed else 1
-
-
-def broadcast(value):
-    """Return rank 0's value on all ranks."""
-    distributed = _distributed()
-    if distributed is None:
-        return value
-    box = [value]
-    distributed.broadcast_object_list(box, src=0)
-    return box[0]
 
 
 def wait_for_all():
@@ -99,6 +146,12 @@ def wait_for_all():
     distributed = _distributed()
     if distributed is not None:
         distributed.barrier()
+
+
+def is_first():
+    """Tell whether this process is rank 0 of those that save together."""
+    distributed = _distributed()
+    return distributed is None or distributed.get_rank() == 0
 
 
 def numbers(values):
@@ -128,32 +181,26 @@ def whole(folder, name):
         folder: Where the attempt's checkpoints lie.
         name: Of the new one; names sort by age.
     """
-    path = os.path.join(folder, name)
-    part = path + ".tmp"
-    if rank() == 0:
+    # A leading dot marks what is unfinished, and leaves the ending, by which some choose a format.
+    path, part = os.path.join(folder, name), os.path.join(folder, "." + name)
+    if is_first():
+        os.makedirs(folder, exist_ok=True)
         remove(part)
     wait_for_all()
     yield part
     wait_for_all()
-    if rank() == 0:
+    if is_first():
         synchronise(part)
         remove(path)  # a folder is not replaced by another
         os.replace(part, path)
-        prefix = name[: len(name) - len(name.lstrip("abcdefghijklmnopqrstuvwxyz-"))]
-        for old in saved(folder, prefix)[:-KEPT]:
+        for old in saved(folder, name.rpartition("-")[0])[:-KEPT]:
             remove(os.path.join(folder, old))
     wait_for_all()
 
 
-def saved(folder, prefix):
+def saved(folder, kind):
     """Return the names of finished checkpoints in a folder, oldest first."""
-    with contextlib.suppress(FileNotFoundError):
-        return sorted(
-            entry
-            for entry in os.listdir(folder)
-            if entry.startswith(prefix) and not entry.endswith(".tmp")
-        )
-    return []
+    return sorted(name for name in os.listdir(folder) if re.match(kind + r"-\d+(\.\D|$)", name))
 
 
 def synchronise(path):

@@ -97,7 +97,7 @@ def _compare(path: str, old: Any, new: Any) -> list[str]:
                 for i, (a, b) in enumerate(zip(old, new, strict=True))
             ]
     elif type(old) is type(new) and dataclasses.is_dataclass(old):
-        names = [field.name for field in dataclasses.fields(old)]
+        names = [field.name for field in dataclasses.fields(old) if field.compare]
         pairs = [(f"{path}.{name}", getattr(old, name), getattr(new, name)) for name in names]
     elif isinstance(old, Mapping) and isinstance(new, Mapping):
         pairs = [

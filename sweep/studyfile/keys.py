@@ -298,7 +298,28 @@ STUDY = Section(
         "keep": Key(
             Whole(0, 100_000),
             "Checkpoints of so many best trials are kept.",
-            aliases="keep_checkpoints checkpoints",
+            aliases="keep_checkpoints",
+        ),
+        "checkpoint_files": Key(
+            Text(
+                pattern=r"(?![/~])(?!(.*/)?\.{1,2}(/|$))(?!.*(\*\*[^/]|[^/]\*\*)).*[^/]",
+                rule="must be a pattern of files within the checkpoint folder",
+                advice='Without / or ~ at its start, without "..", and ** as a whole part: '
+                '"last*.pt", for example, or "**/step-*".',
+                max_length=500,
+            ),
+            "Which files or folders in a trial's checkpoint folder are checkpoints, as a glob. "
+            "Absent: what is known of the layouts of frameworks says so.",
+            example="last*.pt",
+            aliases="checkpoint_pattern checkpoint_glob checkpoint_file ckpt_files",
+        ),
+        "resume": Key(
+            Word(("path", "folder"), {"dir": "folder", "directory": "folder", "copy": "folder"}),
+            "How a trial goes on after an interruption. path: training is told which checkpoint "
+            "it is ({resume}); folder: that is also put into the new attempt's checkpoint folder, "
+            "for frameworks that look there by themselves.",
+            example="folder",
+            aliases="resume_from resume_by resuming",
         ),
         "retry": Key(
             RETRY,
@@ -320,12 +341,14 @@ STUDY = Section(
         "launcher": Key(
             Word(("auto", "python", "torchrun", "srun"), {"ddp": "torchrun"}),
             "What starts the processes of one trial. auto: python for one process, torchrun for "
-            "several on one node, srun on several nodes.",
+            "several on one node (and for one where ddp is written), srun on several nodes; a "
+            "command that is a launcher, or no Python, runs as it is.",
             example="torchrun",
         ),
         "ddp": Key(
             DDP,
-            "How the processes of a trial find each other, and how many there are.",
+            "How the processes of a trial find each other, and how many there are. Where the "
+            "study file has it, one process is a rank as well.",
             example={"ranks_per_node": 2},
             aliases="distributed nccl gloo",
         ),
@@ -401,5 +424,7 @@ STUDY = Section(
         "choices": "space.<name>.choices",
         "low": "space.<name>.low",
         "high": "space.<name>.high",
+        "checkpoints": "keep (of how many best trials they are kept) or checkpoint_files (which "
+        "files they are)",
     },
 )

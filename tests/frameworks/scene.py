@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,8 @@ from tests.conftest import Ran, Sweep
 from tests.needs import skip_or_fail
 
 T = TypeVar("T")
+# By a process's command and environment.
+Which = Callable[[str, Mapping[str, str]], bool]
 ROOT = Path(__file__).parents[2]
 GATE = Path(__file__).parent / "gate"
 LIMIT_S = 300.0  # a framework's import alone takes ten seconds on a busy machine
@@ -49,14 +51,18 @@ class Scene:
 
     Attributes:
         name: The study's, and its file's.
+        metric: Its objective.
         sets: Changes of the study file, as ``--set`` takes them.
     """
 
-    def __init__(self, sweep: Sweep, folder: Path, runs: Path, name: str, *sets: str) -> None:
+    def __init__(
+        self, sweep: Sweep, folder: Path, runs: Path, name: str, metric: str, *sets: str
+    ) -> None:
         self._sweep = sweep
         self.folder = folder / "checkout"
         self.runs = runs
         self.name = name
+        self.metric = metric
         self.gate = folder / "gate"
         self.gate.mkdir()
         shutil.copytree(
@@ -69,6 +75,7 @@ class Scene:
             # Only what is shipped into an image, and the gate.
             f"environment.env.PYTHONPATH={GATE}",
             f"environment.env.GATE={self.gate}",
+            f"environment.env.GATE_METRIC={metric}",
             "environment.env.OMP_NUM_THREADS=1",
             *sets,
         ]
@@ -79,12 +86,12 @@ class Scene:
         assert code is None or ran.code == code, f"{args}\n{ran.out}\n{ran.err}\n{self.logs()}"
         return ran
 
-    def launch(self, *sets: str, wait: bool = True) -> Ran:
-        """Launch the study on this machine."""
+    def launch(self, *sets: str, wait: bool = True, code: int = 0) -> Ran:
+        """Launch the study on this machine; it must end with this code."""
         changes = [word for one in (*self.sets, *sets) for word in ("--set", one)]
         more = ["--wait"] if wait else []
         file = f"studies/frameworks/{self.name}.yaml"
-        return self.sweep("launch", file, "--executor", "local", *changes, *more)
+        return self.sweep("launch", file, "--executor", "local", *changes, *more, code=code)
 
     def trials(self) -> list[dict[str, Any]]:
         """Return the trials as ``collect`` tells them, by number."""
@@ -95,12 +102,12 @@ class Scene:
         """Return the folder of an attempt."""
         return self.runs / self.name / f"trials/{trial:05d}/attempts/{number}"
 
-    def steps(self, attempt: int, metric: str, trial: int = 0) -> list[int]:
-        """Return the steps at which an attempt has reported a metric, in the order of writing."""
+    def steps(self, attempt: int, trial: int = 0) -> list[int]:
+        """Return the steps at which an attempt has reported the objective, as they were written."""
         path = self.attempt(attempt, trial) / "metrics.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         reports = [decode(line) for line in lines if line.endswith("\n")]
-        return [step for step, _, values in reports if metric in values]
+        return [step for step, _, values in reports if self.metric in values]
 
     def logs(self) -> str:
         """Return the ends of what the attempts printed."""
@@ -115,12 +122,12 @@ class Scene:
         """Let them go on."""
         (self.gate / f"hold-{step}").unlink()
 
-    def wait_for_step(self, step: int, metric: str, attempt: int = 1) -> None:
+    def wait_for_step(self, step: int, attempt: int = 1) -> None:
         """Return once an attempt has reported this step."""
 
         def is_there() -> bool:
             assert not (self.attempt(attempt) / "exit.json").exists(), self.logs()
-            return step in self.steps(attempt, metric)
+            return step in self.steps(attempt)
 
         wait_for(is_there, f"step {step} of attempt {attempt}")
 
@@ -140,84 +147,70 @@ class Scene:
                 found[int(entry.name)] = (command.replace("\0", " "), variables)
         return found
 
-    def kill(self, which: Callable[[str, dict[str, str]], bool]) -> None:
+    def kill(self, which: Which) -> None:
         """SIGKILL one process of the training."""
         found = {pid: one for pid, one in self.processes().items() if which(*one)}
         assert found, self.processes()
         os.kill(max(found), signal.SIGKILL)
 
-    def wait_until_final(self) -> None:
-        """Return once the study has ended."""
-        self.sweep("launch", f"studies/frameworks/{self.name}.yaml", *self._again(), "--wait")
+    def check_metric_and_rerun(self, expected: list[int]) -> None:
+        """Two trials report every step once; the better one, run again, gives the same value."""
+        self.launch("trials=2")
+        for number, trial in enumerate(self.trials()):
+            assert trial["state"] == "complete", self.logs()
+            assert self.steps(1, number) == expected, self.logs()
+        verdict = json.loads(self.sweep("rerun-best", self.name, "--wait", "--json").out)
+        assert (verdict["verdict"], verdict["relative_difference"]) == ("reproduced", 0.0)
 
-    def _again(self) -> list[str]:
-        return ["--executor", "local", *(word for one in self.sets for word in ("--set", one))]
+    def check_prune(self, at: int, last: int) -> None:
+        """A pruner's verdict, at a step at which the training waits, ends it before the last."""
+        self.hold(at)
+        self.sets.append("pruner={type: threshold, upper: -1000000.0}")
+        self.launch("trials=1", wait=False)
+        self.wait_for_step(at)
+        control = self.attempt(1) / "control.json"
+        wait_for(lambda: control.exists() and "pruned" in control.read_text(), "the verdict")
+        self.release(at)
+        self.launch("trials=1", code=1)  # none is complete
+        assert self.trials()[0]["state"] == "pruned", self.logs()
+        assert self.steps(1)[-1] < last
 
+    def check_kill_and_stop(
+        self, which: Which, first: int, last: int, interval: int, saved: int
+    ) -> None:
+        """One process is killed, the trial goes on; it is stopped, launched again, ends whole.
 
-def check_kill_and_stop(
-    scene: Scene,
-    metric: str,
-    which: Callable[[str, dict[str, str]], bool],
-    *,
-    last: int,
-    first: int = 0,
-    interval: int = 1,
-) -> None:
-    """One process is killed, the trial goes on; it is stopped, launched again, and ends whole.
-
-    Args:
-        metric: The objective.
-        which: Tells which process is killed, by its command and environment.
-        last: The last step that is reported.
-        first: The first one.
-        interval: Steps between two reports, and between two saves.
-    """
-    kill_at, stop_at = first + 2 * interval, first + 3 * interval
-    scene.hold(kill_at)
-    scene.launch("trials=1", wait=False)
-    scene.wait_for_step(kill_at, metric)
-    scene.kill(which)
-    scene.hold(stop_at)
-    scene.release(kill_at)
-    wait_for(lambda: scene.attempt(2).exists(), "a second attempt")
-    scene.wait_for_step(stop_at, metric, attempt=2)
-    resumed = scene.steps(2, metric)[0]
-    # The step at which it was killed may not have been saved yet: one interval is repeated.
-    assert first < resumed <= kill_at + interval, scene.logs()
-    scene.sweep("stop", scene.name)
-    wait_for(lambda: (scene.attempt(2) / "control.json").exists(), "the word to leave")
-    scene.release(stop_at)
-    wait_for(lambda: (scene.attempt(2) / "exit.json").exists(), "the end of the second attempt")
-    assert scene.steps(2, metric)[-1] < last, "it went on to its end"
-    scene.launch("trials=1")
-    trial = scene.trials()[0]
-    assert (trial["state"], trial["attempts"]) == ("complete", 3), scene.logs()
-    again = scene.steps(3, metric)
-    assert stop_at - interval < again[0] <= scene.steps(2, metric)[-1] + interval, scene.logs()
-    assert again[-1] == last
-    reported = {step for attempt in (1, 2, 3) for step in scene.steps(attempt, metric)}
-    assert reported == set(range(first, last + 1, interval))
-
-
-def check_prune(scene: Scene, metric: str, *, at: int, last: int) -> None:
-    """A pruner's verdict ends the training before its time."""
-    scene.hold(at)
-    scene.launch("trials=1", "pruner={type: threshold, upper: -1000000.0}", wait=False)
-    scene.wait_for_step(at, metric)
-    control = scene.attempt(1) / "control.json"
-    wait_for(lambda: control.exists() and "pruned" in control.read_text(), "the verdict")
-    scene.release(at)
-    scene.wait_until_final()
-    trial = scene.trials()[0]
-    assert trial["state"] == "pruned", scene.logs()
-    assert scene.steps(1, metric)[-1] < last
-
-
-def check_metric_and_rerun(scene: Scene, metric: str, expected: list[int]) -> None:
-    """Two trials report every step once; the better one, run again, gives the same value."""
-    scene.launch("trials=2")
-    for number, trial in enumerate(scene.trials()):
-        assert trial["state"] == "complete", scene.logs()
-        assert scene.steps(1, metric, number) == expected, scene.logs()
-    verdict = json.loads(scene.sweep("rerun-best", scene.name, "--wait", "--json").out)
-    assert (verdict["verdict"], verdict["relative_difference"]) == ("reproduced", 0.0)
+        Args:
+            which: Tells which process is killed, by its command and environment.
+            first: The first step that is reported.
+            last: The last one.
+            interval: Steps between two reports.
+            saved: Steps between two saves.
+        """
+        kill_at = first + 2 * max(interval, saved)
+        stop_at = kill_at + max(interval, saved)
+        self.hold(kill_at)
+        self.launch("trials=1", wait=False)
+        self.wait_for_step(kill_at)
+        self.kill(which)
+        self.hold(stop_at)
+        self.release(kill_at)
+        wait_for(lambda: self.attempt(2).exists(), "a second attempt")
+        self.wait_for_step(stop_at, attempt=2)
+        # The step at which it was killed may not have been saved: one interval is repeated.
+        resumed = self.steps(2)[0]
+        assert kill_at - saved < resumed <= kill_at + interval, self.logs()
+        self.sweep("stop", self.name)
+        wait_for(lambda: (self.attempt(2) / "control.json").exists(), "the word to leave")
+        self.release(stop_at)
+        wait_for(lambda: (self.attempt(2) / "exit.json").exists(), "the second attempt's end")
+        stopped = self.steps(2)[-1]
+        assert stopped < last, "it went on to its end"
+        self.launch("trials=1")
+        trial = self.trials()[0]
+        assert (trial["state"], trial["attempts"]) == ("complete", 3), self.logs()
+        again = self.steps(3)
+        assert stopped - saved < again[0] <= stopped + interval, self.logs()
+        assert again[-1] == last
+        reported = {step for attempt in (1, 2, 3) for step in self.steps(attempt)}
+        assert reported == set(range(first, last + 1, interval))

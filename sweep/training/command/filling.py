@@ -38,11 +38,13 @@ from sweep.core.placeholders import (
     names,
     parse,
 )
+from sweep.core.programs import INTERPRETER, OTHER, SHELL, Program, read_program
+from sweep.core.programs import PYTHON as IS_PYTHON
 from sweep.core.study import Study
 from sweep.core.yaml_text import write_mapping
 from sweep.training.command.environment import TrialValues
 
-PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
+PYTHON = INTERPRETER
 
 
 def write_config(params: Mapping[str, Any]) -> str:
@@ -162,19 +164,30 @@ def explain_missing(argv: Sequence[str], env: Mapping[str, str], workdir: Path) 
 
     Only what can be known without starting it: the program, and the script that Python would run.
     """
-    program = argv[0]
     if any(EDIT in element for element in argv):
         return f"command: {EDIT} still stands in it."
-    if os.sep in program:
-        if not os.access(workdir / program, os.X_OK):
-            why = _why_not_run(workdir / program)
-            return f"command: {program} {why} (looked in {workdir})."
-    elif not shutil.which(program, path=env.get("PATH")):
-        return f"command: no program named {program} on PATH."
+    found = read_program(argv)
+    programs = [argv[0]] if not found.before else [argv[0], *_on_path(argv, found)]
+    for program in programs:
+        if os.sep in program:
+            if not os.access(workdir / program, os.X_OK):
+                why = _why_not_run(workdir / program)
+                return f"command: {program} {why} (looked in {workdir})."
+        elif not shutil.which(program, path=env.get("PATH")):
+            return f"command: no program named {program} on PATH."
     script = find_script(argv)
     if script and not os.path.isfile(workdir / script):
         return f"command: {script} does not exist in {workdir}."
     return None
+
+
+def _on_path(argv: Sequence[str], found: Program) -> list[str]:
+    """Return the program that is wrapped, where it must be on PATH as ours is."""
+    if found.is_elsewhere or found.has_moved or not found.words or found.prefix:
+        return []
+    sets_path = any(word.startswith("PATH=") for word in found.before)
+    is_shell_word = os.path.basename(argv[0]) in ("exec", "command", "time")
+    return [] if sets_path or is_shell_word or found.kind == OTHER else [found.words[0]]
 
 
 def _why_not_run(program: Path) -> str:
@@ -188,8 +201,8 @@ def _why_not_run(program: Path) -> str:
 
 
 def find_script(argv: Sequence[str]) -> str | None:
-    """Return the script that Python would run, or None where the command is another."""
-    if not PYTHON.fullmatch(os.path.basename(argv[0])):
+    """Return the script that Python or a shell would run, or None where the command is another."""
+    found = read_program(argv)
+    if found.script is None or found.has_moved or found.kind not in (IS_PYTHON, SHELL):
         return None
-    script = next((element for element in argv[1:] if element not in ("-u", "-O", "-B")), "")
-    return script if script.endswith(".py") else None
+    return found.script if found.script.endswith((".py", ".sh")) else None

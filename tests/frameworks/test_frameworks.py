@@ -1,0 +1,123 @@
+"""Each framework's example, as docs/frameworks.md has it: metric, prune, kill, stop, run again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Sweep
+from tests.frameworks import scene
+from tests.frameworks.scene import Scene, Which
+
+
+def rank(name: str) -> Which:
+    """Choose the second of several processes, by its launcher's variable."""
+    return lambda command, environ: environ.get(name) == "1"
+
+
+def script(name: str) -> Which:
+    """Choose the process that runs this script."""
+    return lambda command, environ: name in command
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table.
+
+    Attributes:
+        needs: Packages.
+        study: Its file's name.
+        metric: The objective.
+        killed: Which process is killed.
+        last: The last step that is reported.
+        sets: What is changed in the study file.
+        first: The first step.
+        interval: Steps between two reports.
+        saved: Steps between two saves.
+    """
+
+    needs: tuple[str, ...]
+    study: str
+    metric: str
+    killed: Which
+    last: int = 5
+    sets: tuple[str, ...] = ()
+    first: int = 0
+    interval: int = 1
+    saved: int = 1
+
+
+TWO = ("resources.cpus=2", "ddp.ranks_per_node=2")
+CASES = {
+    "lightning": Case(("lightning",), "lightning", "val_loss", script("train_lightning")),
+    "lightning_own_ddp": Case(
+        ("lightning",),
+        "lightning",
+        "val_loss",
+        rank("LOCAL_RANK"),
+        sets=("fixed.devices=2", "resources.cpus=2"),
+    ),
+    "lightning_torchrun": Case(
+        ("lightning",), "lightning", "val_loss", rank("RANK"), sets=("fixed.devices=2", *TWO)
+    ),
+    "transformers": Case(
+        ("transformers", "accelerate"),
+        "transformers",
+        "eval_loss",
+        script("train_transformers"),
+        first=8,
+        last=48,
+        interval=8,
+        saved=8,
+    ),
+    "transformers_torchrun": Case(
+        ("transformers", "accelerate"),
+        "transformers",
+        "eval_loss",
+        rank("RANK"),
+        first=4,
+        last=24,
+        interval=4,
+        saved=4,
+        sets=TWO,
+    ),
+    "accelerate": Case(("accelerate",), "accelerate", "val_loss", rank("RANK")),
+    "keras": Case(("keras",), "keras", "val_loss", script("train_keras")),
+    "xgboost": Case(
+        ("xgboost",), "xgboost", "valid-rmse", script("train_xgboost"), last=59, saved=10
+    ),
+    "lightgbm": Case(
+        ("lightgbm",), "lightgbm", "valid_0-l2", script("train_lightgbm"), last=59, saved=10
+    ),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    """One of CASES."""
+    found = CASES[request.param]
+    scene.need(*found.needs)
+    return found
+
+
+@pytest.fixture
+def study(sweep: Sweep, tmp_path: Path, runs: Path, case: Case) -> Scene:
+    """Its example."""
+    return Scene(sweep, tmp_path, runs, case.study, case.metric, *case.sets)
+
+
+def test_metric_and_rerun(study: Scene, case: Case) -> None:
+    """Two trials report every step once; the better one, run again, gives the same value."""
+    study.check_metric_and_rerun(list(range(case.first, case.last + 1, case.interval)))
+
+
+def test_prune(study: Scene, case: Case) -> None:
+    """A pruner's verdict ends the training before its time."""
+    study.check_prune(at=case.first + 2 * case.interval, last=case.last)
+
+
+def test_kill_and_stop(study: Scene, case: Case) -> None:
+    """One process is killed, the trial goes on; it is stopped, launched again, and ends whole."""
+    study.check_kill_and_stop(case.killed, case.first, case.last, case.interval, case.saved)
