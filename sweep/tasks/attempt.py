@@ -23,7 +23,7 @@ from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
 from sweep.core.system import memory, processes
 from sweep.core.system.crash import write_crash
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
-from sweep.core.trial import Attempt, Claim, End, Reading, Report, trial_seed
+from sweep.core.trial import Claim, End, Reading, Report, trial_seed
 from sweep.provenance import record as origin
 from sweep.provenance import snapshot as frozen
 from sweep.search import duplicates, propose, terminator
@@ -295,13 +295,6 @@ class AttemptRun:
         if not self.claim.sampled:
             params = self._sample()
         resume = self._checkpoint_before()
-        next_step = 0
-        if resume is not None:
-            next_step = self.ask(
-                lambda _: find_next_step(
-                    self.ledger, self.context.folder, self._attempt(), resume, self.folder
-                )
-            )
         return TrialValues.within(
             self.folder,
             config=self.context.folder.config(self.claim.number),
@@ -311,11 +304,23 @@ class AttemptRun:
             number=self.claim.number,
             attempt=self.claim.attempt,
             resume=resume,
-            next_step=next_step,
+            next_step=self._next_step(),
         )
 
-    def _attempt(self) -> Attempt:
-        return self.ledger.attempts(self.claim.trial_id)[-1]
+    def _next_step(self) -> int:
+        """Return at which step it goes on from its checkpoint."""
+        if self._resumed is None:
+            return 0
+        saved = self._resumed.path
+        return self.ask(
+            lambda _: find_next_step(
+                self.ledger,
+                self.context.folder,
+                self.ledger.attempts(self.claim.trial_id)[-1],
+                saved,
+                self.folder,
+            )
+        )
 
     def _checkpoint_before(self) -> Path | None:
         if self.claim.attempt == 1:
