@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Sweep
 from tests.frameworks import scene
-from tests.frameworks.scene import Scene, Which
+from tests.frameworks.scene import GATE, Scene, Which
 
 
 def rank(name: str) -> Which:
@@ -27,7 +27,7 @@ class Case:
     """One row of the table.
 
     Attributes:
-        needs: Packages.
+        needs: Packages, and programs.
         study: Its file's name.
         metric: The objective.
         killed: Which process is killed.
@@ -84,6 +84,24 @@ CASES = {
         sets=TWO,
     ),
     "accelerate": Case(("accelerate",), "accelerate", "val_loss", rank("RANK")),
+    "sklearn": Case(("sklearn",), "sklearn", "val_accuracy", script("train_sklearn")),
+    "fsdp": Case(("torch",), "fsdp", "val_loss", rank("RANK")),
+    "deepspeed": Case(("deepspeed",), "deepspeed", "val_loss", rank("RANK")),
+    "flax": Case(("flax", "orbax"), "flax", "val_loss", script("train_flax")),
+    "spawn": Case(("torch",), "spawn", "val_loss", script("spawn_main")),
+    "mpi": Case(("mpi4py", "mpirun"), "mpi", "loss", rank("PMI_RANK")),
+    "hydra": Case(("hydra",), "hydra", "loss", script("train_hydra")),
+    "papermill": Case(("papermill", "ipykernel"), "papermill", "loss", script("train.ipynb")),
+    "bash": Case(
+        (), "bash", "loss", script("train.sh"), sets=(f"environment.env.BASH_ENV={GATE}/bash_env",)
+    ),
+    "r": Case(
+        ("Rscript",),
+        "r",
+        "loss",
+        script("train.R"),
+        sets=(f"environment.env.R_PROFILE_USER={GATE}/profile.R",),
+    ),
     "keras": Case(("keras",), "keras", "val_loss", script("train_keras")),
     "xgboost": Case(
         ("xgboost",), "xgboost", "valid-rmse", script("train_xgboost"), last=59, saved=10
@@ -109,7 +127,7 @@ def study(sweep: Sweep, tmp_path: Path, runs: Path, case: Case) -> Scene:
 
 
 def test_metric_and_rerun(study: Scene, case: Case) -> None:
-    """Two trials report every step once; the better one, run again, gives the same value."""
+    """A trial reports every step once; run again, it gives the same value."""
     study.check_metric_and_rerun(list(range(case.first, case.last + 1, case.interval)))
 
 
