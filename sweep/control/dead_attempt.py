@@ -183,7 +183,7 @@ def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End)
         log = last_lines(attempt_folder, memory_messages.WINDOW)
         end = classify(end.exit_code, end.signal, "", log)
     odd = odd_files(attempt_folder)
-    checkpoint = newest_of(attempt_folder)
+    checkpoint = newest_of(attempt_folder, ledger.study.checkpoint_files)
     sign_s = last_sign(attempt_folder)
     _drain(ledger, attempt, attempt_folder)
     tries = 0

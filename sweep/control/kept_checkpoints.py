@@ -50,4 +50,5 @@ def _may_go_on(ledger: Ledger, number: int) -> bool:
 
 
 def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:
-    return list((folder.trial(number) / "attempts").glob("*/checkpoints"))
+    attempts = folder.trial(number) / "attempts"
+    return [*attempts.glob("*/checkpoints"), *attempts.glob("*/.checkpoints")]

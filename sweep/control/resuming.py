@@ -72,9 +72,13 @@ def read_past(ledger: Ledger, trial_id: int, before: int) -> Past:
     )
 
 
-def choose_checkpoint(folder: StudyFolder, past: Past) -> Found | None:
-    """Return the checkpoint from which a trial goes on; None where it starts from nothing."""
+def choose_checkpoint(folder: StudyFolder, past: Past, pattern: str | None = None) -> Found | None:
+    """Return the checkpoint from which a trial goes on; None where it starts from nothing.
+
+    Args:
+        pattern: The study's ``checkpoint_files``.
+    """
     if is_to_begin_anew(past.attempts):
         return None
     earlier = [folder_of(folder, attempt) for attempt in reversed(past.attempts)]
-    return newest_checkpoint(earlier, past.known, refused=past.refused)
+    return newest_checkpoint(earlier, past.known, pattern, past.refused)

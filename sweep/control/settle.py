@@ -89,6 +89,8 @@ def settle(
     Raises:
         StaleAttempt: The attempt has ended otherwise.
     """
+    if checkpoint is not None:
+        checkpoint = ledger.own_checkpoint(token, checkpoint)
     if end.outcome == outcomes.ERROR and may_step_back(ledger.attempts(trial_id)):
         end = replace(end, outcome=outcomes.RESUME_FAILED)
     if end.outcome in USER_FAILURES:
@@ -211,9 +213,13 @@ def others_text(metric: str, reported: Sequence[str]) -> str:
     return f" (reported: {', '.join(reported)}" + (f"; did you mean {near}?)" if near else ")")
 
 
-def newest_of(folder: AttemptFolder) -> tuple[str, str | None] | None:
-    """Return the newest checkpoint that an attempt left, with its hash; None where it left none."""
-    for save in saves(folder):
+def newest_of(folder: AttemptFolder, pattern: str | None = None) -> tuple[str, str | None] | None:
+    """Return the newest checkpoint that an attempt left, with its hash; None where it left none.
+
+    Args:
+        pattern: The study's ``checkpoint_files``.
+    """
+    for save in saves(folder, pattern):
         try:
             return str(save.path), digest(save.files)
         except OSError:

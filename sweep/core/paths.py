@@ -207,3 +207,8 @@ class AttemptFolder:
     @property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
+
+    @property
+    def carried(self) -> Path:
+        """What is becoming ``checkpoints`` while an earlier attempt's is copied."""
+        return self.root / ".checkpoints"

@@ -187,6 +187,25 @@ class Environment:
     name: str | None = None
 
 
+# Variables with SWEEP_ in front that a user sets for training: where the reference trainer finds
+# its data, and how long its ranks wait for each other.
+FOR_TRAINING = ("SWEEP_DATA", "SWEEP_DDP_TIMEOUT_S")
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """What the file of ``{config}`` is like.
+
+    Attributes:
+        seed: Whether the trial's seed is in it.
+        nested: Whether a name with dots is a value within mappings.
+    """
+
+    seed: bool = True
+    nested: bool = False
+    format: str = "yaml"
+
+
 @dataclass(frozen=True)
 class Storage:
     """Where the study's rows live; ``url`` is None for the embedded server."""
@@ -208,6 +227,9 @@ class Study:
         tasks: None for as many as trials.
         trials_per_task: Of each of a task's slots.
         workdir: Absolute, as launch resolved it.
+        checkpoint_files: A glob within the checkpoint folder; None for the known layouts.
+        resume: "path" tells training where its checkpoint is, "folder" also puts it into the new
+            checkpoint folder.
         commands: Further commands by name, which run on a trial's checkpoint.
         source: Path of the study file, absolute.
     """
@@ -217,6 +239,7 @@ class Study:
     objectives: tuple[Objective, ...]
     space: Space
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    config: ConfigFile = ConfigFile()
     points: tuple[Mapping[str, Any], ...] = ()
     warm_start: str | None = None
     duplicates: str = "keep"
@@ -239,6 +262,8 @@ class Study:
     tasks: int | None = None
     trials_per_task: int | None = None
     keep: int = 5
+    checkpoint_files: str | None = None
+    resume: str = "path"
     executor: str = "auto"
     launcher: str = "auto"
     ddp: Ddp = Ddp()

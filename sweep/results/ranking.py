@@ -284,7 +284,8 @@ def rows(
             row["metrics"] = show(summaries.get(record.number, {}))
         if codes:
             row["code"] = codes.get(record.number, "")
-        checkpoint = _checkpoint(record, folder) if keeps(places[record.number], study) else None
+        kept = keeps(places[record.number], study)
+        checkpoint = _checkpoint(record, study, folder) if kept else None
         if checkpoint is not None:
             row["checkpoint"] = checkpoint
         found.append(row)
@@ -318,10 +319,11 @@ def keeps(place: int | None, study: Study) -> bool:
     return place is not None and place <= (1 if study.is_multi_objective else study.keep)
 
 
-def _checkpoint(record: TrialRecord, folder: StudyFolder | None) -> str | None:
+def _checkpoint(record: TrialRecord, study: Study, folder: StudyFolder | None) -> str | None:
     for attempt in reversed(record.attempts):
         if folder is not None:
-            found = checkpoints(folder.attempt(record.number, attempt.number))
+            made = folder.attempt(record.number, attempt.number)
+            found = checkpoints(made, study.checkpoint_files)
             if found:
                 return str(found[0])
     return None

@@ -246,6 +246,16 @@ class Attempts:
         )
         return {str(path): str(found) for path, found in rows}
 
+    def own_checkpoint(
+        self, token: str, checkpoint: tuple[str, str | None]
+    ) -> tuple[str, str | None]:
+        """Return what an attempt left; where that is a copy of what it began with, that itself."""
+        rows = self.db.execute(
+            "SELECT resumed_from FROM sweep_attempt WHERE token = %s AND resumed_sha256 = %s",
+            (token, checkpoint[1]),
+        )
+        return (str(rows[0][0]), checkpoint[1]) if rows else checkpoint
+
     def failed_resumes(self, trial_id: int) -> frozenset[str]:
         """Return the hashes of a trial's checkpoints from which an attempt could not go on."""
         rows = self.db.execute(

@@ -14,12 +14,22 @@ from __future__ import annotations
 from typing import Any
 
 from sweep.core import executors
-from sweep.core.study import Objective, Retry, Study
+from sweep.core.study import ConfigFile, Objective, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
 from sweep.studyfile.kinds import Command, Commands, OneOrMore
-from sweep.studyfile.rules import INVALID, Entry, Real, Text, TextList, Whole, Word, meaning
+from sweep.studyfile.rules import (
+    INVALID,
+    Boolean,
+    Entry,
+    Real,
+    Text,
+    TextList,
+    Whole,
+    Word,
+    meaning,
+)
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SLURM
@@ -115,6 +125,26 @@ RETRY = Section(
     },
 )
 
+CONFIG = Section(
+    "config",
+    ConfigFile,
+    {
+        "seed": Key(Boolean(), "Whether the trial's seed is in it, as seed.", example=False),
+        "nested": Key(
+            Boolean(),
+            "Whether a name with dots is a value within mappings: model.lr is lr in model.",
+            example=True,
+            aliases="nest",
+        ),
+        "format": Key(
+            Word(("yaml", "json")),
+            "In which format it is written.",
+            example="json",
+            aliases="type suffix",
+        ),
+    },
+)
+
 STUDY = Section(
     "a study file",
     Study,
@@ -155,7 +185,13 @@ STUDY = Section(
             Values(),
             "Values that every trial gets.",
             example={"epochs": 5},
-            aliases="constants config defaults",
+            aliases="constants defaults",
+        ),
+        "config": Key(
+            CONFIG,
+            "What the file of {config} is like, for frameworks that take no other.",
+            example={"seed": False, "nested": True, "format": "json"},
+            aliases="config_file configuration",
         ),
         "points": Key(
             Configurations(),
@@ -286,7 +322,28 @@ STUDY = Section(
         "keep": Key(
             Whole(0, 100_000),
             "Checkpoints of so many best trials are kept.",
-            aliases="keep_checkpoints checkpoints",
+            aliases="keep_checkpoints",
+        ),
+        "checkpoint_files": Key(
+            Text(
+                pattern=r"(?![/~])(?!(.*/)?\.{1,2}(/|$))(?!.*(\*\*[^/]|[^/]\*\*)).*[^/]",
+                rule="must be a pattern of files within the checkpoint folder",
+                advice='Without / or ~ at its start, without "..", and ** as a whole part: '
+                '"last*.pt", for example, or "**/step-*".',
+                max_length=500,
+            ),
+            "Which files or folders in a trial's checkpoint folder are checkpoints, as a glob. "
+            "Absent: what is known of the layouts of frameworks says so.",
+            example="last*.pt",
+            aliases="checkpoint_pattern checkpoint_glob checkpoint_file ckpt_files",
+        ),
+        "resume": Key(
+            Word(("path", "folder"), {"dir": "folder", "directory": "folder", "copy": "folder"}),
+            "How a trial goes on after an interruption. path: training is told which checkpoint "
+            "it is ({resume}); folder: that is also put into the new attempt's checkpoint folder, "
+            "for frameworks that look there by themselves.",
+            example="folder",
+            aliases="resume_from resume_by resuming",
         ),
         "retry": Key(
             RETRY,
@@ -391,5 +448,7 @@ STUDY = Section(
         "choices": "space.<name>.choices",
         "low": "space.<name>.low",
         "high": "space.<name>.high",
+        "checkpoints": "keep (of how many best trials they are kept) or checkpoint_files (which "
+        "files they are)",
     },
 )

@@ -37,6 +37,8 @@ from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training import build
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
+from sweep.training.carry_over import carry_over
+from sweep.training.checkpoints import Found
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
@@ -102,7 +104,7 @@ class AttemptRun:
         self.channel = AttemptChannel(
             context.ledger, context.folder, claim, tools.recorder, tools.view
         )
-        self._resumed_hash = ""  # of the checkpoint that it goes on from
+        self._resumed: Found | None = None  # what it goes on from
         self._meeting: Rendezvous | None = None  # of its ranks
         self.is_fault = False  # that it ended as it did was no doing of the training's
 
@@ -171,7 +173,7 @@ class AttemptRun:
             write_atomic(path, text)
         snapshot = origin.choose_snapshot(
             self.context.folder,
-            values.resume,
+            self._resumed.path if self._resumed else None,
             keep=self.claim.attempt > 1 and not self._was_corrected(),
         )
         try:
@@ -230,7 +232,7 @@ class AttemptRun:
         self.leave.folder = self.folder
         if self.leave.wanted:
             tell(self.folder, "checkpoint")  # the signal came while we were not looking
-        resumed = (str(values.resume), self._resumed_hash) if values.resume else None
+        resumed = (str(self._resumed.path), self._resumed.digest) if self._resumed else None
         try:
             self.ask(
                 lambda _: self.ledger.started(claim.token, started.child.pid, resumed),
@@ -299,7 +301,7 @@ class AttemptRun:
         resume = self._checkpoint_before()
         return TrialValues.within(
             self.folder,
-            config=self.context.folder.config(self.claim.number),
+            config=filling.config_path(self.study, self.context.folder.config(self.claim.number)),
             params={**self.study.space.from_optuna(params), **self.study.fixed},
             seed=trial_seed(self.study.seed, self.claim.number),
             token=self.claim.token,
@@ -313,11 +315,13 @@ class AttemptRun:
             return None
         claim = self.claim
         past = self.ask(lambda _: resuming.read_past(self.ledger, claim.trial_id, claim.attempt))
-        found = resuming.choose_checkpoint(self.context.folder, past)
+        pattern = self.study.checkpoint_files
+        found = self._resumed = resuming.choose_checkpoint(self.context.folder, past, pattern)
         if found is None:
             return None
-        self._resumed_hash = found.digest
         self.context.say(f"trial {claim.number} goes on from {found.path}")
+        if self.study.resume == "folder":
+            return carry_over(found.path, found.folder, self.folder, pattern)
         return found.path
 
     def _sample(self) -> dict[str, Any]:
@@ -366,7 +370,9 @@ class AttemptRun:
         if judged and self.tools.node.look().is_doubtful:
             reason = f"failed at once on {self.context.place.host}: {end.reason}"
             end = End(GIVEN_BACK, reason, end.exit_code, end.signal)
-        checkpoint = newest_of(self.folder) if end.outcome != outcomes.FINISHED else None
+        checkpoint = None
+        if end.outcome != outcomes.FINISHED:
+            checkpoint = newest_of(self.folder, self.study.checkpoint_files)
         tries = 0
 
         def work(_: object) -> str:

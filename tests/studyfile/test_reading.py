@@ -110,7 +110,11 @@ def test_what_an_earlier_version_stored() -> None:
     assert study.resources == Resources(3600, gpus="a100:2", cpus=8, memory_mb=32768)
     assert hash(study.slurm) == hash(dataclasses.replace(study.slurm))  # tuples, not lists
     data = json.loads(text)
-    del data["terminator"], data["environment"]["built"]  # fields that were new one day
+    del (
+        data["terminator"],
+        data["environment"]["built"],
+        data["resume"],
+    )  # fields that were new one day
     assert Study.from_json(json.dumps(data)) == study
 
 
@@ -495,3 +499,9 @@ def test_workdir_is_seen_from_where_sweep_is_called(
     monkeypatch.chdir(tmp_path)
     assert read("").workdir == str(tmp_path)
     assert read("workdir: a/b\n").workdir == str(tmp_path / "a/b")
+
+
+def test_a_study_may_say_where_its_data_lie() -> None:
+    """SWEEP_DATA is the reference trainer's, and a user's to set; all else of sweep's is not."""
+    study = read("environment:\n  env: {SWEEP_DATA: /data/mnist}\n")
+    assert study.environment.env == {"SWEEP_DATA": "/data/mnist"}

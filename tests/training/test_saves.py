@@ -514,3 +514,45 @@ def test_distributed_checkpoints(tmp_path: Path) -> None:
     assert newest(tmp_path) == tmp_path / "step-10"
     (tmp_path / "step-10" / ".metadata").unlink()
     assert newest(tmp_path) == tmp_path / "step-9"
+
+
+PATTERNS = [
+    ("last*.pt", ["last.pt", "epoch_9.pt", "last2.pt"], "last2.pt"),
+    ("best.pt", ["last.pt", "best.pt"], "best.pt"),
+    ("**/step-*", ["a/step-9/:x.pt", "a/step-10/:x.pt", "b.pt"], "a/step-10"),
+    ("config.json", ["config.json", "last.pt"], "config.json"),
+    ("checkpoint-*", ["checkpoint-8/:model.safetensors config.json"], "checkpoint-8"),
+    (
+        "checkpoint-*",
+        [
+            "checkpoint-8/:model.safetensors trainer_state.json",
+            "checkpoint-16/:model.safetensors",
+            "tmp-checkpoint-24/:model.safetensors",
+        ],
+        "checkpoint-8",
+    ),
+    ("*.pt", ["a.pt:=", "b.pt.tmp"], None),
+    ("nothing*", ["last.pt"], None),
+    ("*", ["step-1/:__0_0.distcp"], None),
+]
+
+
+def test_what_the_user_says_are_checkpoints(tmp_path: Path) -> None:
+    """``checkpoint_files``: that alone counts, and what is not whole still does not."""
+    for number, (pattern, entries, expected) in enumerate(PATTERNS):
+        folder = tmp_path / str(number) / "checkpoints"
+        folder.mkdir(parents=True)
+        build(folder, entries)
+        found = newest(folder, pattern)
+        assert (found and str(found.relative_to(folder))) == expected, pattern
+
+
+def test_a_pattern_leads_out_of_no_folder(tmp_path: Path) -> None:
+    """Nor does a link that matches it."""
+    folder = tmp_path / "checkpoints"
+    (folder / "own").mkdir(parents=True)
+    (folder / "own/last.pt").write_text("x")
+    (tmp_path / "last.pt").write_text("x")
+    (folder / "last.pt").symlink_to(tmp_path / "last.pt")
+    assert newest(folder, "last*.pt") is None
+    assert newest(folder, "**/last.pt") == folder / "own/last.pt"

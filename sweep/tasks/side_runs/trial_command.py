@@ -109,7 +109,7 @@ def find_checkpoint(ledger: Ledger, folder: StudyFolder, trial: int) -> Path:
     """
     attempts = ledger.db.retry(lambda _: ledger.attempts_at(trial))
     for attempt in reversed(attempts):
-        found = checkpoints(folder_of(folder, attempt))
+        found = checkpoints(folder_of(folder, attempt), ledger.study.checkpoint_files)
         if found:
             return found[0]
     raise InputError(
