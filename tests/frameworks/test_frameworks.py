@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,3 +140,20 @@ def test_prune(study: Scene, case: Case) -> None:
 def test_kill_and_stop(study: Scene, case: Case) -> None:
     """One process is killed, the trial goes on; it is stopped, launched again, and ends whole."""
     study.check_kill_and_stop(case.killed, case.first, case.last, case.interval, case.saved)
+
+
+# What `sweep init` reads: scripts in Python. The two that need several processes have one here.
+INITIAL = [name for name in CASES if name not in ("bash", "r", "papermill", "mpi", "hydra")]
+
+
+@pytest.mark.parametrize("name", sorted({CASES[name].study for name in INITIAL}))
+def test_what_init_writes_runs(sweep: Sweep, tmp_path: Path, runs: Path, name: str) -> None:
+    """`sweep init` on an example gives a study whose trial completes, as it is written."""
+    case = next(case for case in CASES.values() if case.study == name)
+    scene.need(*case.needs)
+    study = Scene(sweep, tmp_path, runs, name, case.metric)
+    script = study.folder / f"studies/frameworks/train_{name}.py"
+    study.sweep("init", script)
+    study.sweep("launch", "study.yaml", "--wait", "--executor", "local", "--set", "trials=1")
+    trial = json.loads(study.sweep("collect", "--format", "json").out)[0]
+    assert (trial["state"], trial["value"] is not None) == ("complete", True)
