@@ -15,7 +15,7 @@ from typing import Any
 from sweep.core.errors import closest
 from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
 from sweep.core.space import Space, same_value
-from sweep.core.study import Choice, Ddp, Environment, Objective, Resources, Slurm
+from sweep.core.study import Choice, ConfigFile, Ddp, Environment, Objective, Resources, Slurm
 from sweep.studyfile.conditions import describe_values
 from sweep.studyfile.rules import INVALID, Entry
 
@@ -65,6 +65,37 @@ def _names_are_given_once(root: Entry) -> None:
             if name in root["space"]:
                 rule = "is a parameter of the space as well"
                 place.report(rule, "Remove one of the two.", "")
+
+
+@crosscheck
+def _nested_names_do_not_clash(root: Entry, config: ConfigFile) -> None:
+    """A value cannot be a mapping of others as well, unless it is one itself."""
+    if not config.nested:
+        return
+    places = {
+        name: place
+        for key in ("fixed", "space")
+        if key in root
+        for name, place in root[key].entries().items()
+    }
+    for name, place in places.items():
+        parts = name.split(".")
+        for count in range(1, len(parts)):
+            above = ".".join(parts[:count])
+            is_seed = above == "seed" and config.seed
+            if is_seed or (above in places and not _holds_mappings(places[above])):
+                rule = f"lies within {above}, which is a value: config.nested makes a mapping of it"
+                place.report(rule, "Rename one of the two.", "")
+                break
+
+
+def _holds_mappings(place: Entry) -> bool:
+    """Tell whether what a fixed value or a choice is are mappings, which others can be put into."""
+    given = place.node.plain()
+    if place.path.startswith("fixed"):
+        return isinstance(given, dict)
+    choices = given.get("choices") if isinstance(given, dict) else None
+    return isinstance(choices, list) and all(isinstance(one, dict) for one in choices)
 
 
 @crosscheck

@@ -15,12 +15,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweep.core import executors
-from sweep.core.study import Objective, Retry, Study
+from sweep.core.study import ConfigFile, Objective, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
 from sweep.studyfile.kinds import Command, Commands, OneOrMore
-from sweep.studyfile.rules import INVALID, Entry, Real, Text, TextList, Whole, Word, meaning
+from sweep.studyfile.rules import (
+    INVALID,
+    Boolean,
+    Entry,
+    Real,
+    Text,
+    TextList,
+    Whole,
+    Word,
+    meaning,
+)
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SLURM
@@ -127,6 +137,26 @@ RETRY = Section(
     },
 )
 
+CONFIG = Section(
+    "config",
+    ConfigFile,
+    {
+        "seed": Key(Boolean(), "Whether the trial's seed is in it, as seed.", example=False),
+        "nested": Key(
+            Boolean(),
+            "Whether a name with dots is a value within mappings: model.lr is lr in model.",
+            example=True,
+            aliases="nest",
+        ),
+        "format": Key(
+            Word(("yaml", "json")),
+            "In which format it is written.",
+            example="json",
+            aliases="type suffix",
+        ),
+    },
+)
+
 STUDY = Section(
     "a study file",
     Study,
@@ -167,7 +197,13 @@ STUDY = Section(
             Values(),
             "Values that every trial gets.",
             example={"epochs": 5},
-            aliases="constants config defaults",
+            aliases="constants defaults",
+        ),
+        "config": Key(
+            CONFIG,
+            "What the file of {config} is like, for frameworks that take no other.",
+            example={"seed": False, "nested": True, "format": "json"},
+            aliases="config_file configuration",
         ),
         "points": Key(
             Configurations(),

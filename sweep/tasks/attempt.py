@@ -297,7 +297,7 @@ class AttemptRun:
         resume = self._checkpoint_before()
         return TrialValues.within(
             self.folder,
-            config=self.context.folder.config(self.claim.number),
+            config=filling.config_path(self.study, self.context.folder.config(self.claim.number)),
             params={**self.study.space.from_optuna(params), **self.study.fixed},
             seed=trial_seed(self.study.seed, self.claim.number),
             token=self.claim.token,

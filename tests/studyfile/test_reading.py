@@ -510,3 +510,9 @@ def test_workdir_is_seen_from_where_sweep_is_called(
     monkeypatch.chdir(tmp_path)
     assert read("").workdir == str(tmp_path)
     assert read("workdir: a/b\n").workdir == str(tmp_path / "a/b")
+
+
+def test_a_study_may_say_where_its_data_lie() -> None:
+    """SWEEP_DATA is the reference trainer's, and a user's to set; all else of sweep's is not."""
+    study = read("environment:\n  env: {SWEEP_DATA: /data/mnist}\n")
+    assert study.environment.env == {"SWEEP_DATA": "/data/mnist"}

@@ -18,12 +18,8 @@ from sweep.core.errors import InputError
 from sweep.core.files import write_atomic
 from sweep.core.paths import PACKAGE, AttemptFolder
 from sweep.core.scheduler import INDEX_VARIABLE, JOB_VARIABLE
-from sweep.core.study import Study
+from sweep.core.study import FOR_TRAINING, Study
 from sweep.core.system.search_path import search_path
-
-# Variables with SWEEP_ in front that the user sets for training: where the reference trainer finds
-# its data, and how long its ranks wait for each other.
-FOR_TRAINING = ("SWEEP_DATA", "SWEEP_DDP_TIMEOUT_S")
 
 INSTALLED = "installed.py"  # beside the reporter
 INTEGRATIONS = "integrations"  # likewise, a folder
