@@ -10,8 +10,9 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sweep.studyfile.starter.flags import Flag, literal
+from sweep.studyfile.starter.flags import TYPES, Flag, literal
 from sweep.studyfile.starter.hydra_app import read_application
 from sweep.studyfile.starter.hydra_values import read_values
 from sweep.studyfile.starter.python_flags import (
@@ -324,25 +325,23 @@ def _is_cli(called: str, classes: dict[str, ast.ClassDef]) -> bool:
 
 def _read_hydra(sources: Sources) -> Interface | None:
     for app in read_application(sources.script):
-        values = read_values(app, sources.tree)
-        flags = [
-            Flag(
-                name,
-                type(value).__name__ if isinstance(value, bool | int | float | str) else "list",
-                value,
-            )
-            for name, value in values.items()
-        ]
-        flags = [Flag(f.option, "switch" if f.type == "bool" else f.type, f.default) for f in flags]
         return Interface(
             "Hydra",
-            flags,
+            [_value_flag(*item) for item in read_values(app, sources.tree).items()],
             spread="{overrides}",
             after=["hydra.run.dir={trial_dir}"],
             joined=True,
             prefix="",
         )
     return None
+
+
+def _value_flag(name: str, value: Any) -> Flag:
+    """Return what a configuration's value is to the command line; null may become anything."""
+    kind = "switch" if isinstance(value, bool) else type(value).__name__
+    if value is None:
+        kind = ""
+    return Flag(name, kind if kind in ("", "switch", *TYPES) else "list", value)
 
 
 def _read_globals(sources: Sources) -> Interface | None:
