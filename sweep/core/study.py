@@ -29,12 +29,14 @@ class Objective:
     Attributes:
         pattern: Regular expression that finds the metric in the output, or None when training
             reports it (``from: {stdout: …}`` in the file).
+        step_pattern: The same for the step that it belongs to; None where each match is one more.
     """
 
     metric: str
     direction: str = "minimize"
     at: str = "best"
     pattern: str | None = None
+    step_pattern: str | None = None
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,25 @@ class Environment:
     name: str | None = None
 
 
+# Variables with SWEEP_ in front that a user sets for training: where the reference trainer finds
+# its data, and how long its ranks wait for each other.
+FOR_TRAINING = ("SWEEP_DATA", "SWEEP_DDP_TIMEOUT_S")
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """What the file of ``{config}`` is like.
+
+    Attributes:
+        seed: Whether the trial's seed is in it.
+        nested: Whether a name with dots is a value within mappings.
+    """
+
+    seed: bool = True
+    nested: bool = False
+    format: str = "yaml"
+
+
 @dataclass(frozen=True)
 class Storage:
     """Where the study's rows live; ``url`` is None for the embedded server."""
@@ -220,6 +241,7 @@ class Study:
     objectives: tuple[Objective, ...]
     space: Space
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    config: ConfigFile = ConfigFile()
     points: tuple[Mapping[str, Any], ...] = ()
     warm_start: str | None = None
     duplicates: str = "keep"

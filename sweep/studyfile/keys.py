@@ -11,15 +11,26 @@ stand in a site's or a user's defaults, ``defaults`` names it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sweep.core import executors
-from sweep.core.study import Objective, Retry, Study
+from sweep.core.study import ConfigFile, Objective, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
 from sweep.studyfile.kinds import Command, Commands, OneOrMore
-from sweep.studyfile.rules import INVALID, Entry, Real, Text, TextList, Whole, Word, meaning
+from sweep.studyfile.rules import (
+    INVALID,
+    Boolean,
+    Entry,
+    Real,
+    Text,
+    TextList,
+    Whole,
+    Word,
+    meaning,
+)
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SLURM
@@ -40,33 +51,44 @@ DIRECTIONS = Word(
 )
 
 
-class _Pattern(Section):
-    """``from: {stdout: pattern}``, read as the pattern."""
+class _Objective(Section):
+    """An objective; what ``from`` holds are fields of its own."""
 
-    def read(self, at: Entry) -> Any:
-        given = super().read(at)
-        return given if given is INVALID else given["stdout"]
+    def read_values(self, at: Entry) -> Any:
+        values = super().read_values(at)
+        if values is not INVALID and isinstance(values["pattern"], Mapping):
+            given = values["pattern"]
+            values |= {"pattern": given["stdout"], "step_pattern": given.get("step")}
+        return values
 
 
-READING = _Pattern(
+_A_PATTERN = Text(
+    rule="must be a regular expression",
+    advice='For example "val_acc=([0-9.eE+-]+)".',
+    max_length=2000,
+)
+READING = Section(
     "objective.from",
     None,
     {
         "stdout": Key(
-            Text(
-                rule="must be a regular expression",
-                advice='For example "val_acc=([0-9.eE+-]+)".',
-                max_length=2000,
-            ),
+            _A_PATTERN,
             "Regular expression that finds the metric in a line of output; its first group is the "
             "number. Each line that matches is one more step.",
             example="val_acc=([0-9.eE+-]+)",
             aliases="regex pattern output",
             default=REQUIRED,
-        )
+        ),
+        "step": Key(
+            _A_PATTERN,
+            "Regular expression that finds the step in a line of output; its first group is a "
+            "whole number. It holds for values in that line and in those that follow.",
+            example="Epoch ([0-9]+)",
+            aliases="epoch steps iteration",
+        ),
     },
 )
-OBJECTIVE = Section(
+OBJECTIVE = _Objective(
     "an objective",
     Objective,
     {
@@ -115,6 +137,26 @@ RETRY = Section(
     },
 )
 
+CONFIG = Section(
+    "config",
+    ConfigFile,
+    {
+        "seed": Key(Boolean(), "Whether the trial's seed is in it, as seed.", example=False),
+        "nested": Key(
+            Boolean(),
+            "Whether a name with dots is a value within mappings: model.lr is lr in model.",
+            example=True,
+            aliases="nest",
+        ),
+        "format": Key(
+            Word(("yaml", "json")),
+            "In which format it is written.",
+            example="json",
+            aliases="type suffix",
+        ),
+    },
+)
+
 STUDY = Section(
     "a study file",
     Study,
@@ -155,7 +197,13 @@ STUDY = Section(
             Values(),
             "Values that every trial gets.",
             example={"epochs": 5},
-            aliases="constants config defaults",
+            aliases="constants defaults",
+        ),
+        "config": Key(
+            CONFIG,
+            "What the file of {config} is like, for frameworks that take no other.",
+            example={"seed": False, "nested": True, "format": "json"},
+            aliases="config_file configuration",
         ),
         "points": Key(
             Configurations(),

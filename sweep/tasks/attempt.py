@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from sweep.control import resuming, sick_nodes
 from sweep.control.kept_checkpoints import remove_checkpoints
+from sweep.control.next_step import find_next_step
 from sweep.control.settle import drain, newest_of, settle
 from sweep.core import outcomes
 from sweep.core.errors import DatabaseUnavailable, StaleAttempt, SweepError
@@ -182,9 +183,9 @@ class AttemptRun:
             started = self._start(values, snapshot)
         except SweepError as error:
             return self._not_started(error, time.monotonic() - began)
-        first_step = self._note_start(values, started)
+        self._note_start(values, started)
         journal = Journal(
-            self.folder, self.study.objectives, first_step, launchers.reader(self.study)
+            self.folder, self.study.objectives, values.next_step, launchers.reader(self.study)
         )
         supervisor = Supervisor(
             started.child,
@@ -238,8 +239,8 @@ class AttemptRun:
         )
         return _Started(child, argv, snapshot, placed)
 
-    def _note_start(self, values: TrialValues, started: _Started) -> int:
-        """Write down what has started; return the step from which it is expected to report."""
+    def _note_start(self, values: TrialValues, started: _Started) -> None:
+        """Write down what has started."""
         claim = self.claim
         self.leave.folder = self.folder
         if self.leave.wanted:
@@ -252,17 +253,12 @@ class AttemptRun:
             )
             # Now that it trains: the record costs it no time.
             self.tools.recorder.begin(claim, started.snapshot, values, started.argv, started.placed)
-            first_step = 0
-            if resumed:
-                first_step = self.ask(
-                    lambda _: self.ledger.next_step(claim.trial_id, claim.attempt)
-                )
         except BaseException:
             processes.end_child(started.child, claim.token, grace_s=abrupt_s(self.study))
             started.child.wait()
             raise
-        self.tools.outbox.begin(claim.number, claim.attempt, first_step, self.context.place.host)
-        return first_step
+        host = self.context.place.host
+        self.tools.outbox.begin(claim.number, claim.attempt, values.next_step, host)
 
     def _used_s(self) -> float:
         """Return for how many seconds earlier attempts have trained."""
@@ -313,13 +309,29 @@ class AttemptRun:
         resume = self._checkpoint_before()
         return TrialValues.within(
             self.folder,
-            config=self.context.folder.config(self.claim.number),
+            config=filling.config_path(self.study, self.context.folder.config(self.claim.number)),
             params={**self.study.space.from_optuna(params), **self.study.fixed},
             seed=trial_seed(self.study.seed, self.claim.number),
             token=self.claim.token,
             number=self.claim.number,
             attempt=self.claim.attempt,
             resume=resume,
+            next_step=self._next_step(),
+        )
+
+    def _next_step(self) -> int:
+        """Return at which step it goes on from its checkpoint."""
+        if self._resumed is None:
+            return 0
+        saved = self._resumed.path
+        return self.ask(
+            lambda _: find_next_step(
+                self.ledger,
+                self.context.folder,
+                self.ledger.attempts(self.claim.trial_id)[-1],
+                saved,
+                self.folder,
+            )
         )
 
     def _checkpoint_before(self) -> Path | None:

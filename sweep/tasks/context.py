@@ -50,8 +50,9 @@ class Context:
 
 
 def config_of(study: Study, values: TrialValues) -> dict[str, object]:
-    """Return what the trial's config file holds: parameters, fixed values and the seed."""
-    return {"seed": values.seed, **values.params}
+    """Return what the trial's config file holds: parameters, fixed values and, where the study
+    wants it, the seed."""
+    return {**({"seed": values.seed} if study.config.seed else {}), **values.params}
 
 
 def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | None) -> Context:

@@ -19,11 +19,18 @@ from sweep.core.hydra_text import Call, read_value, write_value
 from sweep.core.paths import PACKAGE
 from sweep.core.placeholders import escape, split
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Environment, Objective, Resources, Study
+from sweep.core.study import ConfigFile, Environment, Objective, Resources, Study
 from sweep.core.system.search_path import _TOOL_MARKS, search_path
+from sweep.tasks.context import config_of
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues, environment, install_reporter
-from sweep.training.command.filling import config_files, explain_missing, fill, write_config
+from sweep.training.command.filling import (
+    config_files,
+    config_path,
+    explain_missing,
+    fill,
+    write_config,
+)
 from tests.needs import require
 
 PARAMS = {"lr": 1e-05, "opt.name": "sgd", "nesterov": True, "sizes": [512, 256], "decay": None}
@@ -40,7 +47,9 @@ VALUES = TrialValues(
     control=Path("/r/t/a 1/control.json"),
     token="t0ken",
 )
-RESUMED = dataclasses.replace(VALUES, attempt=2, resume=Path("/r/t/a 1/checkpoints/3.pt"))
+RESUMED = dataclasses.replace(
+    VALUES, attempt=2, resume=Path("/r/t/a 1/checkpoints/3.pt"), next_step=4
+)
 HOSTILE = "a b'c\"d $(id) `id` ; rm -rf ~ \n é {x} %s \\"
 
 
@@ -319,6 +328,7 @@ def test_the_environment_of_training() -> None:
         "SWEEP_ATTEMPT": "2",
         "SWEEP_CHECKPOINT_DIR": "/r/t/a 1/checkpoints",
         "SWEEP_RESUME": "/r/t/a 1/checkpoints/3.pt",
+        "SWEEP_NEXT_STEP": "4",
         "SWEEP_TOKEN": "t0ken",
     }
 
@@ -512,6 +522,39 @@ def test_the_configuration_is_written_as_json_where_a_command_names_it() -> None
         files = config_files(study, VALUES.config, PARAMS)
         assert json.loads(files[Path("/r/t/config.json")]) == PARAMS
         assert files[VALUES.config] == write_config(PARAMS)
+
+
+def test_the_configuration_as_frameworks_want_it() -> None:
+    """Without the seed, with mappings in mappings, as JSON: what LightningCLI and others take."""
+    params = {
+        "model.width": 64,
+        "lr": 1e-05,
+        "model.act.name": "on",
+        "opt": {"class_path": "SGD", "init_args": {"nesterov": True}},
+        "opt.init_args.lr": 0.1,
+        "empty": {},
+    }
+    nested = {
+        "model": {"width": 64, "act": {"name": "on"}},
+        "lr": 1e-05,
+        "opt": {"class_path": "SGD", "init_args": {"nesterov": True, "lr": 0.1}},
+        "empty": {},
+    }
+    yaml = pytest.importorskip("yaml")
+    study = make_study(["t", "{config}"], config=ConfigFile(nested=True))
+    (text,) = config_files(study, config_path(study, VALUES.config), params).values()
+    assert yaml.safe_load(text) == nested and list(yaml.safe_load(text)) == list(nested)
+    assert 'model:\n  width: 64\n  act:\n    name: "on"\n' in text
+    assert config_files(study, VALUES.config, {}) == {VALUES.config: "{}\n"}
+    study = make_study(["t", "{config}"], config=ConfigFile(nested=True, format="json"))
+    path = config_path(study, VALUES.config)
+    files = config_files(study, path, params)
+    assert list(files) == [Path("/r/t/config.json")] and json.loads(files[path]) == nested
+    assert params["opt"] == {"class_path": "SGD", "init_args": {"nesterov": True}}  # untouched
+    with pytest.raises(InputError, match=r"model.act.name lies within a value"):
+        config_files(study, path, {"model.act": "relu", "model.act.name": 1})
+    assert config_of(make_study(["t"]), VALUES)["seed"] == 42
+    assert "seed" not in config_of(make_study(["t"], config=ConfigFile(seed=False)), VALUES)
 
 
 def test_a_placeholder_with_a_space_stays_whole() -> None:

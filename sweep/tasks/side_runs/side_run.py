@@ -112,7 +112,7 @@ def write_values(
     """
     values = TrialValues.within(
         folder,
-        config=config or folder.root / "config.yaml",
+        config=filling.config_path(study, config or folder.root / "config.yaml"),
         params=dict(params),
         seed=seed,
         token=token,

@@ -18,12 +18,8 @@ from sweep.core.errors import InputError
 from sweep.core.files import write_atomic
 from sweep.core.paths import PACKAGE, AttemptFolder
 from sweep.core.scheduler import INDEX_VARIABLE, JOB_VARIABLE
-from sweep.core.study import Study
+from sweep.core.study import FOR_TRAINING, Study
 from sweep.core.system.search_path import search_path
-
-# Variables with SWEEP_ in front that the user sets for training: where the reference trainer finds
-# its data, and how long its ranks wait for each other.
-FOR_TRAINING = ("SWEEP_DATA", "SWEEP_DDP_TIMEOUT_S")
 
 INSTALLED = "installed.py"  # beside the reporter
 INTEGRATIONS = "integrations"  # likewise, a folder
@@ -45,6 +41,7 @@ class TrialValues:
         metrics: The journal that training appends to.
         control: The file that tells training to stop.
         token: The attempt's token, by which the ranks of a job know each other.
+        next_step: At which step it goes on from that checkpoint.
     """
 
     number: int
@@ -58,6 +55,7 @@ class TrialValues:
     metrics: Path
     control: Path
     token: str
+    next_step: int = 0
 
     @classmethod
     def within(
@@ -71,6 +69,7 @@ class TrialValues:
         number: int = 0,
         attempt: int = 1,
         resume: Path | None = None,
+        next_step: int = 0,
     ) -> TrialValues:
         """Return the values of an attempt whose files lie in this folder."""
         return cls(
@@ -85,6 +84,7 @@ class TrialValues:
             metrics=folder.metrics,
             control=folder.control,
             token=token,
+            next_step=next_step,
         )
 
 
@@ -136,6 +136,7 @@ def environment(
         "SWEEP_ATTEMPT": str(values.attempt),
         "SWEEP_CHECKPOINT_DIR": str(values.checkpoint_dir),
         "SWEEP_RESUME": str(values.resume or ""),
+        **({"SWEEP_NEXT_STEP": str(values.next_step)} if values.resume else {}),
         "SWEEP_TOKEN": values.token,
         # By these a local array finds what its tasks have started, wherever it has moved to.
         **{name: base[name] for name in (JOB_VARIABLE, INDEX_VARIABLE) if name in base},
