@@ -36,8 +36,9 @@ from sweep.tasks.context import Context, config_of
 from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
-from sweep.training import build
+from sweep.training import best_checkpoint, build
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
+from sweep.training.best_checkpoint import BestKeeper
 from sweep.training.carry_over import carry_over
 from sweep.training.checkpoints import Found
 from sweep.training.command import assembly, filling, launchers
@@ -129,6 +130,7 @@ class AttemptRun:
             state = self._end_by_fault(error)
         finally:
             self.leave.folder = None
+            self._end_keeper()
             if self._meeting is not None:
                 self._meeting.close()
         self.tools.outbox.end(self.claim.number, self.claim.attempt, state)
@@ -195,14 +197,24 @@ class AttemptRun:
             self.leave,
             self._used_s(),
         )
+        if best_checkpoint.is_wanted(self.study):
+            pattern = self.study.checkpoint_files
+            self.channel.keeper = BestKeeper(self.folder, self.study.objective, pattern)
+            self.channel.keeper.start()
         ended = supervisor.run()
         joules = self.tools.recorder.joules()
         self.tools.recorder.end(0.0)
         end = self._read_end(ended, kills)
         left = drain(journal, self._record, supervisor.unsent)
+        self._end_keeper()
         if odd := odd_files(self.folder):
             self.ask(lambda _: self.ledger.add_notes(self.claim.token, odd))
         return self._write_end(end, left, time.monotonic() - began, joules)
+
+    def _end_keeper(self) -> None:
+        if self.channel.keeper is not None:
+            self.channel.keeper.finish()
+            self.channel.keeper = None
 
     def _record(self, reports: Sequence[Report], reading: Reading) -> None:
         self.tools.patience.repeat(lambda: self.channel.record(reports, reading))
