@@ -29,7 +29,7 @@ from sweep.core.errors import (
     SweepError,
     closest,
 )
-from sweep.core.installed import own_version
+from sweep.core.own_version import own_version
 from sweep.core.paths import runs_folder
 from sweep.core.system.crash import write_crash
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from sweep.core.errors import InputError
 from sweep.core.files import read_json
-from sweep.core.installed import own_version
+from sweep.core.own_version import own_version
 from sweep.core.paths import runs_folder
 from sweep.core.secrets import is_secret
 from sweep.core.study import Study

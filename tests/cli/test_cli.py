@@ -127,7 +127,7 @@ def test_version_of_a_checkout(
     def nothing(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("sweep.core.installed.version", nothing)
+    monkeypatch.setattr("sweep.core.own_version.version", nothing)
     assert cli.run_command(["--version"]) == 0
     assert "run from a checkout" in capsys.readouterr().out
 
