@@ -209,6 +209,11 @@ class AttemptFolder:
         return self.root / "checkpoints"
 
     @property
+    def work(self) -> Path:
+        """Where training starts, with ``workdir: trial``."""
+        return self.root / "work"
+
+    @property
     def carried(self) -> Path:
         """What is becoming ``checkpoints`` while an earlier attempt's is copied."""
         return self.root / ".checkpoints"

@@ -50,6 +50,9 @@ DIRECTIONS = Word(
 )
 
 
+TRIAL = "trial"  # in the place of a folder: each attempt has its own
+
+
 class _Pattern(Section):
     """``from: {stdout: pattern}``, read as the pattern."""
 
@@ -398,7 +401,8 @@ STUDY = Section(
         "workdir": Key(
             Text(rule="must be a folder"),
             "Folder in which training starts, seen from where sweep is called. Absent: that "
-            "folder.",
+            "folder. trial: each attempt has one of its own over that folder, so that what "
+            "frameworks write into it does not mix.",
             example="experiments",
             aliases="cwd chdir working_dir",
         ),
