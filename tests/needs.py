@@ -207,6 +207,7 @@ def mlflow_server_python() -> str:
 def look_for_frameworks() -> Found:
     """Those that are trained with for real: in an environment of their own."""
     missing = [name for name in FRAMEWORKS if not find_spec(name)]
+    missing += [name for name in ("Rscript",) if not shutil.which(name)]
     if missing:
         return Found(False, f"make test-frameworks installs {', '.join(missing)}")
     return Found(True, "installed")

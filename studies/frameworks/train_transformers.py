@@ -47,6 +47,7 @@ def main():
             save_strategy="epoch",
             logging_strategy="epoch",
             report_to="none",
+            use_cpu=not torch.cuda.is_available(),
             seed=args.seed,
         ),
         train_dataset=Counting(0, 128),

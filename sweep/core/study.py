@@ -29,12 +29,14 @@ class Objective:
     Attributes:
         pattern: Regular expression that finds the metric in the output, or None when training
             reports it (``from: {stdout: …}`` in the file).
+        step_pattern: The same for the step that it belongs to; None where each match is one more.
     """
 
     metric: str
     direction: str = "minimize"
     at: str = "best"
     pattern: str | None = None
+    step_pattern: str | None = None
 
 
 @dataclass(frozen=True)

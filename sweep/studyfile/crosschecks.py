@@ -148,10 +148,12 @@ def _objectives_differ_and_can_be_read(root: Entry, objectives: Objectives) -> N
             one["metric"].report("is optimised twice", "Remove one of the two.")
         seen.add(objective.metric)
         if objective.pattern is not None:
-            _check_pattern(objective.pattern, one["from"]["stdout"])
+            _check_pattern(objective.pattern, one["from"]["stdout"], "val_acc=([0-9.eE+-]+)")
+        if objective.step_pattern is not None:
+            _check_pattern(objective.step_pattern, one["from"]["step"], "Epoch ([0-9]+)")
 
 
-def _check_pattern(pattern: str, at: Entry) -> None:
+def _check_pattern(pattern: str, at: Entry, example: str) -> None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
@@ -159,8 +161,7 @@ def _check_pattern(pattern: str, at: Entry) -> None:
         at.report(rule, r"Put \ before a character that stands for itself.")
         return
     if not groups:
-        example = 'For example "val_acc=([0-9.eE+-]+)".'
-        at.report("must have a group around the number", example)
+        at.report("must have a group around the number", f'For example "{example}".')
 
 
 @crosscheck

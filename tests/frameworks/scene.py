@@ -10,11 +10,14 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from sweep.report import decode
 from tests.conftest import Ran, Sweep
@@ -28,11 +31,15 @@ GATE = Path(__file__).parent / "gate"
 LIMIT_S = 300.0  # a framework's import alone takes ten seconds on a busy machine
 
 
-def need(*modules: str) -> None:
-    """Skip or fail the test unless these packages are there."""
-    missing = [name for name in modules if find_spec(name) is None]
+def need(*names: str) -> None:
+    """Skip or fail the test unless these packages and programs are there."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    missing = [name for name in names if not find_spec(name) and not shutil.which(name, path=path)]
     if missing:
-        skip_or_fail("frameworks", f"{', '.join(missing)}: make test-frameworks installs them")
+        text = f"{', '.join(missing)}: make test-frameworks installs them"
+        if missing == ["deepspeed"]:  # it is compiled, which not every machine can
+            pytest.skip(text)
+        skip_or_fail("frameworks", text)
 
 
 def wait_for(ask: Callable[[], T | None], what: str) -> T:
@@ -154,18 +161,17 @@ class Scene:
         os.kill(max(found), signal.SIGKILL)
 
     def check_metric_and_rerun(self, expected: list[int]) -> None:
-        """Two trials report every step once; the better one, run again, gives the same value."""
-        self.launch("trials=2")
-        for number, trial in enumerate(self.trials()):
-            assert trial["state"] == "complete", self.logs()
-            assert self.steps(1, number) == expected, self.logs()
+        """A trial reports every step once; run again, it gives the same value."""
+        self.launch("trials=1")
+        assert self.trials()[0]["state"] == "complete", self.logs()
+        assert self.steps(1) == expected, self.logs()
         verdict = json.loads(self.sweep("rerun-best", self.name, "--wait", "--json").out)
         assert (verdict["verdict"], verdict["relative_difference"]) == ("reproduced", 0.0)
 
     def check_prune(self, at: int, last: int) -> None:
         """A pruner's verdict, at a step at which the training waits, ends it before the last."""
         self.hold(at)
-        self.sets.append("pruner={type: threshold, upper: -1000000.0}")
+        self.sets.append("pruner={type: threshold, lower: 1000000.0}")
         self.launch("trials=1", wait=False)
         self.wait_for_step(at)
         control = self.attempt(1) / "control.json"

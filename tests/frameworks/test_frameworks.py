@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.conftest import Sweep
 from tests.frameworks import scene
-from tests.frameworks.scene import Scene, Which
+from tests.frameworks.scene import GATE, Scene, Which
 
 
 def rank(name: str) -> Which:
@@ -27,7 +28,7 @@ class Case:
     """One row of the table.
 
     Attributes:
-        needs: Packages.
+        needs: Packages, and programs.
         study: Its file's name.
         metric: The objective.
         killed: Which process is killed.
@@ -84,6 +85,24 @@ CASES = {
         sets=TWO,
     ),
     "accelerate": Case(("accelerate",), "accelerate", "val_loss", rank("RANK")),
+    "sklearn": Case(("sklearn",), "sklearn", "val_accuracy", script("train_sklearn")),
+    "fsdp": Case(("torch",), "fsdp", "val_loss", rank("RANK")),
+    "deepspeed": Case(("deepspeed",), "deepspeed", "val_loss", rank("RANK")),
+    "flax": Case(("flax", "orbax"), "flax", "val_loss", script("train_flax")),
+    "spawn": Case(("torch",), "spawn", "val_loss", script("spawn_main")),
+    "mpi": Case(("mpi4py", "mpirun"), "mpi", "loss", rank("PMI_RANK")),
+    "hydra": Case(("hydra",), "hydra", "loss", script("train_hydra")),
+    "papermill": Case(("papermill", "ipykernel"), "papermill", "loss", script("train.ipynb")),
+    "bash": Case(
+        (), "bash", "loss", script("train.sh"), sets=(f"environment.env.BASH_ENV={GATE}/bash_env",)
+    ),
+    "r": Case(
+        ("Rscript",),
+        "r",
+        "loss",
+        script("train.R"),
+        sets=(f"environment.env.R_PROFILE_USER={GATE}/profile.R",),
+    ),
     "keras": Case(("keras",), "keras", "val_loss", script("train_keras")),
     "xgboost": Case(
         ("xgboost",), "xgboost", "valid-rmse", script("train_xgboost"), last=59, saved=10
@@ -109,7 +128,7 @@ def study(sweep: Sweep, tmp_path: Path, runs: Path, case: Case) -> Scene:
 
 
 def test_metric_and_rerun(study: Scene, case: Case) -> None:
-    """Two trials report every step once; the better one, run again, gives the same value."""
+    """A trial reports every step once; run again, it gives the same value."""
     study.check_metric_and_rerun(list(range(case.first, case.last + 1, case.interval)))
 
 
@@ -121,3 +140,20 @@ def test_prune(study: Scene, case: Case) -> None:
 def test_kill_and_stop(study: Scene, case: Case) -> None:
     """One process is killed, the trial goes on; it is stopped, launched again, and ends whole."""
     study.check_kill_and_stop(case.killed, case.first, case.last, case.interval, case.saved)
+
+
+# What `sweep init` reads: scripts in Python. The two that need several processes have one here.
+INITIAL = [name for name in CASES if name not in ("bash", "r", "papermill", "mpi", "hydra")]
+
+
+@pytest.mark.parametrize("name", sorted({CASES[name].study for name in INITIAL}))
+def test_what_init_writes_runs(sweep: Sweep, tmp_path: Path, runs: Path, name: str) -> None:
+    """`sweep init` on an example gives a study whose trial completes, as it is written."""
+    case = next(case for case in CASES.values() if case.study == name)
+    scene.need(*case.needs)
+    study = Scene(sweep, tmp_path, runs, name, case.metric)
+    script = study.folder / f"studies/frameworks/train_{name}.py"
+    study.sweep("init", script)
+    study.sweep("launch", "study.yaml", "--wait", "--executor", "local", "--set", "trials=1")
+    trial = json.loads(study.sweep("collect", "--format", "json").out)[0]
+    assert (trial["state"], trial["value"] is not None) == ("complete", True)

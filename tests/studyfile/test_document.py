@@ -66,7 +66,7 @@ def test_values_and_defaults_in_words(name: str, value: str, default: str):
     ("sections", "without"),
     [
         ([STUDY], {"source", "own_workdir"}),
-        ([OBJECTIVE], set()),
+        ([OBJECTIVE], {"step_pattern"}),  # by what `from` holds
         (PARAMETERS.values(), {"name"}),
         ([ENVIRONMENT], {"built"}),
         ([DDP], {"written"}),

@@ -47,7 +47,9 @@ VALUES = TrialValues(
     control=Path("/r/t/a 1/control.json"),
     token="t0ken",
 )
-RESUMED = dataclasses.replace(VALUES, attempt=2, resume=Path("/r/t/a 1/checkpoints/3.pt"))
+RESUMED = dataclasses.replace(
+    VALUES, attempt=2, resume=Path("/r/t/a 1/checkpoints/3.pt"), next_step=4
+)
 HOSTILE = "a b'c\"d $(id) `id` ; rm -rf ~ \n é {x} %s \\"
 
 
@@ -326,6 +328,7 @@ def test_the_environment_of_training() -> None:
         "SWEEP_ATTEMPT": "2",
         "SWEEP_CHECKPOINT_DIR": "/r/t/a 1/checkpoints",
         "SWEEP_RESUME": "/r/t/a 1/checkpoints/3.pt",
+        "SWEEP_NEXT_STEP": "4",
         "SWEEP_TOKEN": "t0ken",
         "WANDB_DIR": "/r/t/a 1",
         "WANDB_RUN_GROUP": "s",

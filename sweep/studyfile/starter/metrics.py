@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sweep.studyfile.starter import callbacks
+
 # A number as programs print it.
 NUMBER = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf))"
 # Words that say whether more is better, and what is measured; the earlier, the more likely meant.
@@ -14,7 +16,9 @@ _MORE = re.compile(
     r"acc|accuracy|f1|auc|auroc|iou|miou|map|bleu|rouge|dice|r2|score|reward|return|precision|"
     r"recall|psnr|ssim|top1"
 )
-_LESS = re.compile(r"loss|error|err|ppl|perplexity|mse|rmse|mae|wer|cer|nll|fid|bpc|bpb")
+_LESS = re.compile(
+    r"loss|error|err|l1|l2|m?logloss|merror|rmsle|mape|ppl|perplexity|mse|rmse|mae|wer|cer|nll|fid|bpc|bpb"
+)
 _HELD_OUT = re.compile(r"val|valid|validation|dev|eval")
 _TEST = re.compile(r"test")
 _TRAIN = re.compile(r"train|training")
@@ -60,6 +64,7 @@ class Metric:
 def find_metrics(tree: ast.AST, source: str) -> list[Metric]:
     """Return the metrics that a script reports or prints, the likeliest objective first."""
     reported = list(_reported(tree)) if "sweep.report" in source else []
+    reported += [Metric(name) for name in callbacks.reported(tree)]
     found = reported or list(_printed(tree))
     unique = {metric.name: metric for metric in reversed(found)}
     ordered = [unique[name] for name in dict.fromkeys(metric.name for metric in found)]

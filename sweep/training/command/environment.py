@@ -43,6 +43,7 @@ class TrialValues:
         token: The attempt's token, by which the ranks of a job know each other.
         run: An id that no other run has: of the study, the trial and, for what is no attempt of
             it, of which kind it is. Empty where nobody is to see it.
+        next_step: At which step it goes on from that checkpoint.
     """
 
     number: int
@@ -57,6 +58,7 @@ class TrialValues:
     control: Path
     token: str
     run: str = ""
+    next_step: int = 0
 
     @classmethod
     def within(
@@ -71,6 +73,7 @@ class TrialValues:
         attempt: int = 1,
         resume: Path | None = None,
         run: str = "",
+        next_step: int = 0,
     ) -> TrialValues:
         """Return the values of an attempt whose files lie in this folder."""
         return cls(
@@ -86,6 +89,7 @@ class TrialValues:
             control=folder.control,
             token=token,
             run=run,
+            next_step=next_step,
         )
 
 
@@ -139,6 +143,7 @@ def environment(
         "SWEEP_ATTEMPT": str(values.attempt),
         "SWEEP_CHECKPOINT_DIR": str(values.checkpoint_dir),
         "SWEEP_RESUME": str(values.resume or ""),
+        **({"SWEEP_NEXT_STEP": str(values.next_step)} if values.resume else {}),
         "SWEEP_TOKEN": values.token,
         # By these a local array finds what its tasks have started, wherever it has moved to.
         **{name: base[name] for name in (JOB_VARIABLE, INDEX_VARIABLE) if name in base},
