@@ -1,4 +1,4 @@
-"""``--parallel fsdp``: the same run as with DDP, saved in shards, resumed by any number of ranks."""
+"""``--parallel fsdp``: the run that DDP makes, saved in shards, resumed by any number of ranks."""
 
 from __future__ import annotations
 
