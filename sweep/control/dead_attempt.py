@@ -25,8 +25,9 @@ from sweep.core.trial import Attempt, End, Reading, Report
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
-from sweep.training import memory_messages
+from sweep.training import memory_messages, own_workdir
 from sweep.training.attempt_files import folder_of, last_sign, odd_files, read_exit
+from sweep.training.best_checkpoint import note_best
 from sweep.training.command import launchers
 from sweep.training.exit_reason import classify, last_lines
 from sweep.training.journal import Journal
@@ -188,6 +189,9 @@ def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End)
     checkpoint = newest_of(attempt_folder, ledger.study.checkpoint_files)
     sign_s = last_sign(attempt_folder)
     _drain(ledger, folder, attempt, attempt_folder)
+    if ledger.study.objective.pattern is None:  # of output nobody knows when it was printed
+        reports = Journal(attempt_folder).rest()
+        note_best(attempt_folder, ledger.study, reports, ledger.study.checkpoint_files)
     tries = 0
 
     def work(_: Database) -> str:
@@ -204,6 +208,7 @@ def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End)
         return after
 
     state = ledger.db.retry(work)
+    own_workdir.tidy(attempt_folder)
     if state != outcomes.RUNNING:
         ledger.db.retry(lambda _: remove_checkpoints(ledger, folder, attempt.trial))
     return state

@@ -32,12 +32,13 @@ from sweep.storage import budgets, energy, studies
 from sweep.storage.connection import Database
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.channel import AttemptChannel
-from sweep.tasks.context import Context, config_of
+from sweep.tasks.context import Context, config_of, logged_as
 from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
-from sweep.training import build
+from sweep.training import best_checkpoint, build, own_workdir
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
+from sweep.training.best_checkpoint import BestKeeper
 from sweep.training.carry_over import carry_over
 from sweep.training.checkpoints import Found
 from sweep.training.command import assembly, filling, launchers
@@ -129,6 +130,7 @@ class AttemptRun:
             state = self._end_by_fault(error)
         finally:
             self.leave.folder = None
+            self._end_keeper()
             if self._meeting is not None:
                 self._meeting.close()
         self.tools.outbox.end(self.claim.number, self.claim.attempt, state)
@@ -195,14 +197,24 @@ class AttemptRun:
             self.leave,
             self._used_s(),
         )
+        if best_checkpoint.is_wanted(self.study):
+            pattern = self.study.checkpoint_files
+            self.channel.keeper = BestKeeper(self.folder, self.study.objective, pattern)
+            self.channel.keeper.start()
         ended = supervisor.run()
         joules = self.tools.recorder.joules()
         self.tools.recorder.end(0.0)
         end = self._read_end(ended, kills)
         left = drain(journal, self._record, supervisor.unsent)
+        self._end_keeper()
         if odd := odd_files(self.folder):
             self.ask(lambda _: self.ledger.add_notes(self.claim.token, odd))
         return self._write_end(end, left, time.monotonic() - began, joules)
+
+    def _end_keeper(self) -> None:
+        if self.channel.keeper is not None:
+            self.channel.keeper.finish()
+            self.channel.keeper = None
 
     def _record(self, reports: Sequence[Report], reading: Reading) -> None:
         self.tools.patience.repeat(lambda: self.channel.record(reports, reading))
@@ -215,15 +227,12 @@ class AttemptRun:
         )
         if self.study.environment.runtime != "none":
             build.make_ready(self.study, context.environ, context.say)
+        laid = own_workdir.lay(placed.study, placed.environ, self.folder)
         argv, environ = assembly.build(
-            placed.study, values, placed.environ, context.folder.python_path, self._meeting
+            laid.study, values, laid.environ, context.folder.python_path, self._meeting
         )
         child = processes.spawn(
-            argv,
-            cwd=placed.study.workdir,
-            env=environ,
-            stdout=self.folder.log,
-            die_with_parent=True,
+            argv, cwd=laid.cwd, env=environ, stdout=self.folder.log, die_with_parent=True
         )
         return _Started(child, argv, snapshot, placed)
 
@@ -264,6 +273,7 @@ class AttemptRun:
         end = read_end(self.study, self.folder, ended.exit_code, ended.signal, told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
             write_exit(self.folder, end.exit_code, end.signal, told, ended.suspended_s)
+        own_workdir.tidy(self.folder)
         if end.outcome == outcomes.INTERRUPTED and asks_who:
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         may_be = (outcomes.KILLED, outcomes.ERROR)
@@ -304,6 +314,7 @@ class AttemptRun:
             number=self.claim.number,
             attempt=self.claim.attempt,
             resume=resume,
+            run=logged_as(self.study, self.context.folder, self.claim.number),
             next_step=self._next_step(),
         )
 
