@@ -113,6 +113,14 @@ def ensure_modules() -> None:
         skip_or_fail("modules", found.what)
 
 
+def look_for_mpi() -> Found:
+    """Open MPI and MPICH, under the names that tell them apart."""
+    missing = [name for name in ("mpirun.openmpi", "mpirun.mpich") if shutil.which(name) is None]
+    if missing:
+        return Found(False, f"not on PATH: {', '.join(missing)}; apt-get install openmpi-bin mpich")
+    return Found(True, "Open MPI and MPICH")
+
+
 def look_for_conda() -> Found:
     """A program that makes conda environments."""
     for name in ("micromamba", "mamba", "conda"):
@@ -231,6 +239,7 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "apptainer": look_for_apptainer,
     "modules": look_for_modules,
     "conda": look_for_conda,
+    "mpi": look_for_mpi,
     "mnist": look_for_mnist,
     "torch": look_for_torch,
     "other_user": look_for_other_user,

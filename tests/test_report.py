@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,13 @@ from sweep.report import Reporter
 from sweep.training.attempt_files import Reply, read_answer, tell, write_exit
 
 
-def reporter(folder: AttemptFolder) -> Reporter:
-    return Reporter({"SWEEP_METRICS": str(folder.metrics), "SWEEP_CONTROL": str(folder.control)})
+def reporter(folder: AttemptFolder, **more: str) -> Reporter:
+    files = {"SWEEP_METRICS": str(folder.metrics), "SWEEP_CONTROL": str(folder.control)}
+    return Reporter({**files, **more})
+
+
+def lines_of(folder: AttemptFolder) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in folder.metrics.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -52,11 +58,10 @@ def test_done(folder: AttemptFolder) -> None:
     assert {path.name for path in folder.root.iterdir()} == {"exit.json"}
 
 
-def test_rank_0_alone_notes(folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_0_alone_notes(folder: AttemptFolder) -> None:
     """The others hear of it from there."""
-    monkeypatch.setenv("RANK", "1")
     tell(folder, "checkpoint")
-    other = reporter(folder)
+    other = reporter(folder, RANK="1")
     assert other.should_stop() == "checkpoint"
     other.done()
     assert read_answer(folder) is None

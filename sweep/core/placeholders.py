@@ -6,11 +6,16 @@ puts the values in.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 # What stands in the place of several arguments, and therefore must be an argument of its own.
-SPREAD = ("params", "overrides")
-RESERVED = ("config", "trial_dir", "seed", "checkpoint_dir", "resume", *SPREAD)
+SPREAD = ("params", "params: ", "params:flags", "overrides", "overrides:+", "overrides:++")
+# All parameters and fixed values in one argument: the path of a file, or a text.
+CONFIG_JSON = "config:json"
+PARAMS_JSON = "params:json"
+TOGETHER = ("config", CONFIG_JSON, PARAMS_JSON)
+RESERVED = (*TOGETHER, "trial_dir", "seed", "checkpoint_dir", "resume", *SPREAD)
 # A trial's newest checkpoint, in the study's further commands.
 CHECKPOINT = "checkpoint"
 # What ``sweep init`` leaves for the user to replace.
@@ -50,7 +55,7 @@ def parse(element: str) -> list[str | Placeholder]:
                 raise ValueError(f"empty placeholder in {element!r}; write {{{{}}}} for braces")
             if text:
                 pieces.append(text)
-            pieces.append(Placeholder(name.strip()))
+            pieces.append(Placeholder(name if name in SPREAD else name.strip()))
             text = ""
             at = end + 1
         elif one == "}":
@@ -59,6 +64,26 @@ def parse(element: str) -> list[str | Placeholder]:
             text += one
             at += 1
     return [*pieces, text] if text else pieces
+
+
+def split(command: str) -> list[str]:
+    """Split a command as a shell would, with the one placeholder that has a space kept whole.
+
+    Raises:
+        ValueError: A quote is never closed, or nothing follows the last backslash.
+    """
+    mark = "\x1f"  # no text of YAML holds it
+    words = shlex.split(command.replace("{params: }", f"{{params:{mark}}}"))
+    return [word.replace(f"{{params:{mark}}}", "{params: }") for word in words]
+
+
+def names(element: str) -> set[str]:
+    """Return the placeholders of one argument; none where its braces are odd."""
+    try:
+        pieces = parse(element)
+    except ValueError:
+        return set()
+    return {piece.name for piece in pieces if isinstance(piece, Placeholder)}
 
 
 def escape(text: str) -> str:

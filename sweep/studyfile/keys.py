@@ -129,8 +129,9 @@ STUDY = Section(
             Command(),
             "What to run: text, split as a shell would and never run by one, or a list of "
             "arguments. Placeholders: {config}, {trial_dir}, {seed}, {checkpoint_dir}, {resume}, "
-            "{params} (all as --name=value), {overrides} (all as name=value) and {name} of any "
-            "parameter; {{ and }} are braces.",
+            "{params} (all as --name=value), {overrides} (all as name=value), their forms "
+            "{params: }, {params:flags}, {params:json}, {config:json}, {overrides:+}, "
+            "{overrides:++}, and {name} of any parameter; {{ and }} are braces.",
             example="python train.py --config {config}",
             aliases="cmd program script run",
         ),

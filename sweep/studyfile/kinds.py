@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.placeholders import split
 from sweep.studyfile.rules import INVALID, Entry, Rule, either
 
 # Words in the names of variables that hold secrets (TOKENIZERS_PARALLELISM is none).
@@ -29,7 +30,7 @@ class Command:
             return at.report("must be text or a list of arguments")
         text = at.node.value.replace("\\\n", " ")
         try:
-            words = shlex.split(text)
+            words = split(text)
         except ValueError as error:
             if "quotation" in str(error):
                 return at.report("has a quote that is never closed", "Close it.")
@@ -54,7 +55,7 @@ class Command:
             rule = "must start with a program, not with a variable"
             return at.report(rule, advice, words[0])
         # Non-POSIX splitting keeps the quotes, so that '$x' and "a;" are told from $x and a;.
-        raw = shlex.split(text, posix=False)
+        raw = shlex.split(text.replace("{params: }", "{params:}"), posix=False)
         for word in raw if len(raw) == len(words) else words:
             if word == "cd" or _OPERATOR.fullmatch(word):
                 advice = 'Use a script, or bash -c "…".'

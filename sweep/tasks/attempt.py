@@ -173,7 +173,9 @@ class AttemptRun:
                 f"trial {self.claim.number} has the configuration and the result of an earlier one"
             )
             return outcomes.COMPLETE
-        write_atomic(values.config, filling.write_config(config_of(self.study, values)))
+        params = config_of(self.study, values)
+        for path, text in filling.config_files(self.study, values.config, params).items():
+            write_atomic(path, text)
         snapshot = origin.choose_snapshot(
             self.context.folder,
             values.resume,

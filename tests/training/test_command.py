@@ -16,13 +16,13 @@ import pytest
 
 from sweep.core.errors import InputError
 from sweep.core.hydra_text import Call, read_value, write_value
-from sweep.core.placeholders import escape
+from sweep.core.placeholders import escape, split
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Environment, Objective, Resources, Study
 from sweep.core.system.search_path import _TOOL_MARKS, search_path
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues, environment, install_reporter
-from sweep.training.command.filling import explain_missing, fill, write_config
+from sweep.training.command.filling import config_files, explain_missing, fill, write_config
 
 PARAMS = {"lr": 1e-05, "opt.name": "sgd", "nesterov": True, "sizes": [512, 256], "decay": None}
 VALUES = TrialValues(
@@ -82,6 +82,35 @@ def make_study(command: list[str], **more: object) -> Study:
             "{overrides}",
             ["lr=1e-05", "opt.name=sgd", "nesterov=true", "sizes=[512,256]", "decay=null"],
         ),
+        (
+            "{overrides:++}",
+            [
+                "++lr=1e-05",
+                "++opt.name=sgd",
+                "++nesterov=true",
+                "++sizes=[512,256]",
+                "++decay=null",
+            ],
+        ),
+        (
+            "{params:flags}",
+            ["--lr=1e-05", "--opt.name=sgd", "--nesterov", "--sizes=[512, 256]", "--decay=None"],
+        ),
+        (
+            "{params: }",
+            [
+                *("--lr", "1e-05", "--opt.name", "sgd", "--nesterov", "True"),
+                *("--sizes", "[512, 256]", "--decay", "None"),
+            ],
+        ),
+        (
+            "-j={params:json}",
+            [
+                '-j={"lr": 1e-05, "opt.name": "sgd", "nesterov": true, "sizes": [512, 256], '
+                '"decay": null}'
+            ],
+        ),
+        ("--c={config:json}", ["--c=/r/t/config.json"]),
     ],
 )
 def test_an_element_is_filled(element: str, got: list[str]) -> None:
@@ -457,3 +486,37 @@ def test_a_program_in_a_folder_that_is_closed_to_us_is_named() -> None:
             said = stream.read()
         os.waitpid(child, 0)
     assert said == f"command: {closed}/python may not be reached by you (looked in {top})."
+
+
+def test_a_false_value_is_no_flag() -> None:
+    """{params:flags} leaves out what is false; the other forms write it."""
+    values = dataclasses.replace(VALUES, params={"amp": False, "n": 0})
+    assert fill(["t", "{params:flags}"], values) == ["t", "--n=0"]
+    assert fill(["t", "{overrides:+}"], values) == ["t", "+amp=false", "+n=0"]
+
+
+def test_the_configuration_is_written_as_json_where_a_command_names_it() -> None:
+    """{config:json} is a file beside {config}; without it there is none."""
+    plain = config_files(make_study(["t", "{config}"]), VALUES.config, PARAMS)
+    assert list(plain) == [VALUES.config]
+    for study in (
+        make_study(["t", "-c={config:json}"]),
+        make_study(["t"], commands={"evaluate": ("e", "{config:json}")}),
+    ):
+        files = config_files(study, VALUES.config, PARAMS)
+        assert json.loads(files[Path("/r/t/config.json")]) == PARAMS
+        assert files[VALUES.config] == write_config(PARAMS)
+
+
+def test_a_placeholder_with_a_space_stays_whole() -> None:
+    """{params: } is one argument in a command that is written as a text."""
+    assert split("python 't x.py' {params: } --a={b}") == [
+        "python",
+        "t x.py",
+        "{params: }",
+        "--a={b}",
+    ]
+    with pytest.raises(InputError, match="must be an argument of its own"):
+        fill(["t", "x{params:flags}"], VALUES)
+    with pytest.raises(InputError, match=r"unknown placeholder \{params:flag\}"):
+        fill(["t", "{params:flag}"], VALUES)

@@ -102,7 +102,8 @@ def run(folder: StudyFolder) -> None:
 
     values = trial_values(study, folder)
     make_private(values.checkpoint_dir)
-    write_atomic(values.config, filling.write_config(values.params))
+    for path, text in filling.config_files(study, values.config, values.params).items():
+        write_atomic(path, text)
     environ = training_environ(folder, os.environ)
     home = Path(request.home)
     ask("interpreter", facts.ask_interpreter)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sweep.control.check.lines import WARNING, Line
-from sweep.core.placeholders import SPREAD, Placeholder, parse
+from sweep.core.placeholders import CONFIG_JSON, SPREAD, TOGETHER, names
 from sweep.core.study import Study
 
 _READS_CONFIG = re.compile(r"\bSWEEP_CONFIG\b")
@@ -25,7 +25,7 @@ def look(study: Study) -> list[Line]:
     """Return a warning for what does not reach the command, and one for the seed."""
     named = _named(study)
     lines = []
-    passed = {*SPREAD, "config"} & named
+    passed = {*SPREAD, *TOGETHER} & named
     lost = [name for name in (*study.space.names(), *study.fixed) if name not in named]
     if lost and not passed and not _script_has(study, _READS_CONFIG):
         verb, it = ("reaches", "it") if len(lost) == 1 else ("reach", "them")
@@ -39,7 +39,7 @@ def look(study: Study) -> list[Line]:
             "names."
         )
         lines.append(Line("parameters", WARNING, text, advice))
-    if not {"seed", "config"} & named and not _script_has(study, _READS_SEED):
+    if not {"seed", "config", CONFIG_JSON} & named and not _script_has(study, _READS_SEED):
         lines.append(
             Line(
                 "seed",
@@ -54,14 +54,7 @@ def look(study: Study) -> list[Line]:
 
 def _named(study: Study) -> set[str]:
     """Return the names of all placeholders in the command; an odd brace is told elsewhere."""
-    found = set()
-    for element in study.command:
-        try:
-            pieces = parse(element)
-        except ValueError:
-            continue
-        found |= {piece.name for piece in pieces if isinstance(piece, Placeholder)}
-    return found
+    return set().union(*map(names, study.command))
 
 
 def _script_has(study: Study, pattern: re.Pattern[str]) -> bool:

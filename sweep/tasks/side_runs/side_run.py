@@ -119,7 +119,8 @@ def write_values(
         number=number,
         resume=resume,
     )
-    write_atomic(values.config, filling.write_config(config_of(study, values)))
+    for path, text in filling.config_files(study, values.config, config_of(study, values)).items():
+        write_atomic(path, text)
     return values
 
 

@@ -200,7 +200,7 @@ def read(opened: Opened, k: int) -> Outcome:
     assert row is not None
     folder = opened.folder.rerun(k)
     own = {folder.mark, folder.metrics, folder.control, folder.exit, folder.log}
-    own.add(folder.root / "config.yaml")
+    own |= {folder.root / "config.yaml", folder.root / "config.json"}
     files = sorted(str(p) for p in folder.root.rglob("*") if p.is_file() and p not in own)
     state = None
     if row.outcome is not None:

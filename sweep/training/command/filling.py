@@ -5,7 +5,10 @@ become text:
 
 - ``{lr}`` and ``{params}`` write Python's way, because most scripts are Python's: floats by repr
   (``1e-05``), ``True``, ``False``, ``None``, strings as they are, lists and maps as JSON.
-- ``{overrides}`` writes Hydra's way: ``null``, ``true``, ``[a,b]``, quotes where needed.
+- ``{params:flags}`` is ``{params}``, but true is ``--name`` alone and false is left out;
+  ``{params: }`` gives name and value as two arguments; ``{params:json}`` is one JSON object.
+- ``{overrides}`` writes Hydra's way: ``null``, ``true``, ``[a,b]``, quotes where needed;
+  ``{overrides:+}`` and ``{overrides:++}`` put Hydra's signs before each name.
 
 An argument that mentions what this trial does not have (``{resume}`` at the first attempt, a
 parameter whose condition does not hold) is left out; where it is nothing but that placeholder, the
@@ -24,7 +27,18 @@ from typing import Any
 
 from sweep.core.errors import InputError, closest
 from sweep.core.hydra_text import write_override
-from sweep.core.placeholders import CHECKPOINT, EDIT, RESERVED, SPREAD, Placeholder, parse
+from sweep.core.placeholders import (
+    CHECKPOINT,
+    CONFIG_JSON,
+    EDIT,
+    PARAMS_JSON,
+    RESERVED,
+    SPREAD,
+    Placeholder,
+    names,
+    parse,
+)
+from sweep.core.study import Study
 from sweep.core.yaml_text import write_mapping
 from sweep.training.command.environment import TrialValues
 
@@ -35,6 +49,24 @@ def write_config(params: Mapping[str, Any]) -> str:
     """Return the text of a trial's configuration: flat ``name: value`` lines, the same values for
     readers of YAML 1.1 and 1.2."""
     return write_mapping(params)
+
+
+def config_files(study: Study, config: Path, params: Mapping[str, Any]) -> dict[Path, str]:
+    """Return a trial's configuration files by path: YAML, and JSON where a command names it."""
+    files = {config: write_config(params)}
+    if any(CONFIG_JSON in names(word) for words in _commands(study) for word in words):
+        text = json.dumps(params, indent=1, ensure_ascii=False)
+        files[json_config(config)] = text + "\n"
+    return files
+
+
+def _commands(study: Study) -> list[Sequence[str]]:
+    return [study.command, *study.commands.values()]
+
+
+def json_config(config: Path) -> Path:
+    """Return the path of the JSON form of a trial's configuration file."""
+    return config.with_suffix(".json")
 
 
 def write_text(value: Any) -> str:
@@ -60,6 +92,8 @@ def fill(command: Sequence[str], values: TrialValues, optional: Sequence[str] = 
         CHECKPOINT: str(values.resume) if values.resume else None,
         **{name: write_text(value) for name, value in values.params.items()},
         "config": str(values.config),
+        CONFIG_JSON: str(json_config(values.config)),
+        PARAMS_JSON: json.dumps(dict(values.params), ensure_ascii=False),
         "trial_dir": str(values.trial_dir),
         "seed": str(values.seed),
         "checkpoint_dir": str(values.checkpoint_dir),
@@ -106,12 +140,21 @@ def _is_option(element: str) -> bool:
 
 
 def _spread(kind: str, params: Mapping[str, Any]) -> list[str]:
-    if kind == "params":
-        return [f"--{name}={write_text(value)}" for name, value in params.items()]
-    try:
-        return [write_override(name, value) for name, value in params.items()]
-    except (TypeError, ValueError) as error:
-        raise InputError(f"command: {{overrides}}: {error}.", "Use {config} instead.") from None
+    base, _, form = kind.partition(":")
+    if base == "overrides":
+        try:
+            return [form + write_override(name, value) for name, value in params.items()]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"command: {{{kind}}}: {error}.", "Use {config} instead.") from None
+    written: list[str] = []
+    for name, value in params.items():
+        if form == "flags" and isinstance(value, bool):
+            written += [f"--{name}"] if value else []
+        elif form == " ":
+            written += [f"--{name}", write_text(value)]
+        else:
+            written.append(f"--{name}={write_text(value)}")
+    return written
 
 
 def explain_missing(argv: Sequence[str], env: Mapping[str, str], workdir: Path) -> str | None:
