@@ -44,8 +44,8 @@ class VisibleText:
     """Output that comes in parts, cut anywhere, as a terminal shows it: line by line.
 
     Args:
-        live: The reader is a terminal: a line whose end is not there yet is shown as well, and drawn
-            anew as it grows.
+        live: The reader is a terminal: a line whose end is not there yet is shown as well, and
+            drawn anew as it grows.
     """
 
     LONGEST = 1 << 16  # characters of a line; what is longer is handed out in pieces

@@ -7,6 +7,7 @@ import re
 from sweep.training.printed_numbers import FOR_PATTERNS
 
 ENOUGH = 3  # lines that came near, for a note while training still runs
+_MOST = 1000  # near lines that are looked at
 _SHOWN = 2
 _WIDTH = 120  # characters of a line that are shown
 _KEPT = 200  # characters of a line, for whoever reads on
@@ -29,6 +30,8 @@ class NearLines:
 
     def see(self, line: str) -> None:
         """Look at a line that did not match."""
+        if self.count >= _MOST:
+            return
         line = line[:_LONGEST]
         low = line.lower()
         if not any(word in low for word in self._words) or not _DIGITS.search(line):
@@ -36,7 +39,11 @@ class NearLines:
         self.count += 1
         score = sum(word in low for word in self._words) + 2 * (self._metric.lower() in low)
         kind = _DIGITS.sub("#", line).strip()
-        same = [place for place, (_, kept) in enumerate(self._found) if _DIGITS.sub("#", kept).strip() == kind]
+        same = [
+            place
+            for place, (_, kept) in enumerate(self._found)
+            if _DIGITS.sub("#", kept).strip() == kind
+        ]
         if same:
             self._found[same[0]] = (score, line)
         else:
@@ -49,14 +56,18 @@ class NearLines:
         if not self._found:
             return ""
         lines = [line.strip() for _, line in self._found]
-        shown = " and ".join(repr(f"{line[:_WIDTH]}…" if len(line) > _WIDTH else line) for line in lines)
+        shown = " and ".join(
+            repr(f"{line[:_WIDTH]}…" if len(line) > _WIDTH else line) for line in lines
+        )
         pattern = self._propose(lines[0])
         return f"near it came {shown}" + (f"; {pattern!r} would find it" if pattern else "")
 
     def _propose(self, line: str) -> str:
         """Return a pattern that finds the metric's number in a line; "" where that is not clear."""
         for name in (self._metric, *reversed(self._words)):
-            found = re.search(rf"{re.escape(name)}(?P<between>\W{{1,6}}?)[-+]?\.?\d", line, re.IGNORECASE)
+            found = re.search(
+                rf"{re.escape(name)}(?P<between>[^\d]{{1,20}}?)[-+]?\.?\d", line, re.IGNORECASE
+            )
             if found is None:
                 continue
             begin = found.start()

@@ -28,9 +28,7 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE,
 )
-_NOT_FINITE = re.compile(
-    rf"(?<![\w.])[{_SIGN}]?(?:nan|inf(?:inity)?|∞)(?!\w)", re.IGNORECASE
-)
+_NOT_FINITE = re.compile(rf"(?<![\w.])[{_SIGN}]?(?:nan|inf(?:inity)?|∞)(?!\w)", re.IGNORECASE)
 _PARTS = frozenset(f"0123456789.,'’_eE{_SIGN}{_SPACES}")
 # What may stand in a group before its number: brackets, and the call that Python prints around it.
 _BEFORE = re.compile(r"\W*(?:[A-Za-z_][\w.]*\(\W*)*")

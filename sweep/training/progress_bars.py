@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Drawn by tqdm, rich, Keras, alive-progress: what no other output looks like, also where each
-# drawing has a line of its own (torchrun makes lines of them, and so does Keras without a terminal).
-_BAR = re.compile(r"\d%\||\d(?:it|\?it)? \[\d\d:\d\d<|\d+it \[|[━╸╺█▉▊▋▌▍▎▏▐░▒▓⣿]{2}|\[=*[>.][.]*\]|\[={5,}\]")
+# Drawn by tqdm, rich, Keras, alive-progress: what no other output looks like, also where
+# each drawing has a line of its own (torchrun makes lines of them, Keras does without a terminal).
+_BAR = re.compile(
+    r"\d%\||\d(?:it|\?it)? \[\d\d:\d\d<|\d+it \[|[━╸╺█▉▊▋▌▍▎▏▐░▒▓⣿]{2}|\[=*[>.][.]*\]|\[={5,}\]"
+)
 _PERCENT = re.compile(r"(?<![=\d.])\b(\d{1,3}(?:\.\d+)?) ?%")
 _COUNT = re.compile(r"(?<![=\d./])\b(\d[\d.,]*)([kKMG]?) ?/ ?(\d[\d.,]*[kKMG]?|\?)(?![\d/])")
 _ITEMS = re.compile(r"\b(\d+)it\b")
@@ -121,4 +123,6 @@ class Bars:
 
     def restore(self, state: dict[str, list[float]]) -> None:
         """Go on from where others were."""
-        self._seen = {name: (last, first, int(number)) for name, (last, first, number) in state.items()}
+        self._seen = {
+            name: (last, first, int(number)) for name, (last, first, number) in state.items()
+        }

@@ -34,7 +34,7 @@ def of_rank(lines: Iterable[str], rank: int, labels: str) -> list[str]:
 
 
 def of_first(line: str, labels: str) -> str | None:
-    """Return what of a line is rank 0's or the launcher's own, without labels; None for the others'.
+    """Return what of a line is rank 0's or the launcher's own, without labels; None for nothing.
 
     torchrun puts its label before whatever it has read of a rank by then: a line that a rank has
     written by halves bears several, and those of other ranks between.
