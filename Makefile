@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FRAMEWORKS := .venv-frameworks
 CODE := sweep trainer templates studies tests benchmarks
 # Tests wait more than they compute, so some run side by side; JOBS=0 runs one after the other.
 JOBS ?= 3
@@ -10,12 +11,13 @@ JOBS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help demo test test-cluster test-all check bench cluster lint format types unit clean
+.PHONY: help demo test test-cluster test-frameworks test-all check bench cluster lint format types unit clean
 
 help:
 	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
 	@echo "make test      the tests in their short form, a dozen on a real cluster (17 minutes)"
 	@echo "make test-cluster  all tests on a real Slurm cluster on this machine (as root)"
+	@echo "make test-frameworks  Lightning, transformers, Keras, … installed, and each one for real"
 	@echo "make test-all  every long form too; goes on where it was interrupted; test-report.json"
 	@echo "make check     lint, types and unit tests (under 2 minutes)"
 	@echo "make bench     the benchmarks"
@@ -30,11 +32,20 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	@$(BIN)/python -m tests.needs
-	$(PYTEST) tests -m "not cluster"
+	$(PYTEST) tests -m "not cluster and not frameworks"
 
 test-cluster: $(VENV)/.ready
 	@$(BIN)/python -m tests.needs
 	$(PYTEST) tests/cluster $(SELECT)
+
+# In an environment of their own: what the frameworks bring must not reach the lock file.
+test-frameworks: $(FRAMEWORKS)/.ready
+	@$(FRAMEWORKS)/bin/python -m tests.needs
+	$(FRAMEWORKS)/bin/python -m pytest -n $(JOBS) --dist load tests/frameworks $(SELECT)
+
+$(FRAMEWORKS)/.ready: $(VENV)/.ready requirements-frameworks.txt .ci/venv-frameworks
+	@.ci/venv-frameworks "$(VENV)" "$(FRAMEWORKS)"
+	@touch $@
 
 test-all: $(VENV)/.ready
 	@$(BIN)/python -m tests.needs
@@ -65,4 +76,4 @@ cluster: $(VENV)/.ready
 	$(BIN)/python -m tests.cluster shell
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-runs
+	rm -rf $(VENV) $(FRAMEWORKS) build dist *.egg-info demo-runs

@@ -9,7 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ import sweep.schedulers
 from tests import apptainer, run_report
 from tests.cluster import is_daily
 from tests.cluster.fixture import clean_slurm, slurm, slurm_cgroup
+from tests.fork_server import ForkServer
 from tests.needs import ensure_apptainer, point_at_data
 from tests.postgres_fixture import (
     database_url,
@@ -50,7 +52,7 @@ KEPT = ("SWEEP_TEST_REQUIRE", "SWEEP_TEST_MLFLOW", "SWEEP_PG_BIN", "SWEEP_DATA")
 NOT_WALKED = {".postgres", "trials", "reruns", "local", "logs"}
 # What makes a test real: its folder, or a fixture that starts what it needs. Files that start
 # servers or trainings by themselves carry the marker. All others are the unit tests.
-REAL_FOLDERS = ("e2e", "cluster", "chaos")
+REAL_FOLDERS = ("e2e", "cluster", "chaos", "frameworks")
 REAL_FIXTURES = {"sweep", "postgres_server", "slurm", "images"}
 
 _leaked = pytest.StashKey[list[str]]()
@@ -62,6 +64,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     stop_ignoring_interrupts()
+    if config.getoption("--long"):
+        _as_users_do.append(True)
     # The user's own settings must not reach the tests, nor the tests the user's runs.
     for name in list(os.environ):
         if name.startswith(("SWEEP_", "PG", "OPTUNA_")) and name not in KEPT:
@@ -114,6 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real)
         if find_folder(item) == "cluster" and not is_daily(item.nodeid):
             item.add_marker(pytest.mark.cluster)
+        if find_folder(item) == "frameworks":
+            item.add_marker(pytest.mark.frameworks)
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items.sort(key=rank)
 
@@ -235,6 +241,34 @@ class Ran(NamedTuple):
 
 Sweep = Callable[..., Ran]
 
+# What commands import, late too, and what they compute with.
+IMPORTED = ("sweep.schedulers", "optuna", "sqlalchemy", "pandas", "rich.table", "matplotlib.pyplot")
+_fork_servers: dict[str, ForkServer] = {}
+_fork_lock = threading.Lock()
+_as_users_do: list[bool] = []  # with --long: no command is forked
+
+
+def command_server() -> ForkServer | None:
+    """Return what forks commands in this session; None where each is started by itself."""
+    if _as_users_do:
+        return None
+    commands = sorted((ROOT / "sweep/cli").glob("[a-z]*.py"))
+    modules = [*IMPORTED, *(f"sweep.cli.{path.stem}" for path in commands)]
+    return fork_server("sweep", sweep_environment(ROOT), modules)
+
+
+def fork_server(name: str, environ: Mapping[str, str], modules: Sequence[str]) -> ForkServer:
+    """Return this session's fork server of a name, started once it is asked for."""
+    with _fork_lock:
+        if name not in _fork_servers:
+            _fork_servers[name] = ForkServer(environ, modules)
+        return _fork_servers[name]
+
+
+def pytest_unconfigure() -> None:
+    while _fork_servers:
+        _fork_servers.popitem()[1].close()
+
 
 def sweep_environment(
     runs: Path, changes: Mapping[str, str | None] | None = None
@@ -268,18 +302,30 @@ def run_sweep(
     Args:
         env: Changes of the environment; a variable that maps to None is left out.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "sweep", *map(str, args)],
-        cwd=cwd,
-        env=sweep_environment(runs, env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=timeout_s,
-        check=False,
-    )
-    ran = Ran(done.returncode, done.stdout, done.stderr)
+    words, environ = list(map(str, args)), sweep_environment(runs, env)
+    server = command_server()
+    if server is not None and server.can_serve(environ):
+        forked = server.start(["sweep", *words], cwd=str(cwd), environ=environ)
+        try:
+            out, err = forked.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            forked.kill()
+            raise
+        assert forked.returncode is not None
+        ran = Ran(forked.returncode, out, err)
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "sweep", *words],
+            cwd=cwd,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=timeout_s,
+            check=False,
+        )
+        ran = Ran(done.returncode, done.stdout, done.stderr)
     if ran.code == EXIT_FAULT or "Traceback (most recent call last)" in ran.err:
         crashes = "\n".join(p.read_text() for p in find_crash_files(runs))
         pytest.fail(f"sweep {args}: {ran.err}\n{crashes}", pytrace=False)

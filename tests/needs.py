@@ -20,8 +20,17 @@ from typing import NoReturn
 import pytest
 
 VARIABLE = "SWEEP_TEST_REQUIRE"
+ROOT = Path(__file__).parents[1]
+# A sweep of before the packages: modules had other names, and waves no format.
+EARLIER = "579e481"
 # Where Debian has Lmod and environment-modules.
 MODULE_FILES = ("/usr/share/lmod/lmod/init/bash", "/usr/share/modules/init/bash")
+
+# As requirements-frameworks.txt installs them, but for DeepSpeed, which must be compiled.
+FRAMEWORKS = (
+    *("lightning", "transformers", "accelerate", "keras", "xgboost", "lightgbm", "papermill"),
+    *("hydra", "jax", "flax", "orbax", "mpi4py"),
+)
 
 
 @dataclass(frozen=True)
@@ -195,6 +204,15 @@ def mlflow_server_python() -> str:
     return os.environ.get("SWEEP_TEST_MLFLOW") or own
 
 
+def look_for_frameworks() -> Found:
+    """Those that are trained with for real: in an environment of their own."""
+    missing = [name for name in FRAMEWORKS if not find_spec(name)]
+    missing += [name for name in ("Rscript",) if not shutil.which(name)]
+    if missing:
+        return Found(False, f"make test-frameworks installs {', '.join(missing)}")
+    return Found(True, "installed")
+
+
 def look_for_other_user() -> Found:
     """A user who isn't root: ourselves, or nobody."""
     if os.geteuid() != 0:
@@ -233,6 +251,47 @@ def as_other_user() -> list[str]:
     skip_or_fail("other_user", look_for_other_user().what)
 
 
+def look_for_root() -> Found:
+    """The rights of root: to become others, to mount."""
+    return Found(os.geteuid() == 0, "we are root" if os.geteuid() == 0 else "we are not root")
+
+
+def look_for_mount() -> Found:
+    """File systems that may be mounted here; root in a container often may not."""
+    script = 'folder=$(mktemp -d) && mount -t tmpfs tmpfs "$folder" && umount "$folder"'
+    script += '; code=$?; rmdir "$folder"; exit $code'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return Found(False, f"nothing may be mounted here: {done.stderr.strip()}")
+    return Found(True, "file systems may be mounted")
+
+
+def look_for_namespaces() -> Found:
+    """User and mount namespaces."""
+    done = subprocess.run(["unshare", "-rm", "true"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return Found(False, f"no namespaces here: {done.stderr.strip()}")
+    return Found(True, "unshare works")
+
+
+def look_for_history() -> Found:
+    """git's history of the checkout, as far back as the version from which tests upgrade."""
+    argv = ["git", "-C", str(ROOT), "cat-file", "-e", f"{EARLIER}^{{commit}}"]
+    try:
+        done = subprocess.run(argv, capture_output=True, check=False)
+    except OSError:
+        return Found(False, "apt-get install git")
+    if done.returncode:
+        return Found(False, f"the checkout's history lacks {EARLIER}: git fetch --unshallow")
+    return Found(True, f"with {EARLIER}")
+
+
+def look_for_compiler() -> Found:
+    """A C compiler, for NVML's stand-in."""
+    path = shutil.which("cc") or shutil.which("gcc")
+    return Found(bool(path), path or "apt-get install gcc")
+
+
 NEEDS: Mapping[str, Callable[[], Found]] = {
     "postgres": look_for_postgres,
     "slurm": look_for_slurm,
@@ -242,7 +301,13 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "mpi": look_for_mpi,
     "mnist": look_for_mnist,
     "torch": look_for_torch,
+    "frameworks": look_for_frameworks,
+    "root": look_for_root,
     "other_user": look_for_other_user,
+    "mount": look_for_mount,
+    "namespaces": look_for_namespaces,
+    "history": look_for_history,
+    "compiler": look_for_compiler,
     "tmux": look_for_tmux,
     "git": look_for_git,
     "chromium": look_for_chromium,

@@ -18,15 +18,17 @@ class Process:
     command: str
     why: str
     name: str
+    folder: Path
 
 
-def find_processes(folder: Path) -> list[Process]:
-    """Return the live processes whose command line or working folder lies in ``folder``.
+def find_processes(*folders: Path) -> list[Process]:
+    """Return the live processes whose command line or working folder lies in one of ``folders``.
 
-    This process and those above it do not count: pytest's own --basetemp names the folder too.
+    This process and those above it do not count: pytest's own --basetemp names the folder too. All
+    of /proc is read for it, which takes some ten milliseconds: who waits looks at longer intervals.
     """
-    text = str(folder)
     ours = ancestors(os.getpid())
+    texts = [str(folder) for folder in folders]
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) in ours:
@@ -35,13 +37,18 @@ def find_processes(folder: Path) -> list[Process]:
             words = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
             command = words.decode("utf-8", "replace")
             cwd = os.readlink(entry / "cwd")
-            name = (entry / "comm").read_text().strip()
+            for folder, text in zip(folders, texts, strict=True):
+                if text in command:
+                    why = "command line"
+                elif cwd == text or cwd.startswith(text + "/"):
+                    why = f"works in {cwd}"
+                else:
+                    continue
+                name = (entry / "comm").read_text().strip()
+                found.append(Process(int(entry.name), command.strip(), why, name, folder))
+                break
         except OSError:
             continue  # it has ended, or is a kernel thread or a zombie
-        if text in command:
-            found.append(Process(int(entry.name), command.strip(), "command line", name))
-        elif cwd == text or cwd.startswith(text + "/"):
-            found.append(Process(int(entry.name), command.strip(), f"works in {cwd}", name))
     return sorted(found, key=lambda process: process.pid)
 
 

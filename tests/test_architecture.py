@@ -58,6 +58,17 @@ TOP: dict[str, set[str]] = {
     "task": {"tasks"},
 }
 
+# The folder beside the reporter: it runs inside training, and is copied into images, as well.
+BESIDE: dict[str, set[str]] = {"integrations": {"report"}}
+# What its modules import: the framework they are named for, which is why one imports them.
+INTEGRATIONS = {
+    **{name: set() for name in ("__init__", "base")},
+    **{name: set() for name in ("accelerate", "deepspeed")},  # they are handed the user's objects
+    "dcp": {"torch"},
+    "lightning": {"lightning", "pytorch_lightning"},
+    **{name: {name} for name in ("keras", "lightgbm", "orbax", "transformers", "xgboost")},
+}
+
 # What the trainer may import besides itself and the standard library.
 TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
 
@@ -70,6 +81,9 @@ SAME_NAME = {
     "report": "`sweep report` is what users type, `sweep.report` what their training imports",
     "scheduler": "core's base class, and in each scheduler's folder its implementation",
 }
+
+# What users import: of one of these modules only, so that the names are the same in each.
+PUBLIC = ("SweepCallback", "Epochs")
 
 # Each takes from a tenth of a second to some seconds of CPU: a task whose design is fixed, and the
 # command line where it only answers, do without them.
@@ -180,18 +194,18 @@ def module_names() -> dict[str, Path]:
 
 
 def test_every_module_is_in_a_room() -> None:
-    """Eleven packages, and the four files of TOP beside them."""
+    """Eleven packages; the four files of TOP and the integrations beside them."""
     rooms = {room_of(path) for path in modules("sweep")}
-    assert rooms == {*ROOMS, *TOP}
+    assert rooms == {*ROOMS, *TOP, *BESIDE}
     files = {path.stem for path in (ROOT / "sweep").glob("*.py")}
     assert files == set(TOP)
     assert len(ROOMS) == 11
 
 
-@pytest.mark.parametrize("room", [*ROOMS, *TOP])
+@pytest.mark.parametrize("room", [*ROOMS, *TOP, *BESIDE])
 def test_a_room_imports_what_its_row_names(room: str) -> None:
     """Also inside functions, and for type checkers."""
-    may = {**ROOMS, **TOP}[room]
+    may = {**ROOMS, **TOP, **BESIDE}[room]
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {other}"
         for path in modules("sweep")
@@ -267,6 +281,7 @@ def test_one_name_one_meaning() -> None:
         for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(str(where))
+    assert all(classes.pop(name) for name in PUBLIC)
     assert {name: found for name, found in classes.items() if len(found) > 1} == {}
     several = {name: found for name, found in names.items() if len(found) > 1}
     assert set(SAME_NAME) <= set(several), "Take these out of SAME_NAME: one module has them now"
@@ -449,16 +464,22 @@ def test_sweep_never_imports_the_trainer() -> None:
         ("report.py", set()),
         ("provenance/installed.py", set()),
         ("control/check/inside.py", {"torch", "sweep"}),
+        *((f"integrations/{name}.py", tops) for name, tops in INTEGRATIONS.items()),
     ],
 )
 def test_what_runs_in_images_is_one_old_python_file(file: str, tries: set[str]) -> None:
     """What runs in any image: standard library, Python 3.8's grammar.
 
-    The check's part tries to import torch and the reporter, and says where it cannot.
+    The check's part tries to import torch and the reporter, and says where it cannot. An
+    integration imports the reporter, its siblings and its framework.
     """
     path = ROOT / "sweep" / file
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
-    tops = {name.split(".")[0] for name, _ in imports(path)}
+    found = [name for name, _ in imports(path)]
+    if room_of(path) in BESIDE:
+        found = [name for name in found if not name.startswith(("sweep.report", "sweep.integr"))]
+        assert {one.stem for one in modules(f"sweep/{room_of(path)}")} == set(INTEGRATIONS)
+    tops = {name.split(".")[0] for name in found}
     assert sorted(tops - sys.stdlib_module_names) == sorted(tries)
 
 
@@ -529,6 +550,7 @@ def test_torch_is_imported_by_its_sampler_only() -> None:
     found = {
         str(path.relative_to(ROOT))
         for path in modules("sweep")
+        if room_of(path) not in BESIDE
         for name, _ in imports(path)
         if name.split(".")[0] == "torch"
     }
@@ -536,7 +558,8 @@ def test_torch_is_imported_by_its_sampler_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["sweep.task", "sweep.tasks.worker", "sweep.report", "sweep.cli"]
+    "module",
+    ["sweep.task", "sweep.tasks.worker", "sweep.report", "sweep.integrations.base", "sweep.cli"],
 )
 def test_starting_imports_nothing_heavy(module: str) -> None:
     """A task and the command line import heavy packages only when a step needs them."""

@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, sweep_environment
+from tests.fork_server import ForkServer
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -315,3 +317,48 @@ def test_changed_code_is_not_resumed(folder: Path) -> None:
 def ran(folder: Path) -> str:
     path = folder / "ran.mark"
     return path.read_text() if path.exists() else ""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    server = ForkServer(sweep_environment(ROOT), ["sweep.cli.launch"])
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["config"], ["status"], ["launch", "gone.yaml"], ["nope", "ü\n"]]
+)
+def test_a_forked_command_is_as_a_started_one(
+    tmp_path: Path, server: ForkServer, arguments: list[str]
+) -> None:
+    """The same code and texts, in the folder and with the variables that it was given."""
+    environ = sweep_environment(tmp_path / "runs", {"SWEEP_RUNS": "elsewhere", "COLUMNS": "70"})
+    done = subprocess.run(
+        [sys.executable, "-m", "sweep", *arguments],
+        cwd=tmp_path,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    forked = server.start(["sweep", *arguments], cwd=str(tmp_path), environ=environ)
+    out, err = forked.communicate(timeout=PATIENCE_S)
+    assert (forked.returncode, out, err) == (done.returncode, done.stdout, done.stderr)
+
+
+def test_what_an_interpreter_reads_when_it_starts_is_not_forked(
+    tmp_path: Path, server: ForkServer
+) -> None:
+    """Then it is started. What is forked can be waited for, signalled, and given code to run."""
+    given = sweep_environment(tmp_path / "runs", {"SWEEP_STORAGE": "x", "PATH": "/bin"})
+    assert server.can_serve(given)
+    for name in ("PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "OMP_NUM_THREADS", "HOME"):
+        assert not server.can_serve({**given, name: "other"}), name
+    assert not server.can_serve({name: text for name, text in given.items() if name != "HOME"})
+    code = "import sys, time; print(sys.argv[1], flush=True); time.sleep(600)"
+    forked = server.start(["it runs"], code=code, cwd=str(tmp_path), environ=given)
+    assert forked.stdout.readline() == "it runs\n"
+    with pytest.raises(subprocess.TimeoutExpired):
+        forked.communicate(timeout=0.0)
+    forked.send_signal(signal.SIGKILL)

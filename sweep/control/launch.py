@@ -27,7 +27,7 @@ from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ORPHANED, Scheduler, Wave
 from sweep.core.secrets import is_secret
 from sweep.core.study import Study
-from sweep.provenance import snapshot
+from sweep.provenance import shared_output, snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
 from sweep.schedulers.choose import resolve, scheduler_of
@@ -38,7 +38,7 @@ from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
 from sweep.studyfile import changes
 from sweep.training import build
-from sweep.training.command import environment
+from sweep.training.command import environment, own_ranks
 
 SUBMITTER_WAIT_S = 10.0
 
@@ -172,7 +172,12 @@ def _launch(prepared: Prepared, *, check_first: bool, hash_data: bool, set_aside
         with taking_back(prepared, rows):
             changed = write_folder(prepared, rows, settled, code, hash_data=hash_data)
             launched = submit(prepared, rows)
-    notes = [*launched.notes, *(snapshot.notes(code) if code else ())]
+    notes = [
+        *launched.notes,
+        *own_ranks.notes(prepared.study),
+        *shared_output.notes(prepared.study, prepared.folder, code.tree if code else None),
+        *(snapshot.notes(code) if code else ()),
+    ]
     return dataclasses.replace(launched, changed=[*rows.changed, *changed], notes=notes)
 
 

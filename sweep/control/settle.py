@@ -6,26 +6,24 @@ attempt whose worker is gone: the same journal, the same rules, the same result.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from sweep.control.resuming import may_step_back
 from sweep.core import outcomes, pareto
-from sweep.core.attributes import END
 from sweep.core.errors import closest
 from sweep.core.outcomes import HALTED, PAUSED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.study import Retry, Study
 from sweep.core.trial import Attempt, End, Reading, Report
-from sweep.storage import adoption, studies, trial_rows
-from sweep.storage.budgets import CUT, cut_by
+from sweep.storage import adoption, studies
+from sweep.storage.budgets import cut_by
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
 from sweep.training.attempt_files import folder_of
-from sweep.training.checkpoints import checkpoints, digest
+from sweep.training.checkpoints import saves
+from sweep.training.digests import digest
 from sweep.training.journal import MOST_REPORTS, Journal
 from sweep.training.printed_metric import why_missed
 
@@ -92,6 +90,10 @@ def settle(
     Raises:
         StaleAttempt: The attempt has ended otherwise.
     """
+    if checkpoint is not None:
+        checkpoint = ledger.own_checkpoint(token, checkpoint)
+    if end.outcome == outcomes.ERROR and may_step_back(ledger.attempts(trial_id)):
+        end = replace(end, outcome=outcomes.RESUME_FAILED)
     if end.outcome in USER_FAILURES:
         ledger.fail(token, end, checkpoint)
         return outcomes.FAILED
@@ -219,11 +221,15 @@ def others_text(metric: str, reported: Sequence[str]) -> str:
     return f" (reported: {', '.join(reported)}" + (f"; did you mean {near}?)" if near else ")")
 
 
-def newest_of(folder: AttemptFolder) -> tuple[str, str | None] | None:
-    """Return the newest checkpoint that an attempt left, with its hash; None where it left none."""
-    for path in checkpoints(folder):
+def newest_of(folder: AttemptFolder, pattern: str | None = None) -> tuple[str, str | None] | None:
+    """Return the newest checkpoint that an attempt left, with its hash; None where it left none.
+
+    Args:
+        pattern: The study's ``checkpoint_files``.
+    """
+    for save in saves(folder, pattern):
         try:
-            return str(path), digest(path)
+            return str(save.path), digest(save.files)
         except OSError:
             continue
     return None
@@ -272,30 +278,3 @@ def take_over(ledger: Ledger, token: str, folder: StudyFolder, number: int) -> N
             reports = [r for r in part if r.step < cut and (last is None or r.step > last)]
             if reports:
                 adoption.adopt(ledger, token, {attempt: reports})
-
-
-def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None:
-    """Remove a final trial's checkpoints unless it is among the best, and those it displaced."""
-    study = ledger.study
-    if study.is_multi_objective:
-        return  # which of a front is best is not ours to say
-    # Several may have been displaced at once, by as many as run.
-    best = ledger.best_numbers(study.keep + study.parallel, infeasible=True)
-    gone = set(best[study.keep :])
-    if number not in best[: study.keep] and not _may_go_on(ledger, number):
-        gone.add(number)
-    for trial in gone:
-        for path in _checkpoint_folders(folder, trial):
-            with contextlib.suppress(OSError):
-                shutil.rmtree(path)
-
-
-def _may_go_on(ledger: Ledger, number: int) -> bool:
-    """Tell whether a final trial was cut by its study's end, or paused: it keeps what it has."""
-    found = ledger.find_trial(number)
-    end = trial_rows.read_attribute(ledger.db, "user", found[0], END) if found else None
-    return isinstance(end, dict) and end.get("outcome") in (CUT, PAUSED)
-
-
-def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:
-    return list((folder.trial(number) / "attempts").glob("*/checkpoints"))

@@ -40,9 +40,12 @@ FAULTS = (KILLED, OUT_OF_MEMORY, PORT_CLASH, LOST, STALLED)
 # An attempt's end after which the trial may be claimed again. A failure of the user's code counts
 # while the study is unproven, because launch gives such trials back once the code is corrected.
 GIVEN_BACK = "given back"
+# Went on from a checkpoint and failed by its own error before it reported anything: the next
+# attempt takes an older one.
+RESUME_FAILED = "resume failed"
 HALTED = "halted"  # left because the study was stopped or ended
 PAUSED = "paused"  # its trial waits for a promotion
-CLAIMABLE = (*RESUMABLE, GIVEN_BACK, HALTED)
+CLAIMABLE = (*RESUMABLE, GIVEN_BACK, RESUME_FAILED, HALTED)
 USER_FAILURES = (ERROR, NO_METRIC, NOT_STARTED, TOO_LONG, EXHAUSTED)
 # Those of them that say that the configuration asks for too much, not that the command is wrong.
 TOO_MUCH = (TOO_LONG, EXHAUSTED)

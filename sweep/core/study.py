@@ -29,12 +29,14 @@ class Objective:
     Attributes:
         pattern: Regular expression that finds the metric in the output, or None when training
             reports it (``from: {stdout: …}`` in the file).
+        step_pattern: The same for the step that it belongs to; None where each match is one more.
     """
 
     metric: str
     direction: str = "minimize"
     at: str = "best"
     pattern: str | None = None
+    step_pattern: str | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class Ddp:
 
     Attributes:
         timeout_s: None for the training's own limit (the reference trainer's is 50).
+        written: Whether the study's own file has the section, and not only a file of defaults.
     """
 
     ranks_per_node: int | None = None
@@ -157,6 +160,7 @@ class Ddp:
     ib: str | None = None
     debug: str = "off"
     timeout_s: int | None = None
+    written: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,25 @@ class Environment:
     name: str | None = None
 
 
+# Variables with SWEEP_ in front that a user sets for training: where the reference trainer finds
+# its data, and how long its ranks wait for each other.
+FOR_TRAINING = ("SWEEP_DATA", "SWEEP_DDP_TIMEOUT_S")
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """What the file of ``{config}`` is like.
+
+    Attributes:
+        seed: Whether the trial's seed is in it.
+        nested: Whether a name with dots is a value within mappings.
+    """
+
+    seed: bool = True
+    nested: bool = False
+    format: str = "yaml"
+
+
 @dataclass(frozen=True)
 class Storage:
     """Where the study's rows live; ``url`` is None for the embedded server."""
@@ -206,6 +229,10 @@ class Study:
         tasks: None for as many as trials.
         trials_per_task: Of each of a task's slots.
         workdir: Absolute, as launch resolved it.
+        own_workdir: Whether each attempt starts in a folder of its own over that one.
+        checkpoint_files: A glob within the checkpoint folder; None for the known layouts.
+        resume: "path" tells training where its checkpoint is, "folder" also puts it into the new
+            checkpoint folder.
         commands: Further commands by name, which run on a trial's checkpoint.
         source: Path of the study file, absolute.
     """
@@ -215,6 +242,7 @@ class Study:
     objectives: tuple[Objective, ...]
     space: Space
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    config: ConfigFile = ConfigFile()
     points: tuple[Mapping[str, Any], ...] = ()
     warm_start: str | None = None
     duplicates: str = "keep"
@@ -237,6 +265,8 @@ class Study:
     tasks: int | None = None
     trials_per_task: int | None = None
     keep: int = 5
+    checkpoint_files: str | None = None
+    resume: str = "path"
     executor: str = "auto"
     launcher: str = "auto"
     ddp: Ddp = Ddp()
@@ -244,6 +274,7 @@ class Study:
     environment: Environment = Environment()
     storage: Storage = Storage()
     workdir: str = "."
+    own_workdir: bool = False
     code: str = "frozen"
     data: tuple[str, ...] = ()
     track: tuple[str, ...] = ()

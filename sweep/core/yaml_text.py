@@ -52,6 +52,17 @@ def write_mapping(values: Mapping[str, Any]) -> str:
     return "".join(f"{write_key(name)}: {write_value(value)}\n" for name, value in values.items())
 
 
+def write_tree(values: Mapping[str, Any], indent: str = "") -> str:
+    """Return mappings within a mapping, each in a block of its own."""
+    lines = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            lines.append(f"{indent}{write_key(str(name))}:\n{write_tree(value, indent + '  ')}")
+        else:
+            lines.append(f"{indent}{write_key(str(name))}: {write_value(value)}\n")
+    return "".join(lines) or "{}\n"
+
+
 def _write(value: Any, write_text: Callable[[str], str]) -> str:
     if value is None or isinstance(value, int):  # a bool too
         return json.dumps(value)

@@ -24,7 +24,7 @@ _KEYS = {
     for section in (STUDY, RESOURCES, SERVICE, OBJECTIVE)
     for name, key in section.keys.items()
     if key.field != name
-} | {"pattern": "from.stdout"}
+} | {"pattern": "from.stdout", "step_pattern": "from.step"}
 
 
 def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:
@@ -69,7 +69,9 @@ def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:
 
 
 def _without_patterns(objectives: tuple[Objective, ...]) -> list[Objective]:
-    return [dataclasses.replace(objective, pattern=None) for objective in objectives]
+    return [
+        dataclasses.replace(objective, pattern=None, step_pattern=None) for objective in objectives
+    ]
 
 
 def _compare_spaces(old: Space, new: Space) -> list[str]:
@@ -95,7 +97,7 @@ def _compare(path: str, old: Any, new: Any) -> list[str]:
                 for i, (a, b) in enumerate(zip(old, new, strict=True))
             ]
     elif type(old) is type(new) and dataclasses.is_dataclass(old):
-        names = [field.name for field in dataclasses.fields(old)]
+        names = [field.name for field in dataclasses.fields(old) if field.compare]
         pairs = [(f"{path}.{name}", getattr(old, name), getattr(new, name)) for name in names]
     elif isinstance(old, Mapping) and isinstance(new, Mapping):
         pairs = [

@@ -15,8 +15,9 @@ from typing import Any
 from sweep.core.errors import closest
 from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
 from sweep.core.space import Space, same_value
-from sweep.core.study import Choice, Ddp, Environment, Objective, Resources, Slurm
+from sweep.core.study import Choice, ConfigFile, Ddp, Environment, Objective, Resources, Slurm
 from sweep.studyfile.conditions import describe_values
+from sweep.studyfile.keys import TRIAL
 from sweep.studyfile.rules import INVALID, Entry
 
 GRID_LIMIT = 100_000  # points; more do not make a search
@@ -68,6 +69,44 @@ def _names_are_given_once(root: Entry) -> None:
 
 
 @crosscheck
+def _nested_names_do_not_clash(root: Entry, config: ConfigFile) -> None:
+    """A value cannot be a mapping of others as well, unless it is one itself."""
+    if not config.nested:
+        return
+    places = {
+        name: place
+        for key in ("fixed", "space")
+        if key in root
+        for name, place in root[key].entries().items()
+    }
+    for name, place in places.items():
+        parts = name.split(".")
+        for count in range(1, len(parts)):
+            above = ".".join(parts[:count])
+            is_seed = above == "seed" and config.seed
+            if is_seed or (above in places and not _holds_mappings(places[above])):
+                rule = f"lies within {above}, which is a value: config.nested makes a mapping of it"
+                place.report(rule, "Rename one of the two.", "")
+                break
+
+
+def _holds_mappings(place: Entry) -> bool:
+    """Tell whether what a fixed value or a choice is are mappings, which others can be put into."""
+    given = place.node.plain()
+    if place.path.startswith("fixed"):
+        return isinstance(given, dict)
+    choices = given.get("choices") if isinstance(given, dict) else None
+    return isinstance(choices, list) and all(isinstance(one, dict) for one in choices)
+
+
+@crosscheck
+def _a_workdir_of_ones_own_is_ours(root: Entry, workdir: str, environment: Environment) -> None:
+    if workdir == TRIAL and environment.workdir is not None:
+        rule = "must be absent with workdir: trial, which says where training starts"
+        root["environment"]["workdir"].report(rule, "Remove one of the two.")
+
+
+@crosscheck
 def _placeholders_are_known(root: Entry, command: Sequence[str]) -> None:
     _check_words(root, root["command"], command, RESERVED)
 
@@ -109,10 +148,12 @@ def _objectives_differ_and_can_be_read(root: Entry, objectives: Objectives) -> N
             one["metric"].report("is optimised twice", "Remove one of the two.")
         seen.add(objective.metric)
         if objective.pattern is not None:
-            _check_pattern(objective.pattern, one["from"]["stdout"])
+            _check_pattern(objective.pattern, one["from"]["stdout"], "val_acc=([0-9.eE+-]+)")
+        if objective.step_pattern is not None:
+            _check_pattern(objective.step_pattern, one["from"]["step"], "Epoch ([0-9]+)")
 
 
-def _check_pattern(pattern: str, at: Entry) -> None:
+def _check_pattern(pattern: str, at: Entry, example: str) -> None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
@@ -120,8 +161,7 @@ def _check_pattern(pattern: str, at: Entry) -> None:
         at.report(rule, r"Put \ before a character that stands for itself.")
         return
     if not groups:
-        example = 'For example "val_acc=([0-9.eE+-]+)".'
-        at.report("must have a group around the number", example)
+        at.report("must have a group around the number", f'For example "{example}".')
 
 
 @crosscheck

@@ -29,6 +29,7 @@ MAY_BE_DEFAULTS = (
     "tasks",
     "trials_per_task",
     "keep",
+    "resume",
     "retry",
     "resources",
     "executor",

@@ -16,7 +16,7 @@ from sweep.core.files import write_atomic
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import BOUNDS
-from sweep.studyfile.keys import OBJECTIVE, READING, RETRY, STUDY
+from sweep.studyfile.keys import CONFIG, OBJECTIVE, READING, RETRY, STUDY
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
@@ -57,6 +57,7 @@ def table(keys: Mapping[str, Key]) -> Iterator[str]:
 def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
     """Yield headings, a sentence, and keys, in the order of the file."""
     yield "The file", "", STUDY.keys
+    yield "config", "", CONFIG.keys
     yield "objective", "", OBJECTIVE.keys
     yield "objective.from", "", READING.keys
     for kind, section in PARAMETERS.items():

@@ -11,15 +11,26 @@ stand in a site's or a user's defaults, ``defaults`` names it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sweep.core import executors
-from sweep.core.study import Objective, Retry, Study
+from sweep.core.study import ConfigFile, Objective, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
 from sweep.studyfile.kinds import Command, Commands, OneOrMore
-from sweep.studyfile.rules import INVALID, Entry, Real, Text, TextList, Whole, Word, meaning
+from sweep.studyfile.rules import (
+    INVALID,
+    Boolean,
+    Entry,
+    Real,
+    Text,
+    TextList,
+    Whole,
+    Word,
+    meaning,
+)
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SLURM
@@ -40,33 +51,47 @@ DIRECTIONS = Word(
 )
 
 
-class _Pattern(Section):
-    """``from: {stdout: pattern}``, read as the pattern."""
-
-    def read(self, at: Entry) -> Any:
-        given = super().read(at)
-        return given if given is INVALID else given["stdout"]
+TRIAL = "trial"  # in the place of a folder: each attempt has its own
 
 
-READING = _Pattern(
+class _Objective(Section):
+    """An objective; what ``from`` holds are fields of its own."""
+
+    def read_values(self, at: Entry) -> Any:
+        values = super().read_values(at)
+        if values is not INVALID and isinstance(values["pattern"], Mapping):
+            given = values["pattern"]
+            values |= {"pattern": given["stdout"], "step_pattern": given.get("step")}
+        return values
+
+
+_A_PATTERN = Text(
+    rule="must be a regular expression",
+    advice='For example "val_acc=([0-9.eE+-]+)".',
+    max_length=2000,
+)
+READING = Section(
     "objective.from",
     None,
     {
         "stdout": Key(
-            Text(
-                rule="must be a regular expression",
-                advice='For example "val_acc=([0-9.eE+-]+)".',
-                max_length=2000,
-            ),
+            _A_PATTERN,
             "Regular expression that finds the metric in a line of output; its first group is the "
             "number. Each line that matches is one more step.",
             example="val_acc=([0-9.eE+-]+)",
             aliases="regex pattern output",
             default=REQUIRED,
-        )
+        ),
+        "step": Key(
+            _A_PATTERN,
+            "Regular expression that finds the step in a line of output; its first group is a "
+            "whole number. It holds for values in that line and in those that follow.",
+            example="Epoch ([0-9]+)",
+            aliases="epoch steps iteration",
+        ),
     },
 )
-OBJECTIVE = Section(
+OBJECTIVE = _Objective(
     "an objective",
     Objective,
     {
@@ -115,6 +140,26 @@ RETRY = Section(
     },
 )
 
+CONFIG = Section(
+    "config",
+    ConfigFile,
+    {
+        "seed": Key(Boolean(), "Whether the trial's seed is in it, as seed.", example=False),
+        "nested": Key(
+            Boolean(),
+            "Whether a name with dots is a value within mappings: model.lr is lr in model.",
+            example=True,
+            aliases="nest",
+        ),
+        "format": Key(
+            Word(("yaml", "json")),
+            "In which format it is written.",
+            example="json",
+            aliases="type suffix",
+        ),
+    },
+)
+
 STUDY = Section(
     "a study file",
     Study,
@@ -155,7 +200,13 @@ STUDY = Section(
             Values(),
             "Values that every trial gets.",
             example={"epochs": 5},
-            aliases="constants config defaults",
+            aliases="constants defaults",
+        ),
+        "config": Key(
+            CONFIG,
+            "What the file of {config} is like, for frameworks that take no other.",
+            example={"seed": False, "nested": True, "format": "json"},
+            aliases="config_file configuration",
         ),
         "points": Key(
             Configurations(),
@@ -286,7 +337,28 @@ STUDY = Section(
         "keep": Key(
             Whole(0, 100_000),
             "Checkpoints of so many best trials are kept.",
-            aliases="keep_checkpoints checkpoints",
+            aliases="keep_checkpoints",
+        ),
+        "checkpoint_files": Key(
+            Text(
+                pattern=r"(?![/~])(?!(.*/)?\.{1,2}(/|$))(?!.*(\*\*[^/]|[^/]\*\*)).*[^/]",
+                rule="must be a pattern of files within the checkpoint folder",
+                advice='Without / or ~ at its start, without "..", and ** as a whole part: '
+                '"last*.pt", for example, or "**/step-*".',
+                max_length=500,
+            ),
+            "Which files or folders in a trial's checkpoint folder are checkpoints, as a glob. "
+            "Absent: what is known of the layouts of frameworks says so.",
+            example="last*.pt",
+            aliases="checkpoint_pattern checkpoint_glob checkpoint_file ckpt_files",
+        ),
+        "resume": Key(
+            Word(("path", "folder"), {"dir": "folder", "directory": "folder", "copy": "folder"}),
+            "How a trial goes on after an interruption. path: training is told which checkpoint "
+            "it is ({resume}); folder: that is also put into the new attempt's checkpoint folder, "
+            "for frameworks that look there by themselves.",
+            example="folder",
+            aliases="resume_from resume_by resuming",
         ),
         "retry": Key(
             RETRY,
@@ -308,12 +380,14 @@ STUDY = Section(
         "launcher": Key(
             Word(("auto", "python", "torchrun", "srun"), {"ddp": "torchrun"}),
             "What starts the processes of one trial. auto: python for one process, torchrun for "
-            "several on one node, srun on several nodes.",
+            "several on one node (and for one where ddp is written), srun on several nodes; a "
+            "command that is a launcher, or no Python, runs as it is.",
             example="torchrun",
         ),
         "ddp": Key(
             DDP,
-            "How the processes of a trial find each other, and how many there are.",
+            "How the processes of a trial find each other, and how many there are. Where the "
+            "study file has it, one process is a rank as well.",
             example={"ranks_per_node": 2},
             aliases="distributed nccl gloo",
         ),
@@ -339,7 +413,8 @@ STUDY = Section(
         "workdir": Key(
             Text(rule="must be a folder"),
             "Folder in which training starts, seen from where sweep is called. Absent: that "
-            "folder.",
+            "folder. trial: each attempt has one of its own over that folder, so that what "
+            "frameworks write into it does not mix.",
             example="experiments",
             aliases="cwd chdir working_dir",
         ),
@@ -389,5 +464,7 @@ STUDY = Section(
         "choices": "space.<name>.choices",
         "low": "space.<name>.low",
         "high": "space.<name>.high",
+        "checkpoints": "keep (of how many best trials they are kept) or checkpoint_files (which "
+        "files they are)",
     },
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.placeholders import split
+from sweep.core.study import FOR_TRAINING
 from sweep.studyfile.rules import INVALID, Entry, Rule, either
 
 # Words in the names of variables that hold secrets (TOKENIZERS_PARALLELISM is none).
@@ -179,7 +180,7 @@ class Variables:
         node = at.node
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             return at.report("must be named by letters, digits and _", "Rename it.", f'"{name}"')
-        if name.startswith("SWEEP_"):
+        if name.startswith("SWEEP_") and name not in FOR_TRAINING:
             return at.report("is one of sweep's own variables", "Remove it.", "")
         if node.value is None and node.kind == "scalar":
             return None

@@ -10,6 +10,8 @@ from sweep.studyfile.tree import Node, YamlError, parse
 # Their keys are names that may hold dots, so what is left of a path is one name there.
 _NAMED = ("fixed", "space")
 
+SET = "--set "  # begins what stands for the file of a value that was set
+
 
 def apply_override(root: Node, override: str) -> list[Problem]:
     """Set one value in the tree; return the problems that its text has.
@@ -26,7 +28,7 @@ def apply_override(root: Node, override: str) -> list[Problem]:
         raise InputError(
             f"--set needs key=value (got {override!r}).", "For example --set trials=50."
         )
-    file = f"--set {override if len(override) <= 60 else override[:57] + '…'}"
+    file = f"{SET}{override if len(override) <= 60 else override[:57] + '…'}"
     try:
         value, problems = parse(text, file, first_line=0)
     except YamlError as error:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sweep.core.errors import InputError, Problem, StudyFileError
 from sweep.core.study import Study
 from sweep.studyfile.crosschecks import check_together, fill_in_trials
 from sweep.studyfile.defaults import NO_MAPPING, lay_beneath, read_defaults
-from sweep.studyfile.keys import STUDY
-from sweep.studyfile.overrides import apply_override
+from sweep.studyfile.keys import STUDY, TRIAL
+from sweep.studyfile.overrides import SET, apply_override
 from sweep.studyfile.points_file import read_points_file
 from sweep.studyfile.rules import Entry, Reader
 from sweep.studyfile.tree import Node, YamlError, decode, parse
@@ -103,8 +104,20 @@ def _check(root: Node, problems: list[Problem], file: str) -> Study:
     problems += [p for p in reader.problems if (p.file, p.line, p.path) not in seen]
     if problems:
         raise StudyFileError(_sort(problems, file))
-    workdir = str(Path(values.pop("workdir")).expanduser().absolute())
+    given = values.pop("workdir")
+    values["own_workdir"] = given == TRIAL
+    workdir = str(Path("." if given == TRIAL else given).expanduser().absolute())
+    values["ddp"] = replace(values["ddp"], written=_is_written("ddp", root, file))
     return Study(**values, workdir=workdir, source=str(Path(file).absolute()))
+
+
+def _is_written(key: str, root: Node, file: str) -> bool:
+    """Tell whether a section stands in the study file (or was set), not only in defaults."""
+    node = root.entries.get(key)
+    if node is None:
+        return False
+    places = (node.file, *(entry.file for entry in node.entries.values()))
+    return any(place == file or place.startswith(SET) for place in places)
 
 
 def _sort(problems: Iterable[Problem], file: str) -> list[Problem]:

@@ -30,6 +30,8 @@ DEPTH_LIMIT = 40
 
 _TAG = "tag:yaml.org,2002:"
 _NESTED = re.compile(r"(?:[\[{]\s*|-\s+){" + str(DEPTH_LIMIT + 1) + "}")
+# One way to match each line: \s would take the ends of lines too, and 30 empty ones for ever.
+_VERSION = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n)*%YAML[ \t]+(\S+)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -127,12 +129,26 @@ def parse(text: str, file: str, first_line: int = 1) -> tuple[Node | None, list[
         raise _nesting(file, first_line) from None
 
 
+def compose(text: str, file: str) -> Any:
+    """Return ruamel.yaml's nodes of a text that is no study file, of any version of YAML.
+
+    Raises:
+        YamlError: It is not YAML, or more than one document, or nested without end.
+    """
+    text = text.removeprefix("\ufeff")
+    version = _VERSION.match(text)
+    if version:
+        text = text[: version.end(1)].replace("%YAML", "#YAML") + text[version.end(1) :]
+    _check_characters(text, file, 1)
+    return _compose(text, file, 1)
+
+
 def _check_characters(text: str, file: str, first_line: int) -> None:
     found = _CONTROL.search(text)
     if found:
         line = text.count("\n", 0, found.start()) + 1 if first_line else 0
         raise YamlError(file, line, *_bad_character(found[0]))
-    version = re.match(r"(?:\s*(?:#.*)?\n)*%YAML\s+(\S+)", text)
+    version = _VERSION.match(text)
     nested = _NESTED.search(text)
     if nested:  # the parser itself would need seconds to run out of its stack
         raise _nesting(file, text.count("\n", 0, nested.start()) + bool(first_line))

@@ -14,11 +14,12 @@ from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.trial import End
 from sweep.training import memory_messages
-from sweep.training.command import first_failure, launchers, runtime_failure
+from sweep.training.command import first_failure, foreign_failure, launchers, runtime_failure
 from sweep.training.command.launchers import PYTHON, RANKS_FOLDER
 
 _TRACEBACK = "Traceback (most recent call last):"
 _KILLS = (9, 15)  # SIGKILL, SIGTERM: sent by somebody else than the code itself
+_PORT_TAKEN = " (its port was taken: let its launcher choose one, or leave it out of the command)"
 _LAST = 20  # lines among which the cause stands
 
 
@@ -82,9 +83,11 @@ def read_end(
     if not told and (why := _not_started(study, folder, exit_code)):
         return End(outcomes.NOT_STARTED, why, exit_code)
     plain = classify(exit_code, signal, told, last_lines(folder, memory_messages.WINDOW))
-    if launchers.choose(study) == PYTHON or exit_code == 0 or told:
+    if exit_code == 0 or told:
         return plain
     log = read_tail(folder.log, 4000, 1 << 20)
+    if launchers.choose(study) == PYTHON:
+        return _of_foreign(folder, plain, log)
     found = first_failure.find(log, launchers.labels(study))
     if found is None:
         return plain
@@ -95,12 +98,44 @@ def read_end(
         return replace(end, outcome=outcomes.PORT_CLASH) if found.clash else end
     place = f"rank {found.rank} of {study.world}" + (f" on {found.host}" if found.host else "")
     blamed = found.rank if found.blamed is None else found.blamed
-    with contextlib.suppress(OSError), folder.log.open("a", encoding="utf-8") as stream:
-        stream.write(f"sweep: {place} failed first: {end.reason}\n")
-        stream.write(f"sweep: the last lines of rank {blamed}:\n")
-        stream.writelines(f"  {line}\n" for line in found.lines or ["(it printed nothing)"])
+    _note_first(folder, place, end, blamed, found.lines)
     outcome = outcomes.PORT_CLASH if found.clash else end.outcome
     return replace(end, outcome=outcome, reason=f"{place}: {end.reason}")
+
+
+def _of_foreign(folder: AttemptFolder, plain: End, log: Sequence[str]) -> End:
+    """Say how a training ended that may have started processes itself, as its launcher tells it.
+
+    Args:
+        plain: What its own end says, which is the launcher's.
+    """
+    found = foreign_failure.find(log)
+    if found is None:
+        if plain.outcome == outcomes.ERROR and foreign_failure.CLASH.search(
+            "\n".join(log[-_LAST:])
+        ):
+            return replace(plain, outcome=outcomes.PORT_CLASH, reason=plain.reason + _PORT_TAKEN)
+        return plain
+    end = classify(found.exit_code, found.signal, "", found.cause[-memory_messages.WINDOW :])
+    if end.outcome == outcomes.KILLED and memory_messages.says_killed(log):
+        end = replace(end, outcome=outcomes.OUT_OF_MEMORY, reason="memory ran out")
+    if end.outcome == outcomes.ERROR and foreign_failure.CLASH.search(
+        "\n".join(found.cause[-_LAST:])
+    ):
+        end = replace(end, outcome=outcomes.PORT_CLASH, reason=end.reason + _PORT_TAKEN)
+    _note_first(folder, found.place, end, found.rank, found.cause if found.is_labelled else ())
+    return replace(end, reason=f"{found.place}: {end.reason}")
+
+
+def _note_first(
+    folder: AttemptFolder, place: str, end: End, rank: int | None, lines: Sequence[str]
+) -> None:
+    """Write into the log which process failed first, and the last lines of a rank."""
+    with contextlib.suppress(OSError), folder.log.open("a", encoding="utf-8") as stream:
+        stream.write(f"sweep: {place} failed first: {end.reason}\n")
+        if lines:
+            stream.write(f"sweep: the last lines of rank {rank}:\n")
+            stream.writelines(f"  {line}\n" for line in lines[-_LAST:])
 
 
 def _not_started(study: Study, folder: AttemptFolder, exit_code: int | None) -> str | None:

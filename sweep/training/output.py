@@ -15,7 +15,7 @@ from typing import Any
 from sweep.core.study import Objective
 from sweep.core.terminal_text import plain
 from sweep.training import progress_bars
-from sweep.training.printed_metric import PrintedMetric, Seen, heading_of
+from sweep.training.printed_metric import PrintedMetric, SeenOfMetric, heading_of
 
 NEWLINE, RETURN, OPEN = "\n", "\r", ""  # what ended a piece of output
 Value = tuple[str, int, float]  # metric, step, value
@@ -163,7 +163,7 @@ class Output:
             changed = {
                 name: value
                 for name, value in vars(metric.seen).items()
-                if name != "step" and value != vars(Seen(0))[name]
+                if name != "step" and value != vars(SeenOfMetric(0))[name]
             }
             metrics[metric.name] = {"step": metric.seen.step, **changed}
             if not metric.has_found and metric.near.count:

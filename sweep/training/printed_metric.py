@@ -43,7 +43,7 @@ _MOST_BARS = 8  # of which is known what they showed
 
 
 @dataclass
-class Seen:
+class SeenOfMetric:
     """What was read of one metric so far.
 
     Attributes:
@@ -101,7 +101,7 @@ class PrintedMetric:
         group = _FIRST_GROUP.search(self.pattern)
         self._before_group = self.pattern[: group.start()] if group else ""
         self.first_step = first_step
-        self.seen = Seen(first_step)
+        self.seen = SeenOfMetric(first_step)
         self.near = NearLines(self.name, self.pattern)
 
     def copy(self) -> PrintedMetric:

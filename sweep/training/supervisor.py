@@ -24,7 +24,6 @@ from sweep.core.system import processes
 from sweep.core.trial import Reading, Report
 from sweep.training.attempt_files import read_answer, tell
 from sweep.training.command import launchers
-from sweep.training.command.launchers import PYTHON
 from sweep.training.journal import MOST_REPORTS, Journal
 
 FORWARD_EVERY_S = 0.5
@@ -50,7 +49,7 @@ def abrupt_s(study: Study) -> float:
 
     srun gets some: at SIGTERM it ends its processes on all hosts, killed it would leave them.
     """
-    return SRUN_GRACE_S if launchers.uses_srun(study) else 0.0
+    return SRUN_GRACE_S if launchers.reaches_elsewhere(study) else 0.0
 
 
 @dataclass
@@ -245,7 +244,7 @@ class Supervisor:
         # Slurm signals every process of a task: training may have left before we could say so.
         late = time.monotonic() + SIGNAL_LAG_S
         # A launcher makes an exit code of its own of its signal.
-        unclear = code in _TERMINATED or (code != 0 and launchers.choose(self.study) != PYTHON)
+        unclear = code in _TERMINATED or (code != 0 and launchers.starts_ranks(self.study))
         while unclear and not self.leave.wanted and time.monotonic() < late:
             time.sleep(0.05)
         if self.leave.wanted and not self.told:

@@ -238,7 +238,7 @@ class LocalGround(Ground):
         return f"runner {killed}" if killed else ""
 
     def leftovers(self) -> list[str]:
-        found = {p.pid: p for folder in (self.study, self.work) for p in find_processes(folder)}
+        found = {p.pid: p for p in find_processes(self.study, self.work)}
         return [f"process {p.pid} {p.command[:200]}" for p in found.values()]
 
     def close(self, keep: bool) -> None:

@@ -19,21 +19,25 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control.open_study import Opened, open_study
+from sweep.core.outcomes import RESUME_FAILED
 from sweep.core.paths import AttemptFolder, Runs
 from sweep.core.system import processes as process
 from sweep.core.trial import TrialRecord
 from sweep.schedulers.local.runner import TASK_NAME
 from sweep.storage import records
 from tests.processes import find_processes
+from tests.waiting import PATIENCE_S
 
 SEED = 20260301
 ROUNDS = 3
 LONG_ROUNDS = 20
+LOOK_S = 0.1  # between two looks at what is waited for
 
 TRAIN = """
 import json, os, sys, time
 
 steps, pause_s, lr = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+gate = sys.argv[4] if len(sys.argv) > 4 else ""
 folder, resume = os.environ["SWEEP_CHECKPOINT_DIR"], os.environ["SWEEP_RESUME"]
 start, total = 0, 0.0
 if resume:
@@ -63,6 +67,11 @@ for step in range(start, steps):
     os.replace(path + ".tmp", path)
     if step >= 2:
         os.remove(os.path.join(folder, "step-%d.json" % (step - 2))) if step - 2 >= start else None
+    # The test decides how long this trial takes: after its second step it waits for the gate.
+    while gate and step > 0 and not os.path.exists(gate):
+        if os.path.exists(os.environ["SWEEP_CONTROL"]):
+            break
+        time.sleep(0.02)
     if os.path.exists(os.environ["SWEEP_CONTROL"]):
         print("told", open(os.environ["SWEEP_CONTROL"]).read(), flush=True)
         break
@@ -85,6 +94,7 @@ class Scene:
     Attributes:
         sweep: Runs a command of sweep's (the fixture).
         storage: A PostgreSQL URL, or None for the embedded server.
+        gated: Its trainings wait after their second step until the gate is open.
     """
 
     tmp: Path
@@ -97,6 +107,7 @@ class Scene:
     steps: int = 6
     pause_s: float = 0.1
     more: str = ""
+    gated: bool = False
 
     @property
     def env(self) -> dict[str, str | None]:
@@ -110,11 +121,16 @@ class Scene:
     def root(self) -> Path:
         return self.runs / self.name
 
+    @property
+    def gate(self) -> Path:
+        return self.tmp / f"{self.name}-gate"
+
     def write(self, command: str | None = None, script: str = TRAIN) -> Scene:
         """Write the script and the study file."""
         path = self.tmp / f"{self.name}-train.py"
         path.write_text(script)
-        command = command or f"python {path.name} {self.steps} {self.pause_s} {{lr}}"
+        gate = str(self.gate) if self.gated else ""
+        command = command or f"python {path.name} {self.steps} {self.pause_s} {{lr}} {gate}"
         self.file.write_text(
             f"name: {self.name}\ncommand: {json.dumps(command)}\n"
             "objective: {metric: loss, direction: minimize, at: last}\n"
@@ -140,33 +156,33 @@ class Scene:
 
     # Waiting
 
-    def wait(self, limit_s: float = 90.0) -> None:
+    def wait(self, limit_s: float = PATIENCE_S) -> None:
         """Wait until no trial is left and nothing of the study runs."""
         opened = self.open()
         deadline = time.monotonic() + limit_s
         while True:
             left = opened.ledger.db.retry(lambda _: opened.ledger.unfinished(), patience_s=60.0)
-            running = self.processes()
+            running = [] if left else self.processes()
             if not left and not running:
                 break
             assert time.monotonic() < deadline, f"{left} trials left\n{running}\n{self.story()}"
-            time.sleep(0.1)
+            time.sleep(LOOK_S)
         opened.ledger.db.close()
 
-    def wait_state(self, word: str, limit_s: float = 60.0) -> dict[str, Any]:
+    def wait_state(self, word: str, limit_s: float = PATIENCE_S) -> dict[str, Any]:
         """Wait until status shows a state; return the status."""
         deadline = time.monotonic() + limit_s
         while (found := self.status())["state"] != word:
             assert time.monotonic() < deadline, f"{found}\n{self.story()}"
-            time.sleep(0.2)
+            time.sleep(0.5)  # it is a command each time
         return found
 
-    def wait_for(self, done: Callable[[], Any], limit_s: float = 60.0) -> Any:
+    def wait_for(self, done: Callable[[], Any], limit_s: float = PATIENCE_S) -> Any:
         """Wait until something is true, and return it."""
         deadline = time.monotonic() + limit_s
         while not (found := done()):
             assert time.monotonic() < deadline, self.story()
-            time.sleep(0.02)
+            time.sleep(LOOK_S)
         return found
 
     def story(self) -> str:
@@ -187,11 +203,13 @@ class Scene:
         return [f"{found.pid} {found.command}" for found in self._find()]
 
     def _find(self) -> list[Any]:
-        found = find_processes(self.root)
-        seen = {one.pid for one in found}
         script = f"{self.name}-train.py"
-        found += [p for p in find_processes(self.tmp) if script in p.command and p.pid not in seen]
-        return [one for one in found if process.start_time(one.pid) is not None]
+        return [
+            one
+            for one in find_processes(self.root, self.tmp)
+            if one.folder == self.root or script in one.command
+            if process.start_time(one.pid) is not None
+        ]
 
     def workers(self) -> list[int]:
         return [p.pid for p in self._find() if p.name == TASK_NAME]
@@ -242,6 +260,8 @@ class Scene:
             assert record.values == (expected[-1][1],)
             assert [a.number for a in record.attempts] == list(range(1, len(record.attempts) + 1))
             assert all(attempt.outcome for attempt in record.attempts)
+            # The training refuses a wrong checkpoint, and would be given an older one.
+            assert all(a.outcome != RESUME_FAILED for a in record.attempts), self.story()
             self._check_journals(db, record)
         db.close()
         return found

@@ -233,6 +233,23 @@ def test_a_checkpoint_that_it_started_from_is_not_its_own() -> None:
     assert not brought_checkpoint(made)
 
 
+def test_a_copy_of_what_it_started_from_is_not_its_own(ledger: Ledger) -> None:
+    """With ``resume: folder`` it lies in the attempt's own folder, and was not saved by it."""
+    for token, newest in (("t1", ("/1/c", "a")), ("t2", ("/2/c", "a")), ("t3", ("/3/c", "b"))):
+        claim = do(ledger, lambda token=token: ledger.claim(token, Place("job", 0, "node", "boot")))
+        do(ledger, lambda token=token: ledger.started(token, 1, ("/1/c", "a")))
+        end = End("interrupted", "why")
+        do(
+            ledger,
+            lambda token=token, end=end, newest=newest, claim=claim: settle(
+                ledger, token, claim.trial_id, end, newest
+            ),
+        )
+    found = ledger.attempts(claim.trial_id)
+    assert [a.checkpoint for a in found] == ["/1/c", "/1/c", "/3/c"]
+    assert [brought_checkpoint(a) for a in found] == [False, False, True]
+
+
 @pytest.fixture
 def ledger(database_url: str) -> Iterator[Ledger]:
     study = replace(make_study(), max_parallel=1, trials=20, retry=Retry(max_attempts=3))

@@ -7,11 +7,10 @@ in milliwatts, 0 for a card that does not count, after a colon its name, "+mig" 
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.needs import look_for_compiler, require
 
 _SOURCE = r"""
 #include <stdio.h>
@@ -75,9 +74,8 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *millij
 
 def build(folder: Path) -> Path:
     """Return a folder for LD_LIBRARY_PATH with the library; skips loudly without a C compiler."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("nvml: no C compiler, so NVML's stand-in cannot be built")
+    require("compiler")
+    compiler = look_for_compiler().what
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "nvml.c").write_text(_SOURCE)
     subprocess.run(

@@ -8,8 +8,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -18,12 +16,13 @@ import pytest
 from sweep.storage import studies
 from sweep.storage.connection import Database
 from tests.conftest import Sweep, sweep_environment
+from tests.needs import EARLIER, look_for_history, skip_or_fail
 from tests.toys import write_toy
+from tests.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
-OLD = "579e481"  # before the packages: modules had other names, and waves no format
 HERE = "this version"  # with the format of another
 PARTS = ("sweep", "templates", "trainer")
 TRIALS = 6
@@ -56,20 +55,13 @@ def install(which: str, folder: Path) -> Path:
         return folder
     done = subprocess.run(["git", "-C", ROOT, "archive", which, *PARTS], capture_output=True)
     if done.returncode:
-        pytest.skip(f"git's history, with {which}")
+        skip_or_fail("history", look_for_history().what)
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, filter="data")
     return folder
 
 
-def wait_for(what: Callable[[], bool], timeout_s: float = 120.0) -> None:
-    give_up_at = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.1)
-
-
-@pytest.mark.parametrize("which", [OLD, HERE])
+@pytest.mark.parametrize("which", [EARLIER, HERE])
 def test_an_upgrade_in_mid_study(
     which: str, sweep: Sweep, tmp_path: Path, runs: Path, fresh_url: str, no_process_left: None
 ) -> None:
@@ -98,7 +90,7 @@ def test_an_upgrade_in_mid_study(
     launched = sweep("launch", study, "--json", env=env)
     assert launched.code == 0, launched
     job = json.loads(launched.out)["wave"]["job"]
-    wait_for(lambda: begun() == 2)
+    wait_for(lambda: begun() == 2, "two trials")
 
     upgraded = tmp_path / "upgraded"
     upgraded.symlink_to(ROOT)
@@ -112,7 +104,7 @@ def test_an_upgrade_in_mid_study(
         stdout=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: begun() == 3)
+    wait_for(lambda: begun() == 3, "a third trial")
     assert running() == 3
 
     before = (runs / "toy/study.json").read_text()
@@ -124,13 +116,15 @@ def test_an_upgrade_in_mid_study(
 
     assert sweep("stop", "toy", "--drain", env=env).code == 0
     release.write_text("")
-    assert "trial 2, attempt 1: complete" in task.communicate(timeout=120)[0]
-    wait_for(lambda: running() == 0)
+    assert "trial 2, attempt 1: complete" in task.communicate(timeout=PATIENCE_S)[0]
+    wait_for(lambda: running() == 0, "the trials to end", pause_s=1.0)
     with closing(Database(fresh_url)) as db:
         study_id = studies.find_study(db, "toy")
         assert study_id is not None
         # Its finaliser, which marks it as over, is the last that runs of it.
-        wait_for(lambda: all(wave.over for wave in studies.read_waves(db, study_id)))
+        wait_for(
+            lambda: all(wave.over for wave in studies.read_waves(db, study_id)), "the old finaliser"
+        )
     assert json.loads(sweep("status", "toy", "--json", env=env).out)["counts"]["complete"] == 3
 
     ran = sweep("launch", study, "--set", "trials=8", "--wait", env=env)

@@ -20,6 +20,7 @@ from sweep.core.study import Environment, Study
 from sweep.provenance import code_tree, manifest
 from sweep.provenance import snapshot as frozen
 from sweep.provenance.record import choose_snapshot, what_is_missing
+from tests.needs import skip_or_fail
 from tests.provenance.test_capture import git, make_study
 
 ENVIRON = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": "x"}
@@ -358,7 +359,7 @@ def test_containers_see_the_copy_in_the_codes_place(repository: Path) -> None:
         check=False,
     )
     if "unshare" in done.stderr:
-        pytest.skip(f"no namespaces here: {done.stderr}")
+        skip_or_fail("namespaces", done.stderr)
     assert done.stderr == ""
     assert done.stdout == "train.pydata/big.bintrials/00000/config.yamlpython\nreruns\ntrials\n"
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 from datetime import timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
 
+from sweep.core.space import Parameter
 from sweep.core.study import Constraint, Objective, Resources, Study
 from sweep.core.trial import Attempt, TrialRecord
 from sweep.results.page import accounts, contents, html, tiles, views
+from sweep.results.page.importance import importances
 from sweep.results.page.lanes import timeline
 from sweep.results.page.source import Source, make
 from sweep.storage.series import Series
@@ -200,6 +203,18 @@ def test_a_live_attempt_runs() -> None:
     """An attempt without an outcome is drawn as running, up to when it was seen."""
     live = record(0, "running", (), attempt(0, 1, 0, 5, None))
     assert [bar["kind"] for bar in timeline(make(make_study(), [live], [])).cells] == ["running"]
+
+
+@pytest.mark.parametrize("heavy", ["optuna.importance", "scipy.interpolate"])
+def test_a_small_study_needs_nothing_heavy(
+    source: Source, heavy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is computed from ten results on is loaded from ten results on."""
+    monkeypatch.setitem(sys.modules, heavy, None)
+    both = [Parameter(name, "float", low=0.0, high=1.0) for name in ("lr", "momentum")]
+    assert importances(source) == {}
+    assert views.contour(source, *both) is None
+    assert contents.arrange(source).tiles
 
 
 def test_empty_study() -> None:

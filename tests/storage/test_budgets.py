@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -233,12 +232,10 @@ def test_a_used_up_time_ends_a_real_study(tmp_path: Path, sweep: Any, fresh_url:
     """Trainings that would run for an hour leave within seconds, with their checkpoints."""
     env = {"SWEEP_STORAGE": fresh_url}
     write(tmp_path, time="2s")
-    began = time.monotonic()
     assert sweep("launch", "study.yaml", "--wait", env=env).code == 1  # nothing is complete
-    assert time.monotonic() - began < 100
     found = json.loads(sweep("status", "--json", env=env).out)
     assert found["reason"] == "it ended early: its time is used up: 2 s"
     assert found["counts"]["cancelled"] == 6
     for number in (0, 1):
         folder = tmp_path / f"runs/toy/trials/{number:05}/attempts/1"
-        assert (folder / "checkpoints/last").exists()
+        assert int((folder / "checkpoints/last").read_text()) < 10**5 - 1

@@ -17,6 +17,7 @@ from sweep.core.errors import BusyError, DatabaseUnavailable, InputError, SweepE
 from sweep.storage import connection, locks, tables
 from sweep.storage.connection import Database
 from tests.postgres_fixture import PASSWORD, Server, running_server
+from tests.waiting import PATIENCE_S, returns, wait_for
 
 pytestmark = pytest.mark.real
 
@@ -160,11 +161,17 @@ def test_restart_in_mid_use(server: Server, database: Database) -> None:
 def test_patience_ends(server: Server, database: Database) -> None:
     """When patience is over the last error is raised, with place and advice, without password."""
     server.stop()
+    waits: list[float] = []
     try:
         start = time.monotonic()
         with pytest.raises(DatabaseUnavailable) as caught:
-            database.retry(lambda db: db.execute("SELECT 1"), patience_s=0.3)
-        assert 0.3 <= time.monotonic() - start < 10
+            database.retry(
+                lambda db: db.execute("SELECT 1"),
+                patience_s=0.3,
+                on_wait=lambda waited_s, _: waits.append(waited_s),
+            )
+        assert time.monotonic() - start >= 0.3
+        assert all(waited_s < 0.3 for waited_s in waits)
     finally:
         server.start()
     assert f'"postgres" at 127.0.0.1:{server.port}' in str(caught.value)
@@ -177,10 +184,9 @@ def test_frozen_server_is_bounded(server: Server, database: Database) -> None:
     database.execute("SELECT 1")
     with server.frozen():
         for words in ("no answer within 2 s", "no connection within 2 s"):
-            start = time.monotonic()
-            with pytest.raises(DatabaseUnavailable, match=words):
-                database.execute("SELECT 1")
-            assert time.monotonic() - start < 20
+            with pytest.raises(DatabaseUnavailable) as caught:
+                returns(lambda: database.execute("SELECT 1"))
+            assert words in str(caught.value)
     assert database.execute("SELECT 1") == [(1,)]
 
 
@@ -211,14 +217,13 @@ def test_more_workers_than_connections(server: Server, monkeypatch: pytest.Monke
     """On a full server all come to their turn, and none fails."""
     monkeypatch.setattr(connection, "TURN_S", 0.3)
     monkeypatch.setattr(connection, "FULL_PAUSE_S", 0.1)
-    end = time.monotonic() + 4.0
     done = [0] * 18  # the server takes 12, the test's own included
     failures: list[BaseException] = []
 
     def work(place: int) -> None:
         database = Database(server.url(), timeout_s=10.0)
         try:
-            while time.monotonic() < end or not done[place]:
+            while not all(done):  # each works on until everyone had a turn
                 database.retry(lambda db: db.execute("SELECT pg_sleep(0.01)"), patience_s=60.0)
                 done[place] += 1
         except BaseException as error:
@@ -230,7 +235,7 @@ def test_more_workers_than_connections(server: Server, monkeypatch: pytest.Monke
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(90)
+        thread.join(PATIENCE_S)
     assert failures == []
     assert min(done) > 0
 
@@ -300,23 +305,33 @@ def test_deadlock_is_tried_again(server: Server, database: Database) -> None:
     assert database.execute("SELECT n FROM cross_lock ORDER BY i") == [(2,), (2,)]
 
 
-def test_interrupt_closes_the_connection(database: Database) -> None:
+def test_interrupt_closes_the_connection(server: Server) -> None:
     """Ctrl-C in a statement leaves no half-read answer behind."""
+    database, other = Database(server.url(), timeout_s=PATIENCE_S), Database(server.url())
     before = backend(database)
+    asleep = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
+
+    def kill_once_asleep() -> None:
+        wait_for(lambda: other.execute(asleep, (before,)), "the statement to run", pause_s=0.01)
+        os.kill(os.getpid(), signal.SIGUSR1)
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     earlier = signal.signal(signal.SIGUSR1, interrupt)
     try:
-        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
+        thread = threading.Thread(target=kill_once_asleep)
+        thread.start()
         with pytest.raises(KeyboardInterrupt):
-            database.execute("SELECT pg_sleep(1), 'late'")
+            database.execute("SELECT pg_sleep(60), 'late'")
+        thread.join()
     finally:
         signal.signal(signal.SIGUSR1, earlier)
     assert database.execute("SELECT 'next'") == [("next",)]
     assert backend(database) != before
+    other.execute("SELECT pg_terminate_backend(%s)", (before,))
+    other.close()
+    database.close()
 
 
 def test_fork_does_not_share_the_connection(database: Database) -> None:

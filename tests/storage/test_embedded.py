@@ -25,6 +25,7 @@ from sweep.storage.embedded import server as servers
 from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Folder
 from sweep.storage.embedded.server import Server, clients, connected, running, using
+from tests.needs import require, skip_or_fail
 
 pytestmark = pytest.mark.real
 
@@ -33,7 +34,11 @@ DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 START = "import sys; from sweep.storage.embedded import start_stop; "
 START += "print(start_stop.start(sys.argv[1]).pid, flush=True)"
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become others")
+
+@pytest.fixture
+def as_root() -> None:
+    """The test becomes others."""
+    require("root")
 
 
 @pytest.fixture
@@ -93,7 +98,7 @@ def _python_for_others() -> tuple[str, str]:
             continue
         if done.returncode == 0:
             return python, path
-    pytest.skip("no Python here that other users can run")
+    skip_or_fail("other_user", "no Python here that other users can run")
 
 
 def _wait(done: Callable[[], object], limit_s: float = 60.0) -> bool:
@@ -388,7 +393,7 @@ def test_one_watcher_over_restarts(data_dir: Path) -> None:
     assert _wait(lambda: watchers() == [])
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_as_an_ordinary_user(open_dir: Path) -> None:
     """A user starts and stops a server of his own; another user is refused."""
     nobody = pwd.getpwnam("nobody")
@@ -416,14 +421,14 @@ def test_as_an_ordinary_user(open_dir: Path) -> None:
     assert _run(stop, open_dir, **options).stdout == "True\n"
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_as_a_user_without_an_account(open_dir: Path) -> None:
     """A number without an account, as containers have, is no obstacle where namespaces work."""
     uid = 54321
     open_dir.parent.mkdir()
     os.chown(open_dir.parent, uid, uid)
     if subprocess.run(["unshare", "--user", "true"], user=uid).returncode != 0:
-        pytest.skip("ordinary users may not make user namespaces here")
+        skip_or_fail("namespaces", "ordinary users may not make user namespaces here")
     done = _run(START, open_dir, user=uid, group=uid, extra_groups=[])
     assert done.stderr == ""
     server = running(open_dir)
@@ -440,7 +445,7 @@ def no_namespaces(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{stub.parent}:{os.environ['PATH']}"}
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_root_without_namespaces(open_dir: Path, no_namespaces: dict[str, str]) -> None:
     """Root gives the data, and nothing else, to an account, and can stop and start it again."""
     for _ in range(2):
@@ -455,7 +460,7 @@ def test_root_without_namespaces(open_dir: Path, no_namespaces: dict[str, str]) 
     assert Path(f"/proc/{start_stop.start(open_dir).pid}").stat().st_uid == uid
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_root_with_no_way(data_dir: Path, no_namespaces: dict[str, str]) -> None:
     """Where no account reaches the folder either, the message says what was tried."""
     done = _run(START, data_dir, env=no_namespaces)
@@ -466,14 +471,14 @@ def test_root_with_no_way(data_dir: Path, no_namespaces: dict[str, str]) -> None
     assert data_dir.stat().st_mode & 0o777 == 0o700
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_full_disk(tmp_path: Path) -> None:
     """A disk that fills while the data are made gives the reason and leaves no half of them."""
+    require("mount")
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(small)]
-    if subprocess.run(mount, stderr=subprocess.DEVNULL).returncode != 0:
-        pytest.skip("no file system can be mounted here")
+    subprocess.run(mount, check=True)
     try:
         with pytest.raises(SweepError, match="No space left on device"):
             start_stop.start(small / ".postgres")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sweep.core.errors import InputError
-from sweep.core.study import Study
+from sweep.core.study import Objective, Study
 from sweep.report import decode
 from sweep.studyfile import load, loads
 from sweep.studyfile.starter import flags as script_flags
@@ -26,6 +26,7 @@ from sweep.studyfile.starter.init import draft_study, init
 from sweep.studyfile.starter.metrics import find_metrics
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues, install_reporter
+from sweep.training.output import NEWLINE, Output
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -488,3 +489,60 @@ def test_commands_split_back() -> None:
     line = join_command(command)
     assert shlex.split(line) == command
     assert re.search(r"\{params\} --x=\{lr\}", line)
+
+
+@pytest.mark.parametrize(
+    ("script", "metric", "direction"),
+    [
+        ("lightning", "val_loss", "minimize"),
+        ("transformers", "eval_loss", "minimize"),
+        ("keras", "val_loss", "minimize"),
+        ("xgboost", "valid-rmse", "minimize"),
+        ("lightgbm", "valid_0-l2", "minimize"),
+        ("accelerate", "val_loss", "minimize"),
+        ("fsdp", "val_loss", "minimize"),
+        ("flax", "val_loss", "minimize"),
+        ("sklearn", "val_accuracy", "maximize"),
+    ],
+)
+def test_what_an_integration_reports_is_the_objective(
+    script: str, metric: str, direction: str
+) -> None:
+    """Nothing is read from the output: the framework names what the script does not print."""
+    path = REPOSITORY / f"studies/frameworks/train_{script}.py"
+    draft = draft_study(path, path.parent)
+    assert draft.objectives == [{"metric": metric, "direction": direction}]
+    # torchrun's variables are needed by the only one that meets others by them.
+    assert ("ddp" in draft.more) == (script == "fsdp")
+
+
+@pytest.mark.parametrize(
+    ("source", "metrics"),
+    [
+        (
+            "from sweep.integrations.xgboost import SweepCallback\n"
+            "m = XGBClassifier(objective='multi:softprob')\nm.fit(x, y, eval_set=[(a, b)])",
+            ["validation_0-mlogloss"],
+        ),
+        (
+            "from sweep.integrations.lightgbm import SweepCallback\n"
+            "lgb.train({'metric': 'auc'}, d, valid_sets=[v], valid_names=['dev'])",
+            ["dev-auc"],
+        ),
+        (
+            "from sweep.integrations.transformers import SweepCallback\n"
+            "TrainingArguments('out', metric_for_best_model='accuracy')",
+            ["eval_accuracy", "eval_loss"],
+        ),
+        (
+            "from sweep.integrations.lightning import SweepCallback\n"
+            "def f(self):\n    self.log_dict({'val_f1': 1, 'val_loss': 2})",
+            ["val_f1", "val_loss"],
+        ),
+        ("from sweep.integrations.keras import SweepCallback\nmodel.fit(x)", ["loss"]),
+    ],
+)
+def test_metrics_of_integrations(source: str, metrics: list[str]) -> None:
+    found = find_metrics(ast.parse(source), source)
+    assert [metric.name for metric in found] == metrics
+    assert all(metric.pattern is None for metric in found)

@@ -65,16 +65,22 @@ def test_figures_of_a_training() -> None:
 
 
 def test_speedup_and_efficiency() -> None:
-    """Against the fewest ranks that were measured, not against a failure."""
+    """Against the fewest ranks; where those failed, there is none."""
+    rows = compare(
+        [row(2, 100, 1, 0, 0), {"ranks": 3, "samples_per_s": None}, row(4, 150, 1, 0, 0)]
+    )
+    assert [(each["speedup"], each["efficiency"]) for each in rows] == [
+        (1.0, 1.0),
+        (None, None),
+        (1.5, 0.75),
+    ]
+    assert "75.0%" in table(rows) and "-" in table(rows).splitlines()[3]
     rows = compare(
         [{"ranks": 1, "samples_per_s": None}, row(2, 100, 1, 0, 0), row(4, 150, 1, 0, 0)]
     )
-    assert [(each["speedup"], each["efficiency"]) for each in rows] == [
-        (None, None),
-        (1.0, 1.0),
-        (1.5, 0.75),
-    ]
-    assert "75.0%" in table(rows) and "-" in table(rows).splitlines()[2]
+    assert {(each["speedup"], each["efficiency"]) for each in rows} == {(None, None)}
+    assert bottleneck(rows, "GPU").startswith("The training with 1 GPU gave no rate")
+    assert compare([]) == []
 
 
 @pytest.mark.parametrize(
@@ -123,6 +129,36 @@ def test_what_is_run() -> None:
         (32, Ddp(ranks_per_node=1), 1),
         (32, Ddp(ranks_per_node=2), 1),
     ]
+
+
+def test_one_launcher_starts_all_rows() -> None:
+    """That of the most ranks: what one costs must not look like what scaling costs."""
+
+    def launchers_of(counts: list[int], **more: Any) -> list[str]:
+        given = {"on_gpus": False, "mode": "strong", "batch": "bs", **more}
+        return [case.study.launcher for case in plan(STUDY, counts, {"bs": 32}, **given)]
+
+    assert launchers_of([1]) == ["python"]
+    assert launchers_of([1, 2]) == launchers_of([1, 2], on_gpus=True) == ["torchrun", "torchrun"]
+    with pytest.raises(InputError, match="starts its processes itself"):
+        plan(
+            dataclasses.replace(STUDY, command=("uv", "run", "torchrun", "train.py")),
+            [1, 2],
+            {},
+            on_gpus=False,
+            mode="strong",
+            batch="bs",
+        )
+    with pytest.raises(InputError, match=r"bash is no Python program") as caught:
+        plan(
+            dataclasses.replace(STUDY, command=("bash", "train.sh")),
+            [1, 2],
+            {},
+            on_gpus=False,
+            mode="strong",
+            batch="bs",
+        )
+    assert "launcher: torchrun" in str(caught.value)
 
 
 def refuse(study: Study, counts: list[int], **more: Any) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+from tests.conftest import fork_server
+from tests.fork_server import Forked, ForkServer
+from tests.waiting import PATIENCE_S
 
 # What a rank runs: the command, with a plant in front (code that patches something in one rank).
 _PROGRAM = "import sys\nfrom trainer import train\n{plant}\nsys.exit(train.main(sys.argv[1:]))\n"
@@ -32,6 +35,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def torch_server(environ: Mapping[str, str]) -> ForkServer:
+    """Return what forks trainings: importing torch takes two seconds of computing, done once."""
+    return fork_server("torch", environ, ["trainer.train", "trainer.loop", "trainer.run"])
+
+
 def start(
     world: int,
     folder: Path,
@@ -41,7 +49,7 @@ def start(
     slurm: bool = False,
     only: tuple[int, ...] | None = None,
     **environ: str,
-) -> list[subprocess.Popen[str]]:
+) -> list[Forked]:
     """Start the ranks of one run; their journal and checkpoints lie in the folder.
 
     Args:
@@ -65,15 +73,18 @@ def start(
         for name, value in os.environ.items()
         if not name.startswith(("SWEEP_", "SLURM_"))
     }
+    server = torch_server(clean)
     found = port or free_port()
     processes = []
     for rank in only or range(world):
         place = dict(zip(names, (str(rank), str(rank), str(world)), strict=True))
         more = {name: value.format(rank=rank) for name, value in environ.items()}
         processes.append(
-            subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM.format(plant=plant), *argv],
-                env={
+            server.start(
+                argv,
+                code=_PROGRAM.format(plant=plant),
+                cwd=os.getcwd(),
+                environ={
                     **clean,
                     "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(found),
@@ -84,18 +95,15 @@ def start(
                     **place,
                     **more,
                 },
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
             )
         )
     return processes
 
 
-def finish(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+def finish(processes: list[Forked]) -> list[tuple[int | None, str, str]]:
     """Return (exit code, output, errors) of each rank, in their order."""
     found = []
     for process in processes:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE_S)
         found.append((process.returncode, out, err))
     return found

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +16,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 
 from sweep.report import Reporter, decode  # noqa: E402
+from tests.conftest import ROOT  # noqa: E402
+from tests.fork_server import Forked  # noqa: E402
+from tests.trainer.ranks_of_trainer import torch_server  # noqa: E402
+from tests.waiting import PATIENCE_S  # noqa: E402
 from trainer import checkpoint, loop  # noqa: E402
 from trainer.config import Options  # noqa: E402
 
@@ -170,42 +172,33 @@ def test_killed_with_a_truncated_newest_checkpoint(tmp_path: Path, uninterrupted
     assert_equal_run([first, second], uninterrupted)
 
 
+COMMAND = (
+    "trainer.train",
+    *("--data", "synthetic", "--epochs", "3", "--synthetic-size", "6000"),
+    *("--model", "mlp", "--width", "16", "--dropout", "0.1", "--device", "cpu"),
+)
+
+
 def test_the_command_killed_from_outside_goes_on(tmp_path: Path) -> None:
     """The whole program, a real SIGKILL, --resume auto: the same last line as without."""
 
-    def command(folder: str, *more: str) -> list[str]:
-        return [
-            sys.executable,
-            "-m",
-            "trainer.train",
-            "--data",
-            "synthetic",
-            "--epochs",
-            "3",
-            "--synthetic-size",
-            "6000",
-            "--model",
-            "mlp",
-            "--width",
-            "16",
-            "--dropout",
-            "0.1",
-            "--device",
-            "cpu",
-            "--output",
-            str(tmp_path / folder),
-            *more,
-        ]
+    def start(folder: str, *more: str) -> Forked:
+        argv = [*COMMAND, "--output", str(tmp_path / folder), *more]
+        return torch_server(os.environ).start(argv, cwd=str(ROOT), environ=os.environ)
 
-    whole = subprocess.run(command("a"), capture_output=True, text=True, check=True).stdout
-    with subprocess.Popen(command("b"), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()  # the first epoch's
-        time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-    resumed = subprocess.run(
-        command("b", "--resume", "auto"), capture_output=True, text=True, check=True
-    ).stdout
+    def run(folder: str, *more: str) -> str:
+        process = start(folder, *more)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        return out
+
+    whole = run("a")
+    process = start("b")
+    process.stdout.readline()  # the first epoch's
+    time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+    resumed = run("b", "--resume", "auto")
     assert resumed.splitlines()[-1] == whole.splitlines()[-1]
     files = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in "ab"]
     assert [len(names) for names in files] == [2, 2]

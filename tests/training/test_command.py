@@ -16,13 +16,22 @@ import pytest
 
 from sweep.core.errors import InputError
 from sweep.core.hydra_text import Call, read_value, write_value
+from sweep.core.paths import PACKAGE, StudyFolder
 from sweep.core.placeholders import escape, split
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Environment, Objective, Resources, Study
+from sweep.core.study import ConfigFile, Environment, Objective, Resources, Study
 from sweep.core.system.search_path import _TOOL_MARKS, search_path
+from sweep.tasks.context import config_of, logged_as
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues, environment, install_reporter
-from sweep.training.command.filling import config_files, explain_missing, fill, write_config
+from sweep.training.command.filling import (
+    config_files,
+    config_path,
+    explain_missing,
+    fill,
+    write_config,
+)
+from tests.needs import require
 
 PARAMS = {"lr": 1e-05, "opt.name": "sgd", "nesterov": True, "sizes": [512, 256], "decay": None}
 VALUES = TrialValues(
@@ -38,7 +47,9 @@ VALUES = TrialValues(
     control=Path("/r/t/a 1/control.json"),
     token="t0ken",
 )
-RESUMED = dataclasses.replace(VALUES, attempt=2, resume=Path("/r/t/a 1/checkpoints/3.pt"))
+RESUMED = dataclasses.replace(
+    VALUES, attempt=2, resume=Path("/r/t/a 1/checkpoints/3.pt"), next_step=4
+)
 HOSTILE = "a b'c\"d $(id) `id` ; rm -rf ~ \n é {x} %s \\"
 
 
@@ -317,7 +328,12 @@ def test_the_environment_of_training() -> None:
         "SWEEP_ATTEMPT": "2",
         "SWEEP_CHECKPOINT_DIR": "/r/t/a 1/checkpoints",
         "SWEEP_RESUME": "/r/t/a 1/checkpoints/3.pt",
+        "SWEEP_NEXT_STEP": "4",
         "SWEEP_TOKEN": "t0ken",
+        "WANDB_DIR": "/r/t/a 1",
+        "WANDB_RUN_GROUP": "s",
+        "TENSORBOARD_LOGGING_DIR": "/r/t/a 1/tensorboard",
+        "COMET_OFFLINE_DIRECTORY": "/r/t/a 1/comet",
     }
 
 
@@ -367,7 +383,8 @@ def test_the_reporter_alone_is_importable_and_hides_nothing(tmp_path: Path) -> N
     (whole / "cli.py").write_text("name = 'whole'\n")
     show = (
         "import sys; sys.path.append(sys.argv[1]); import sweep.report, sweep.cli;"
-        "print(sweep.report.__file__, sweep.cli.name)"
+        "import sweep.integrations.base as base;"
+        "print(sweep.report.__file__, sweep.cli.name, base.__file__)"
     )
     out = subprocess.run(
         [sys.executable, "-S", "-c", show, str(whole.parent)],
@@ -377,7 +394,10 @@ def test_the_reporter_alone_is_importable_and_hides_nothing(tmp_path: Path) -> N
         text=True,
         check=True,
     ).stdout
-    assert out.split() == [str(folder / "sweep/report.py"), "whole"]
+    base = folder / "sweep/integrations/base.py"
+    assert out.split() == [str(folder / "sweep/report.py"), "whole", str(base)]
+    shipped = {path.name for path in base.parent.glob("*.py")}
+    assert shipped == {path.name for path in (PACKAGE / "integrations").glob("*.py")}
     assert sorted(path.name for path in (folder / "sweep").glob("*.py")) == [
         "__init__.py",
         "installed.py",
@@ -464,9 +484,9 @@ def test_what_is_missing_is_known_beforehand(
     assert got == (message.format(tmp_path) if message else None)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_a_program_in_a_folder_that_is_closed_to_us_is_named() -> None:
     """As an ordinary user, for whom the system's refusal is no fault of sweep's."""
+    require("root")
     with tempfile.TemporaryDirectory() as top:
         Path(top).chmod(0o755)
         closed = Path(top, "closed")
@@ -506,6 +526,67 @@ def test_the_configuration_is_written_as_json_where_a_command_names_it() -> None
         files = config_files(study, VALUES.config, PARAMS)
         assert json.loads(files[Path("/r/t/config.json")]) == PARAMS
         assert files[VALUES.config] == write_config(PARAMS)
+
+
+def test_the_configuration_as_frameworks_want_it() -> None:
+    """Without the seed, with mappings in mappings, as JSON: what LightningCLI and others take."""
+    params = {
+        "model.width": 64,
+        "lr": 1e-05,
+        "model.act.name": "on",
+        "opt": {"class_path": "SGD", "init_args": {"nesterov": True}},
+        "opt.init_args.lr": 0.1,
+        "empty": {},
+    }
+    nested = {
+        "model": {"width": 64, "act": {"name": "on"}},
+        "lr": 1e-05,
+        "opt": {"class_path": "SGD", "init_args": {"nesterov": True, "lr": 0.1}},
+        "empty": {},
+    }
+    yaml = pytest.importorskip("yaml")
+    study = make_study(["t", "{config}"], config=ConfigFile(nested=True))
+    (text,) = config_files(study, config_path(study, VALUES.config), params).values()
+    assert yaml.safe_load(text) == nested and list(yaml.safe_load(text)) == list(nested)
+    assert 'model:\n  width: 64\n  act:\n    name: "on"\n' in text
+    assert config_files(study, VALUES.config, {}) == {VALUES.config: "{}\n"}
+    study = make_study(["t", "{config}"], config=ConfigFile(nested=True, format="json"))
+    path = config_path(study, VALUES.config)
+    files = config_files(study, path, params)
+    assert list(files) == [Path("/r/t/config.json")] and json.loads(files[path]) == nested
+    assert params["opt"] == {"class_path": "SGD", "init_args": {"nesterov": True}}  # untouched
+    with pytest.raises(InputError, match=r"model.act.name lies within a value"):
+        config_files(study, path, {"model.act": "relu", "model.act.name": 1})
+    assert config_of(make_study(["t"]), VALUES)["seed"] == 42
+    assert "seed" not in config_of(make_study(["t"], config=ConfigFile(seed=False)), VALUES)
+
+
+def test_loggers_are_pointed_at_the_trial() -> None:
+    """Where nobody has set their variables; no address among them, and no id where nobody asks."""
+    values = dataclasses.replace(VALUES, run="s-0a1b2c-00007")
+    given = Environment(env={"WANDB_RUN_GROUP": "mine"})
+    study = make_study(["x"], environment=given)
+    env = environment(study, values, BASE | {"WANDB_DIR": "/w"}, Path("/p"))
+    wandb = {name: value for name, value in env.items() if name.startswith("WANDB")}
+    assert wandb == {
+        "WANDB_RUN_ID": "s-0a1b2c-00007",
+        "WANDB_RESUME": "allow",
+        "WANDB_DIR": "/w",
+        "WANDB_RUN_GROUP": "mine",
+    }
+    assert env["TENSORBOARD_LOGGING_DIR"] == "/r/t/a 1/tensorboard"
+    assert not any(name.startswith("MLFLOW") or name == "MPLCONFIGDIR" for name in env)
+    env = environment(study, VALUES, BASE, Path("/p"))
+    assert env["WANDB_DIR"] == "/r/t/a 1" and "WANDB_RUN_ID" not in env
+
+
+def test_a_run_has_an_id_that_no_other_has(tmp_path: Path) -> None:
+    """Of the study (its name may be used again), the trial, and what is no attempt of it."""
+    study, folder = make_study(["x"]), StudyFolder(tmp_path)
+    assert logged_as(study, folder, 7) == "s-00007"
+    folder.identity.write_text(json.dumps({"study": "0a1b2c3d4e"}))
+    assert logged_as(study, folder, 7) == "s-0a1b2c-00007"
+    assert logged_as(study, folder, 7, "rerun-3") == "s-0a1b2c-00007-rerun-3"
 
 
 def test_a_placeholder_with_a_space_stays_whole() -> None:

@@ -23,7 +23,7 @@ from sweep.training.command import environment as training_env
 from sweep.training.command.environment import TrialValues
 from sweep.training.exit_reason import read_end
 from tests.conftest import Sweep, run_sweep, sweep_environment
-from tests.needs import as_other_user, require
+from tests.needs import as_other_user, require, skip_or_fail
 from tests.toys import write_toy
 
 pytestmark = pytest.mark.real
@@ -478,7 +478,7 @@ def test_the_small_definition_of_ours(tmp_path: Path, images: Path) -> None:
     from tests.cluster.packages import _apt
 
     if _apt("install", "-y", "--no-install-recommends", "debootstrap").returncode:
-        pytest.skip("debootstrap is not installed, and cannot be")
+        skip_or_fail("apptainer", "debootstrap is not installed, and cannot be")
     definition = own_folder() / "containers/cpu.def"
     (tmp_path / "cpu.def").write_text(definition.read_text())
     (tmp_path / "t.py").write_text("import numpy\nprint(numpy.arange(4).sum())\n")
@@ -494,7 +494,7 @@ def test_as_a_user(tmp_path: Path, images: Path) -> None:
     become = as_other_user()
     python = "/usr/bin/python3"
     if not Path(python).exists():
-        pytest.skip("no /usr/bin/python3, which any user may run")
+        skip_or_fail("other_user", "no /usr/bin/python3, which any user may run")
     folder = Path(f"/tmp/sweep-containers-{os.getpid()}")
     home = folder / "home"
     try:

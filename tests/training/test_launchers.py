@@ -12,6 +12,7 @@ import pytest
 from sweep.core.errors import InputError, StudyFileError, SweepError
 from sweep.core.study import Ddp, Environment, Resources, Slurm, Study
 from sweep.studyfile import loads
+from sweep.studyfile.tree import parse
 from sweep.training.command import launchers
 from sweep.training.command.assembly import build
 from sweep.training.command.first_failure import FirstFailure, find
@@ -162,6 +163,44 @@ def make(launcher: str, nodes: int, gpus: int, **more: Any) -> Study:
             make("auto", 1, 2, command=["python", "-m", "torch.distributed.run", "train.py"]),
             ["python", "-m", "torch.distributed.run", "train.py"],
         ),
+        (
+            make("auto", 1, 2, command=["uv", "run", "--extra", "gpu", "train.py", "--lr={lr}"]),
+            [
+                "uv",
+                "run",
+                "--extra",
+                "gpu",
+                "python",
+                "-m",
+                "torch.distributed.run",
+                "--nnodes=1",
+                "--nproc-per-node=2",
+                "--node-rank=0",
+                *TORCHRUN,
+                *RUN,
+            ],
+        ),
+        (
+            make("auto", 2, 1, command=["nice", "-n", "5", "python", "train.py"]),
+            [
+                "srun",
+                "--nodes=2",
+                "--ntasks=2",
+                "--ntasks-per-node=1",
+                "--cpus-per-task=1",
+                *SRUN,
+                "nice",
+                "-n",
+                "5",
+                "python",
+                "train.py",
+            ],
+        ),
+        (
+            make("auto", 1, 2, command=["env", "A=1", "accelerate", "launch", "train.py"]),
+            ["env", "A=1", "accelerate", "launch", "train.py"],
+        ),
+        (make("auto", 2, 2, command=["bash", "train.sh"]), ["bash", "train.sh"]),
     ],
 )
 def test_argv(study: Study, argv: list[str]) -> None:
@@ -175,6 +214,22 @@ def test_a_launcher_around_a_launcher_is_refused(launcher: str) -> None:
     study = make(launcher, 1, 2, command=["torchrun", "train.py"])
     with pytest.raises(InputError, match="starts its processes itself"):
         build(study, VALUES, BASE, Path("/p"), MEETING)
+
+
+def test_one_process_of_ddp_has_a_launcher() -> None:
+    """Where the study's own file says ddp: its training meets other ranks, be there none; a site's
+    network for all studies does not say so."""
+    site, problems = parse("ddp: {interface: ib0}", "/etc/sweep.yaml")
+    assert site is not None and not problems
+
+    def launcher(text: str, overrides: list[str] | None = None) -> str:
+        study = loads(f"{HEAD}executor: local\n{text}", "s.yaml", overrides or [], [site])
+        return choose(study)
+
+    assert launcher("") == "python"
+    assert launcher("ddp: {}") == launcher("ddp: {timeout_s: 60}") == "torchrun"
+    assert launcher("", ["ddp.ranks_per_node=1"]) == launcher("ddp: {debug: info}") == "torchrun"
+    assert launcher("ddp: {}\nlauncher: python") == "python"
 
 
 DDP_VARIABLES: list[tuple[Ddp, dict[str, str]]] = [
@@ -246,6 +301,13 @@ def test_the_first_host(environ: dict[str, str], host: str) -> None:
     assert first_host(make("auto", 1, 2, executor="local"), environ) == "127.0.0.1"
 
 
+def test_ranks_of_one_node_meet_there(tmp_path: Path) -> None:
+    """At an address that needs no name: a host's may not resolve on itself."""
+    environ = {"SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": "n[3-4]"}
+    found = [meet(make("auto", n, 2), environ, "5", 0, None, tmp_path / str(n)) for n in (1, 2)]
+    assert [one.host for one in found if one] == ["127.0.0.1", "n3"]
+
+
 def test_neighbours_have_ports_of_their_own(tmp_path: Path) -> None:
     """All elements and slots of an array differ; what is held or taken is passed over."""
     study = make("auto", 1, 2, executor="local", slurm=Slurm(slots=2))
@@ -292,7 +354,8 @@ def test_a_wrong_interface_is_named() -> None:
 
 
 HEAD = (
-    "name: s\ncommand: train\nobjective: {metric: a, direction: maximize}\ntrials: 1\nspace: {}\n"
+    "name: s\ncommand: python train.py\nobjective: {metric: a, direction: maximize}\ntrials: 1\n"
+    "space: {}\n"
 )
 
 

@@ -78,7 +78,7 @@ def trial_values(study: Study, folder: StudyFolder) -> TrialValues:
     attempt = folder.attempt(0, 1)
     return TrialValues.within(
         attempt,
-        config=folder.config(0),
+        config=filling.config_path(study, folder.config(0)),
         params={**study.space.first_values(), **study.fixed},
         seed=trial_seed(study.seed, 0),
         token=secrets.token_hex(16),

@@ -39,13 +39,15 @@ def look(study: Study) -> list[Line]:
             "names."
         )
         lines.append(Line("parameters", WARNING, text, advice))
-    if not {"seed", "config", CONFIG_JSON} & named and not _script_has(study, _READS_SEED):
+    in_file = {"config", CONFIG_JSON} if study.config.seed else set()
+    if not {"seed", *in_file} & named and not _script_has(study, _READS_SEED):
         lines.append(
             Line(
                 "seed",
                 WARNING,
-                "the trial's seed never reaches the command, which has neither {seed} nor "
-                "{config}: a re-run cannot be the same",
+                "the trial's seed never reaches the command, which has "
+                + ("neither {seed} nor {config}" if study.config.seed else "no {seed}")
+                + ": a re-run cannot be the same",
                 "Pass it, such as --seed {seed}, or read $SWEEP_SEED.",
             )
         )

@@ -14,12 +14,12 @@ from itertools import pairwise
 from statistics import median
 
 from sweep.core import outcomes
-from sweep.core.outcomes import GIVEN_BACK, PAUSED
+from sweep.core.outcomes import GIVEN_BACK, PAUSED, RESUME_FAILED
 from sweep.core.trial import Attempt, TrialRecord, better
 from sweep.results.page.source import Source
 
 # Outcomes of an attempt whose trial may go on from its checkpoint.
-INTERRUPTIONS = (*outcomes.RESUMABLE, outcomes.TERMINATED, PAUSED, GIVEN_BACK)
+INTERRUPTIONS = (*outcomes.RESUMABLE, outcomes.TERMINATED, PAUSED, GIVEN_BACK, RESUME_FAILED)
 LEVELS = 12  # rows of the table of quality levels
 
 

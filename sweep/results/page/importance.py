@@ -18,13 +18,13 @@ def importances(source: Source) -> dict[str, float]:
     Optuna's own evaluator, on a study in memory with the same trials. Where it has no answer (too
     few trials, one that never varied) there is none here.
     """
+    done = evenly(valued(source), MOST)
+    if len(done) < FEWEST:
+        return {}  # and nothing is loaded for it: it brings scikit-learn, and takes two seconds
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
     study = source.study
-    done = evenly(valued(source), MOST)
-    if len(done) < FEWEST:
-        return {}
     distributions = {p.name: p.distribution() for p in study.space}
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -325,15 +325,15 @@ def contour(source: Source, across: Parameter, up: Parameter) -> tuple[View, Vie
     Cells of the map: x0, x1, y0, y1 (its corners) and value, by linear interpolation between the
     results; none outside of them. None where fewer than ten results span the plane.
     """
-    import numpy
-    from scipy.interpolate import griddata
-    from scipy.spatial import QhullError
-
     names = (across.name, up.name)
     found = [r for r in valued(source) if all(name in r.params for name in names)]
     found = evenly(found, MOST_POINTS)
     if len(found) < 10:
-        return None
+        return None  # and nothing is loaded for it
+    import numpy
+    from scipy.interpolate import griddata
+    from scipy.spatial import QhullError
+
     points = numpy.array([[_transform(p, r.params[p.name]) for p in (across, up)] for r in found])
     values = numpy.array([r.values[0] for r in found])
     lows, highs = points.min(axis=0), points.max(axis=0)

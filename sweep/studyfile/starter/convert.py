@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
-from sweep.core.errors import InputError
-from sweep.studyfile.starter.draft import write_draft
+from sweep.core.errors import InputError, Problem, StudyFileError
+from sweep.studyfile.reading import loads
+from sweep.studyfile.starter.draft import Draft, write_draft
+from sweep.studyfile.starter.foreign_python import find_dicts, read_source
+from sweep.studyfile.starter.foreign_yaml import Read, read_yaml
 from sweep.studyfile.starter.hydra import convert_hydra, find_sweeper
-from sweep.studyfile.starter.wandb import convert_wandb, is_wandb
+from sweep.studyfile.starter.wandb import convert_wandb, find_wandb, is_wandb
+from sweep.studyfile.tree import YamlError, decode
+
+SCRIPTS = (".py", ".ipynb")
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -31,33 +37,133 @@ class Converted:
 
 
 def convert(path: Path) -> Converted:
-    """Convert a W&B sweep file or a Hydra configuration with an Optuna-sweeper section.
+    """Convert a W&B sweep (a file, or a dict in a script) or a Hydra configuration with a sweep.
 
     Raises:
         InputError: The file cannot be read, or is neither of the two.
     """
-    data = _read(path)
+    text = _text(path)
     lost: list[str] = []
-    sweeper = find_sweeper(data)
-    if is_wandb(data):
-        source, draft = "W&B", convert_wandb(data, path.name, lost)
-    elif sweeper is not None:
-        source, draft = "Hydra", convert_hydra(data, sweeper, path, lost)
+    if path.suffix in SCRIPTS:
+        source, draft = "W&B", _convert_script(text, path, lost)
     else:
-        raise InputError(
-            f"{path} is neither a W&B sweep nor a Hydra configuration with an Optuna sweeper.",
-            "A W&B sweep has `parameters`; a Hydra configuration `hydra: {sweeper: {params: …}}`.",
-        )
+        source, draft = _convert_data(_read(text, path), path, text, lost)
     lost = [f"{sentence}." for sentence in dict.fromkeys(lost)]
+    _settle(draft, path, lost)
     draft.remarks += lost
     return Converted(write_draft(draft), lost, source)
 
 
-def _read(path: Path) -> Any:
+def _convert_data(read: Read, path: Path, text: str, lost: list[str]) -> tuple[str, Draft]:
+    found = find_wandb(read.data)
+    sweeper = find_sweeper(read.data)
+    if found:
+        key, data = found
+        if key:
+            lost.append(f"{key}: the sweep lies under this key, where W&B itself does not look")
+        draft = convert_wandb(data, path.name, lost)
+        places = [place for place in read.numbers if place.startswith(key)]
+        if places:
+            shown = ", ".join(f"{read.numbers[p]} ({p})" for p in places[:_SHOWN])
+            more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+            lost.append(
+                f"numbers such as {shown}{more}: texts to W&B, which reads YAML 1.1 (there it is "
+                "1.0e-5); here they are the numbers that they look like"
+            )
+        return "W&B", draft
+    if sweeper is not None:
+        return "Hydra", convert_hydra(read.data, path, text, lost)
+    raise InputError(
+        f"{path} is neither a W&B sweep nor a Hydra configuration with a sweeper.",
+        "A W&B sweep has `parameters`; a Hydra configuration `hydra: {sweeper: {params: …}}`.",
+    )
+
+
+def _convert_script(text: str, path: Path, lost: list[str]) -> Draft:
     try:
-        return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        tree = read_source(text, is_notebook=path.suffix == ".ipynb")
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise InputError(f"{path} is not a Python script: {error}.") from None
+    try:
+        found = [(name, _plain(data)) for name, data in find_dicts(tree)]
+    except RecursionError:
+        raise InputError(f"{path}: its dicts are nested too deep.") from None
+    sweeps = [(name, data) for name, data in found if is_wandb(data)]
+    if not sweeps:
+        raise InputError(
+            f"{path} has no dict that is a W&B sweep, as far as it can be read without running it.",
+            "Such a dict has `method` and `parameters`. For a study of a script's flags: "
+            f"sweep init {path}",
+        )
+    names = list(dict.fromkeys(name for name, _ in sweeps))
+    if len(sweeps) > 1:
+        lost.append(
+            f"{names[0]}: the first of {len(sweeps)} sweeps in the script was taken "
+            f"({', '.join(names[:_SHOWN])})"
+        )
+    name, data = sweeps[0]
+    draft = convert_wandb(data, f"{name} in {path.name}", lost)
+    if "program" not in data:
+        lost.append(
+            f"{path.name}: W&B's agent calls a function of the script; make the script train once "
+            "when it is called, with the values as its arguments, and name it in the command"
+        )
+    return draft
+
+
+def _plain(value: Any) -> Any:
+    """Return Python data as YAML would hold it: text keys, lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(below) for below in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _settle(draft: Draft, path: Path, lost: list[str]) -> None:
+    """Take out of a draft what no study file may hold, and name it, until it loads.
+
+    Raises:
+        InputError: It cannot be made to load.
+    """
+    problems: list[Problem] = []
+    for _ in range(len(draft.space) + len(draft.fixed) + 1):
+        try:
+            loads(write_draft(draft), path.name)
+            return
+        except StudyFileError as error:
+            problems = error.problems
+        taken = False
+        for problem in problems:
+            for key, entries in (("space", draft.space), ("fixed", draft.fixed)):
+                inside = problem.path.removeprefix(f"{key}.")
+                name = next(
+                    (n for n in entries if re.match(re.escape(n) + r"(\.|\[|$)", inside)), None
+                )
+                if problem.path != inside and name is not None:
+                    del entries[name]
+                    got = f" (got {problem.got})" if problem.got else ""
+                    lost.append(f"{name}: {problem.rule}{got}; it was left out.")
+                    taken = True
+        if not taken:
+            break
+    what = "; ".join(f"{one.path}: {one.rule}" for one in problems[:_SHOWN])
+    raise InputError(
+        f"{path} cannot become a study file: {what}.", "Mend that in the file, and convert again."
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return decode(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    except (YAMLError, UnicodeDecodeError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else "unknown"
-        raise InputError(f"{path} is not YAML: {first}.") from None
+    except YamlError as error:
+        raise InputError(f"{path} is not YAML: {error}") from None
+
+
+def _read(text: str, path: Path) -> Read:
+    try:
+        return read_yaml(text, path.name)
+    except YamlError as error:
+        raise InputError(f"{path} is not YAML: {error}") from None

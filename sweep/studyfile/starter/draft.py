@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
+from sweep.core.placeholders import SPREAD
 from sweep.core.yaml_text import write_key, write_plain, write_value
 
 WIDTH = 96
@@ -60,7 +61,9 @@ def make_name(text: str) -> str:
 def join_command(command: Sequence[str]) -> str:
     """Return a command as one line that splits back into the same arguments."""
     return " ".join(
-        element if re.fullmatch(r"[\w@%+=:,./{}-]+", element, re.ASCII) else shlex.quote(element)
+        element
+        if element in SPREAD or re.fullmatch(r"[\w@%+=:,./{}-]+", element, re.ASCII)
+        else shlex.quote(element)
         for element in command
     )
 
@@ -119,6 +122,8 @@ def _entries(mapping: Mapping[str, Any], indent: str) -> list[str]:
 def _write_command(command: Sequence[str]) -> str:
     if any(not element.isprintable() for element in command):
         return write_value(list(command))
+    if any("'" in element or '"' in element for element in command):
+        return write_plain(list(command))  # a shell's quotes around quotes can hardly be read
     return _text(join_command(command))
 
 

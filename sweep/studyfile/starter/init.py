@@ -108,6 +108,7 @@ def draft_study(script: Path, folder: Path) -> Draft:
         )
     _add_flags(draft, flags)
     _add_objective(draft, script)
+    _add_ranks(draft, script)
     return draft
 
 
@@ -190,8 +191,19 @@ def _add_objective(draft: Draft, script: Path) -> None:
     draft.notes["objective"] = note
 
 
+def _add_ranks(draft: Draft, script: Path) -> None:
+    """Have torchrun start a script that meets other ranks by its variables, also a single one."""
+    source = script.read_text(encoding="utf-8")
+    if _MEETS.search(source) and not _MEETS_BY_ITSELF.search(source):
+        draft.more["ddp"] = {"ranks_per_node": 1}
+        draft.notes["ddp"] = "torchrun starts the script, which waits for its variables"
+
+
+_MEETS = re.compile(r"\binit_process_group\(|\bdeepspeed\.initialize\(")
+_MEETS_BY_ITSELF = re.compile(r"\binit_method\s*=|\bMASTER_ADDR\b|\b(mp|multiprocessing)\.spawn\(")
+
 # What the names of flags mean. Names are compared in lower case, with "_" for "-".
-_EFFORT = re.compile(r"((num|n|max|total|train)_)*(epochs?|steps|iterations|iters|updates)")
+_EFFORT = re.compile(r"((num|n|max|total|train)_)*(epochs?|steps|iterations|iters|updates|rounds)")
 _NOT_VARIED = re.compile(
     r".*(device|data|dataset|mode|precision|backend|dist|log|level|dtype|format|split|task|gpu).*"
 )
@@ -284,7 +296,7 @@ _GUESSES: tuple[tuple[re.Pattern[str], Callable[[float | None], dict[str, Any]]]
     (re.compile(r"(\w+_)?drop(out|_rate|_prob|path|_path)?(_rate|_prob|_p)?"), _between(0.0, 0.5)),
     (re.compile(r"momentum"), _between(0.0, 0.99)),
     (re.compile(r"(label_)?smoothing"), _between(0.0, 0.2)),
-    (re.compile(r"((num|n)_)?(hidden_)?(layers?|blocks)|depth"), _count),
+    (re.compile(r"((num|n)_)?(hidden_)?(layers?|blocks)|(max_)?depth"), _count),
     (
         re.compile(
             r"((num|n)_)?hidden(_(size|dim|units|features))?|width|d_model|"

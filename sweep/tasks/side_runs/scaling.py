@@ -24,12 +24,14 @@ from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, write_atomic
 from sweep.core.outcomes import FINISHED
 from sweep.core.paths import Runs, StudyFolder
+from sweep.core.programs import LAUNCHER, read_program
 from sweep.core.scheduler import ENDED, Scheduler
 from sweep.core.secrets import is_secret
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.schedulers import arrays
 from sweep.search.propose import fixed_design
+from sweep.tasks.context import logged_as
 from sweep.tasks.side_runs import scaling_figures as figures_of
 from sweep.tasks.side_runs.side_run import train, write_values
 from sweep.training import build
@@ -115,8 +117,34 @@ def plan(
                 size if isinstance(size, int | float) else None,
             )
         )
-        launchers.choose(cases[-1].study)  # refuses what cannot be launched
-    return cases
+    return _with_one_launcher(cases)
+
+
+def _with_one_launcher(cases: Sequence[ScalingCase]) -> list[ScalingCase]:
+    """Return the cases with the launcher of the most ranks: another one would be compared as well.
+
+    Raises:
+        InputError: It cannot start them, or the command does not leave that to sweep.
+    """
+    largest = cases[-1]
+    launcher = launchers.choose(largest.study)
+    if launcher == PYTHON and largest.ranks > 1:
+        program = read_program(largest.study.command)
+        if program.kind == LAUNCHER:
+            raise InputError(
+                f"The command starts its processes itself ({program.name}), so sweep cannot say "
+                "how many.",
+                "Let the command be what one process runs: python train.py …",
+            )
+        raise InputError(
+            f"{program.name} is no Python program, and launcher: auto would start one process of "
+            "it whatever the number.",
+            "If it is what each process runs, write launcher: torchrun (or srun).",
+        )
+    return [
+        dataclasses.replace(case, study=dataclasses.replace(case.study, launcher=launcher))
+        for case in cases
+    ]
 
 
 def resized(study: Study, nodes: int, on_node: int, on_gpus: bool) -> Study:
@@ -276,6 +304,7 @@ def measure(folder: StudyFolder) -> None:
         number=0,
         seed=request["seed"],
         params=request["params"],
+        run=logged_as(study, folder, 0, f"scaling-{folder.root.name}-{token[:6]}"),
         config=folder.config(0),
     )
     reports, end = train(

@@ -54,16 +54,17 @@ def figures(reports: Iterable[Mapping[str, float]]) -> dict[str, float | None]:
 
 
 def compare(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with ``speedup`` and ``efficiency`` against the first one that has a rate.
+    """Return the rows with ``speedup`` and ``efficiency`` against the first one; None in all where
+    that has no rate, for then nothing is known of what they would be compared with.
 
     Args:
         rows: With ``ranks`` and the keys of ``figures``, fewest ranks first.
     """
-    first = next((row for row in rows if row.get(RATE)), None)
+    first = rows[0] if rows else {}
     found = []
     for row in rows:
         speedup = efficiency = None
-        if first is not None and row.get(RATE):
+        if first.get(RATE) and row.get(RATE):
             speedup = row[RATE] / first[RATE]
             efficiency = speedup * first["ranks"] / row["ranks"]
         found.append({**row, "speedup": speedup, "efficiency": efficiency})
@@ -80,6 +81,11 @@ def bottleneck(rows: Sequence[Mapping[str, Any]], unit: str) -> str:
     done = [row for row in rows if row.get(RATE)]
     if not done:
         return "Nothing was measured."
+    if not rows[0].get(RATE):
+        return (
+            f"The training with {_count(rows[0]['ranks'], unit)} gave no rate, so there is nothing "
+            "to compare the others with."
+        )
     first, last = done[0], done[-1]
     if last.get("share_other") is None:
         return "The training reports no shares of its time, so nothing can be said of the cause."
@@ -164,10 +170,11 @@ def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -
     rates = [row[RATE] for row in done]
     figure = Figure(figsize=(9, 4), layout="constrained")
     speed, parts = figure.subplots(1, 2)
-    ideal = [rates[0] * count / counts[0] for count in counts]
-    speed.plot(counts, ideal, "--", color="#555555", label="linear")
+    if done[0] is rows[0]:  # without it nobody knows what linear would be
+        ideal = [rates[0] * count / counts[0] for count in counts]
+        speed.plot(counts, ideal, "--", color="#555555", label="linear")
     speed.plot(counts, rates, "o-", color="#0072B2", label="measured")
-    for row in done:
+    for row in (row for row in done if row["efficiency"] is not None):
         speed.annotate(
             f"{row['efficiency']:.0%}",
             (row["ranks"], row[RATE]),

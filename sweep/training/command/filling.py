@@ -38,11 +38,14 @@ from sweep.core.placeholders import (
     names,
     parse,
 )
+from sweep.core.programs import INTERPRETER, OTHER, SHELL, Program, read_program
+from sweep.core.programs import PYTHON as IS_PYTHON
 from sweep.core.study import Study
-from sweep.core.yaml_text import write_mapping
+from sweep.core.yaml_text import write_mapping, write_tree
 from sweep.training.command.environment import TrialValues
 
-PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
+PYTHON = INTERPRETER
+JSON = "json"
 
 
 def write_config(params: Mapping[str, Any]) -> str:
@@ -51,13 +54,62 @@ def write_config(params: Mapping[str, Any]) -> str:
     return write_mapping(params)
 
 
+def config_path(study: Study, path: Path) -> Path:
+    """Return the path of a trial's configuration file, in the format that the study wants."""
+    return json_config(path) if study.config.format == JSON else path
+
+
 def config_files(study: Study, config: Path, params: Mapping[str, Any]) -> dict[Path, str]:
-    """Return a trial's configuration files by path: YAML, and JSON where a command names it."""
-    files = {config: write_config(params)}
-    if any(CONFIG_JSON in names(word) for words in _commands(study) for word in words):
+    """Return a trial's configuration files by path: the one of ``{config}``, and JSON where a
+    command names it.
+
+    Args:
+        config: As ``config_path`` returns it.
+        params: What it holds.
+
+    Raises:
+        InputError: ``config.nested``, and a value has a name within another value.
+    """
+    is_nested = study.config.nested
+    params = nest(params) if is_nested else params
+    files = {}
+    if config != json_config(config):
+        files[config] = write_tree(params) if is_nested else write_config(params)
+    named = any(CONFIG_JSON in names(word) for words in _commands(study) for word in words)
+    if named or not files:
         text = json.dumps(params, indent=1, ensure_ascii=False)
         files[json_config(config)] = text + "\n"
     return files
+
+
+def nest(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with dots in their names as mappings within mappings.
+
+    A value that is a mapping itself takes others in: ``optimizer`` and ``optimizer.lr``.
+
+    Raises:
+        InputError: A value has a name within another one that is no mapping.
+    """
+    found: dict[str, Any] = {name.split(".")[0]: {} for name in params}  # in their order
+    for name, value in sorted(params.items(), key=lambda item: item[0].count(".")):
+        *above, last = name.split(".")
+        place = found
+        for part in above:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise InputError(
+                    f"config.nested: {name} lies within a value that is no mapping.",
+                    "Rename one of the two.",
+                )
+        place[last] = _copied(value)
+    return found
+
+
+def _copied(value: Any) -> Any:
+    """Return a mapping of its own, to put others into; else the value."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _copied(inner) for name, inner in value.items()}
 
 
 def _commands(study: Study) -> list[Sequence[str]]:
@@ -162,19 +214,30 @@ def explain_missing(argv: Sequence[str], env: Mapping[str, str], workdir: Path) 
 
     Only what can be known without starting it: the program, and the script that Python would run.
     """
-    program = argv[0]
     if any(EDIT in element for element in argv):
         return f"command: {EDIT} still stands in it."
-    if os.sep in program:
-        if not os.access(workdir / program, os.X_OK):
-            why = _why_not_run(workdir / program)
-            return f"command: {program} {why} (looked in {workdir})."
-    elif not shutil.which(program, path=env.get("PATH")):
-        return f"command: no program named {program} on PATH."
+    found = read_program(argv)
+    programs = [argv[0]] if not found.before else [argv[0], *_on_path(argv, found)]
+    for program in programs:
+        if os.sep in program:
+            if not os.access(workdir / program, os.X_OK):
+                why = _why_not_run(workdir / program)
+                return f"command: {program} {why} (looked in {workdir})."
+        elif not shutil.which(program, path=env.get("PATH")):
+            return f"command: no program named {program} on PATH."
     script = find_script(argv)
     if script and not os.path.isfile(workdir / script):
         return f"command: {script} does not exist in {workdir}."
     return None
+
+
+def _on_path(argv: Sequence[str], found: Program) -> list[str]:
+    """Return the program that is wrapped, where it must be on PATH as ours is."""
+    if found.is_elsewhere or found.has_moved or not found.words or found.prefix:
+        return []
+    sets_path = any(word.startswith("PATH=") for word in found.before)
+    is_shell_word = os.path.basename(argv[0]) in ("exec", "command", "time")
+    return [] if sets_path or is_shell_word or found.kind == OTHER else [found.words[0]]
 
 
 def _why_not_run(program: Path) -> str:
@@ -188,8 +251,8 @@ def _why_not_run(program: Path) -> str:
 
 
 def find_script(argv: Sequence[str]) -> str | None:
-    """Return the script that Python would run, or None where the command is another."""
-    if not PYTHON.fullmatch(os.path.basename(argv[0])):
+    """Return the script that Python or a shell would run, or None where the command is another."""
+    found = read_program(argv)
+    if found.script is None or found.has_moved or found.kind not in (IS_PYTHON, SHELL):
         return None
-    script = next((element for element in argv[1:] if element not in ("-u", "-O", "-B")), "")
-    return script if script.endswith(".py") else None
+    return found.script if found.script.endswith((".py", ".sh")) else None

@@ -8,8 +8,12 @@ stands outside, torchrun runs in the software that the environment brings.
   several nodes srun starts these.
 - ``srun``: srun starts the ranks, which read their place from SLURM_PROCID and its like.
 - with Pyxis a single process is srun's too: the container is an option of srun.
-- ``auto``: python for one rank (or a command that starts its ranks itself), torchrun for several on
-  one node, where it needs no Slurm and says which rank failed first, srun for several nodes.
+- ``auto``: python for one rank, and for a command that starts its ranks itself or is no Python;
+  torchrun for several on one node, where it needs no Slurm and says which rank failed first, also
+  for one where the study says ``ddp``; srun for several nodes.
+
+torchrun stands inside of what wraps the command (``uv run``, ``conda run``, ``nice``): it is a
+module of the Python that the command has.
 
 Each line of output begins with its rank: ``[rank1]: `` under torchrun, ``1: `` under srun.
 """
@@ -23,38 +27,18 @@ from pathlib import Path
 
 from sweep.core.errors import InputError
 from sweep.core.executors import kind_of
+from sweep.core.programs import INTERPRETER, LAUNCHER, read_program
+from sweep.core.programs import PYTHON as IS_PYTHON
 from sweep.core.study import Ddp, Study
+from sweep.core.wrappers import MPI
 from sweep.training.command import rank_labels, rendezvous
-from sweep.training.command.filling import PYTHON as PYTHON_NAME
+from sweep.training.command.outer_launchers import is_of_launcher
 from sweep.training.command.rank_labels import of_first
 from sweep.training.command.rendezvous import Rendezvous
 
 AUTO, PYTHON, TORCHRUN, SRUN = "auto", "python", "torchrun", "srun"
 PYXIS = "pyxis"  # the runtime that is a part of srun
 
-# Programs and modules that start ranks themselves.
-STARTERS = {"torchrun", "srun", "mpirun", "mpiexec", "accelerate", "deepspeed", "horovodrun"}
-STARTING_MODULES = {
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "accelerate.commands.launch",
-}
-# What a launcher says to its processes. Inherited from around sweep, it would be another run's.
-OF_LAUNCHERS = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "ROLE_RANK",
-    "ROLE_NAME",
-    "ROLE_WORLD_SIZE",
-    "NODE_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
-_ELASTIC = ("TORCHELASTIC_", "PET_")
 # Options of srun by environment, as the batch job has them: some newer ones refuse to go with what
 # the command line says (SLURM_TRES_PER_TASK with --cpus-per-task).
 _OF_BATCH = (
@@ -78,15 +62,6 @@ RANKS_FOLDER = "ranks"  # torchrun's copies of the ranks' output, below the atte
 TIMEOUT_S = 50  # silence after which ranks give up: with what follows, a trial ends in a minute
 
 
-def starts_ranks_itself(command: Sequence[str]) -> bool:
-    """Tell whether a command is a launcher already."""
-    name = os.path.basename(command[0]) if command else ""
-    if PYTHON_NAME.fullmatch(name):
-        module = command[command.index("-m") + 1 :][:1] if "-m" in command else []
-        return bool(module and module[0] in STARTING_MODULES)
-    return name in STARTERS
-
-
 def choose(study: Study) -> str:
     """Return the launcher of a study: what ``auto`` stands for.
 
@@ -106,20 +81,34 @@ def choose(study: Study) -> str:
             f"launcher: srun needs Slurm, and this study runs on {place.place}.",
             "Use launcher: torchrun (or auto).",
         )
-    if starts_ranks_itself(study.command):
+    program = read_program(study.command)
+    if program.kind == LAUNCHER:
         if wanted in (TORCHRUN, SRUN):
-            raise InputError(
-                f"launcher: {wanted}, and the command starts its processes itself "
-                f"({study.command[0]}).",
-                "Let the command be what one process runs (python train.py …), or write "
-                "launcher: python.",
-            )
+            raise twice(wanted, program.name)
         return PYTHON
     if wanted != AUTO:
         return wanted
-    if study.world == 1:
+    if program.kind != IS_PYTHON or not expects_ranks(study):
         return PYTHON
     return SRUN if needs.nodes > 1 else TORCHRUN
+
+
+def expects_ranks(study: Study) -> bool:
+    """Tell whether a study's trials are meant to be ranks: several of them, or one that meets
+    nobody (``ddp`` is written)."""
+    return study.world > 1 or (study.launcher == AUTO and study.ddp.written)
+
+
+def twice(wanted: str, starts: str) -> InputError:
+    """Return the error of a launcher around a launcher, which would start the square of the ranks.
+
+    Args:
+        starts: What starts the ranks, and where it stands.
+    """
+    return InputError(
+        f"launcher: {wanted}, and the command starts its processes itself ({starts}).",
+        "Let the command be what one process runs (python train.py …), or write launcher: python.",
+    )
 
 
 def uses_srun(study: Study) -> bool:
@@ -128,6 +117,22 @@ def uses_srun(study: Study) -> bool:
     if study.environment.runtime == PYXIS:
         return True
     return chosen == SRUN or (chosen == TORCHRUN and study.resources.nodes > 1)
+
+
+def starts_ranks(study: Study) -> bool:
+    """Tell whether what is started is a launcher: sweep's, or the command's own."""
+    return choose(study) != PYTHON or read_program(study.command).kind == LAUNCHER
+
+
+def reaches_elsewhere(study: Study) -> bool:
+    """Tell whether what is started has processes that are not its children: srun's, or those of
+    MPI's on other nodes."""
+    name = read_program(study.command).name
+    return uses_srun(study) or name == SRUN or (study.resources.nodes > 1 and _is_mpi(name))
+
+
+def _is_mpi(name: str) -> bool:
+    return name in ("mpirun", "mpiexec") or bool(MPI.fullmatch(name))
 
 
 def labels(study: Study) -> str:
@@ -153,12 +158,14 @@ def inside(study: Study, argv: list[str], meeting: Rendezvous | None, trial_dir:
     """Return the command as one node's environment runs it: torchrun around it, or nothing."""
     if choose(study) != TORCHRUN:
         return argv
-    # Where torch is depends on the interpreter: the command's own.
-    python = argv[0] if PYTHON_NAME.fullmatch(os.path.basename(argv[0])) else "python"
+    # Where torch is depends on the interpreter: the command's own, within what brings it.
+    program = read_program(argv)
+    first = program.words[0]
+    python = first if INTERPRETER.fullmatch(os.path.basename(first)) else "python"
     nodes = study.resources.nodes
     start = ["-m", "torch.distributed.run"] if nodes == 1 else ["-c", _ON_EACH_NODE]
     host, port = (meeting.host, meeting.port) if meeting else ("127.0.0.1", 0)
-    return [
+    words = [
         python,
         *start,
         f"--nnodes={nodes}",
@@ -174,8 +181,9 @@ def inside(study: Study, argv: list[str], meeting: Rendezvous | None, trial_dir:
         f"--log-dir={trial_dir / RANKS_FOLDER}",
         # The command itself is what each rank runs, whatever program it is.
         "--no-python",
-        *argv,
+        *program.words,
     ]
+    return program.wrap(words)
 
 
 def outside(study: Study, argv: list[str], options: Sequence[str] = ()) -> list[str]:
@@ -225,11 +233,11 @@ def reader(study: Study) -> Callable[[str], str | None]:
 def without_launchers(study: Study, environ: Mapping[str, str]) -> dict[str, str]:
     """Drop what the launcher of another run, around sweep, said to its processes, and for srun what
     the batch job's own shape would add to its command line."""
-    drop = (*OF_LAUNCHERS, *_OF_BATCH) if uses_srun(study) else OF_LAUNCHERS
+    drop = _OF_BATCH if uses_srun(study) else ()
     return {
         name: value
         for name, value in environ.items()
-        if name not in drop and not name.startswith(_ELASTIC)
+        if name not in drop and not is_of_launcher(name)
     }
 
 

@@ -11,7 +11,7 @@ from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.trial import trial_seed
 from sweep.training import images
-from sweep.training.command import assembly
+from sweep.training.command import assembly, own_ranks
 from sweep.training.command.environment import TrialValues
 
 
@@ -38,6 +38,7 @@ def check_command(study: Study, environ: Mapping[str, str]) -> None:
         and (images.needs_build(study))
     ):
         return  # where its programs will be, building it tells
+    own_ranks.check(study)
     missing = assembly.find_missing(study, values, environ, workdir)
     if missing:
         raise InputError(missing, "Correct `command` (or `workdir`) in the study file.")

@@ -1,4 +1,5 @@
-"""Where the ranks of one trial meet: the first host of its allocation, and a port of its own there.
+"""Where the ranks of one trial meet: the first host of its allocation, and a port of its own there;
+those of a single node at 127.0.0.1.
 
 The port comes from the task's job, array index and slot, so that neighbours differ without asking
 anybody; then it is tested to be free, and held against the user's other trials on this host by a
@@ -67,7 +68,8 @@ def meet(
         SweepError: No port of ``ddp.port_range`` is free.
     """
     check_interface(study.ddp.interface)
-    host = first_host(study, environ)
+    # One node's ranks need no name of it, which may not resolve there.
+    host = first_host(study, environ) if study.resources.nodes > 1 else LOOPBACK
     slots = max(1, study.slurm.slots)
     first = zlib.crc32((job or str(os.getpid())).encode()) + (index or 0) * slots + (slot or 0)
     low, high = study.ddp.port_range

@@ -1,0 +1,55 @@
+"""Whose checkpoints are kept once their trials have ended: of the best, and of what failed last.
+
+A failed trial's are what shows why it failed, and what it may be tried again from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from sweep.core.attributes import END
+from sweep.core.outcomes import PAUSED
+from sweep.core.paths import StudyFolder
+from sweep.storage import trial_rows
+from sweep.storage.budgets import CUT
+from sweep.storage.ledger import Ledger
+
+FAILED_DAYS = 7  # after that a failed trial's go with the next trial that ends
+
+
+def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None:
+    """Remove a final trial's checkpoints unless they are kept, and those that it displaced.
+
+    The ``keep`` best trials keep theirs, and so do the ``keep`` that have failed last.
+    """
+    study = ledger.study
+    if study.is_multi_objective:
+        return  # which of a front is best is not ours to say
+    # Several may have been displaced at once, by as many as run.
+    many = study.keep + study.parallel
+    best = ledger.best_numbers(many, infeasible=True)
+    failed = ledger.failed_numbers(many)
+    recent = [trial for trial, days in failed[: study.keep] if days <= FAILED_DAYS]
+    kept = {*best[: study.keep], *recent}
+    gone = {*best, *(trial for trial, _ in failed)} - kept
+    if number not in kept and not _may_go_on(ledger, number):
+        gone.add(number)
+    for trial in gone:
+        for path in _checkpoint_folders(folder, trial):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path)
+
+
+def _may_go_on(ledger: Ledger, number: int) -> bool:
+    """Tell whether a final trial was cut by its study's end, or paused: it keeps what it has."""
+    found = ledger.find_trial(number)
+    end = trial_rows.read_attribute(ledger.db, "user", found[0], END) if found else None
+    return isinstance(end, dict) and end.get("outcome") in (CUT, PAUSED)
+
+
+def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:
+    attempts = folder.trial(number) / "attempts"
+    names = ("checkpoints", "best", ".checkpoints", ".best", ".best-before")
+    return [path for name in names for path in attempts.glob(f"*/{name}")]

@@ -1,0 +1,159 @@
+"""Each framework's example, as docs/frameworks.md has it: metric, prune, kill, stop, run again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Sweep
+from tests.frameworks import scene
+from tests.frameworks.scene import GATE, Scene, Which
+
+
+def rank(name: str) -> Which:
+    """Choose the second of several processes, by its launcher's variable."""
+    return lambda command, environ: environ.get(name) == "1"
+
+
+def script(name: str) -> Which:
+    """Choose the process that runs this script."""
+    return lambda command, environ: name in command
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table.
+
+    Attributes:
+        needs: Packages, and programs.
+        study: Its file's name.
+        metric: The objective.
+        killed: Which process is killed.
+        last: The last step that is reported.
+        sets: What is changed in the study file.
+        first: The first step.
+        interval: Steps between two reports.
+        saved: Steps between two saves.
+    """
+
+    needs: tuple[str, ...]
+    study: str
+    metric: str
+    killed: Which
+    last: int = 5
+    sets: tuple[str, ...] = ()
+    first: int = 0
+    interval: int = 1
+    saved: int = 1
+
+
+TWO = ("resources.cpus=2", "ddp.ranks_per_node=2")
+CASES = {
+    "lightning": Case(("lightning",), "lightning", "val_loss", script("train_lightning")),
+    "lightning_own_ddp": Case(
+        ("lightning",),
+        "lightning",
+        "val_loss",
+        rank("LOCAL_RANK"),
+        sets=("fixed.devices=2", "resources.cpus=2"),
+    ),
+    "lightning_torchrun": Case(
+        ("lightning",), "lightning", "val_loss", rank("RANK"), sets=("fixed.devices=2", *TWO)
+    ),
+    "transformers": Case(
+        ("transformers", "accelerate"),
+        "transformers",
+        "eval_loss",
+        script("train_transformers"),
+        first=8,
+        last=48,
+        interval=8,
+        saved=8,
+    ),
+    "transformers_torchrun": Case(
+        ("transformers", "accelerate"),
+        "transformers",
+        "eval_loss",
+        rank("RANK"),
+        first=4,
+        last=24,
+        interval=4,
+        saved=4,
+        sets=TWO,
+    ),
+    "accelerate": Case(("accelerate",), "accelerate", "val_loss", rank("RANK")),
+    "sklearn": Case(("sklearn",), "sklearn", "val_accuracy", script("train_sklearn")),
+    "fsdp": Case(("torch",), "fsdp", "val_loss", rank("RANK")),
+    "deepspeed": Case(("deepspeed",), "deepspeed", "val_loss", rank("RANK")),
+    "flax": Case(("flax", "orbax"), "flax", "val_loss", script("train_flax")),
+    "spawn": Case(("torch",), "spawn", "val_loss", script("spawn_main")),
+    "mpi": Case(("mpi4py", "mpirun"), "mpi", "loss", rank("PMI_RANK")),
+    "hydra": Case(("hydra",), "hydra", "loss", script("train_hydra")),
+    "papermill": Case(("papermill", "ipykernel"), "papermill", "loss", script("train.ipynb")),
+    "bash": Case(
+        (), "bash", "loss", script("train.sh"), sets=(f"environment.env.BASH_ENV={GATE}/bash_env",)
+    ),
+    "r": Case(
+        ("Rscript",),
+        "r",
+        "loss",
+        script("train.R"),
+        sets=(f"environment.env.R_PROFILE_USER={GATE}/profile.R",),
+    ),
+    "keras": Case(("keras",), "keras", "val_loss", script("train_keras")),
+    "xgboost": Case(
+        ("xgboost",), "xgboost", "valid-rmse", script("train_xgboost"), last=59, saved=10
+    ),
+    "lightgbm": Case(
+        ("lightgbm",), "lightgbm", "valid_0-l2", script("train_lightgbm"), last=59, saved=10
+    ),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    """One of CASES."""
+    found = CASES[request.param]
+    scene.need(*found.needs)
+    return found
+
+
+@pytest.fixture
+def study(sweep: Sweep, tmp_path: Path, runs: Path, case: Case) -> Scene:
+    """Its example."""
+    return Scene(sweep, tmp_path, runs, case.study, case.metric, *case.sets)
+
+
+def test_metric_and_rerun(study: Scene, case: Case) -> None:
+    """A trial reports every step once; run again, it gives the same value."""
+    study.check_metric_and_rerun(list(range(case.first, case.last + 1, case.interval)))
+
+
+def test_prune(study: Scene, case: Case) -> None:
+    """A pruner's verdict ends the training before its time."""
+    study.check_prune(at=case.first + 2 * case.interval, last=case.last)
+
+
+def test_kill_and_stop(study: Scene, case: Case) -> None:
+    """One process is killed, the trial goes on; it is stopped, launched again, and ends whole."""
+    study.check_kill_and_stop(case.killed, case.first, case.last, case.interval, case.saved)
+
+
+# What `sweep init` reads: scripts in Python. The two that need several processes have one here.
+INITIAL = [name for name in CASES if name not in ("bash", "r", "papermill", "mpi", "hydra")]
+
+
+@pytest.mark.parametrize("name", sorted({CASES[name].study for name in INITIAL}))
+def test_what_init_writes_runs(sweep: Sweep, tmp_path: Path, runs: Path, name: str) -> None:
+    """`sweep init` on an example gives a study whose trial completes, as it is written."""
+    case = next(case for case in CASES.values() if case.study == name)
+    scene.need(*case.needs)
+    study = Scene(sweep, tmp_path, runs, name, case.metric)
+    script = study.folder / f"studies/frameworks/train_{name}.py"
+    study.sweep("init", script)
+    study.sweep("launch", "study.yaml", "--wait", "--executor", "local", "--set", "trials=1")
+    trial = json.loads(study.sweep("collect", "--format", "json").out)[0]
+    assert (trial["state"], trial["value"] is not None) == ("complete", True)

@@ -1,0 +1,299 @@
+"""Other tools' files, as people have them: each becomes the right study, or is refused by name.
+
+The files are small ones in our own words with the constructions of public ones (``intake/*.txt``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from random import Random
+
+import pytest
+from ruamel.yaml import YAML
+
+from sweep.core.errors import InputError
+from sweep.core.paths import AttemptFolder
+from sweep.studyfile import loads
+from sweep.studyfile.starter.convert import Converted, convert
+from sweep.training.command.environment import TrialValues
+from sweep.training.command.filling import fill
+
+FOLDER = Path(__file__).parent / "intake"
+# Said of every file of its tool, and in no list.
+ALWAYS = (
+    *("wandb.config and wandb.log:", "run_cap: is missing", "the application: replace"),
+    *("the returned value: ", "objective: Hydra's own sweeper", "optim.optimizer: "),
+    "sampler: Ax has no counterpart",
+)
+FIELDS = {"objective": "objectives"}
+
+
+@dataclass
+class Case:
+    """A file, the keys of its study that are compared, and what must be said."""
+
+    name: str
+    after: str
+    text: str
+    study: str = ""
+    lost: list[str] = field(default_factory=list)
+
+
+def read_cases(path: Path) -> list[Case]:
+    cases = []
+    for part in path.read_text(encoding="utf-8").split("\n=== ")[1:]:
+        head, _, rest = part.partition("\n")
+        after, _, rest = rest.partition("\n")
+        text, _, rest = rest.partition("\n--- study\n")
+        study, _, lost = rest.partition("\n--- lost\n")
+        lines = [line for line in lost.split("\n") if line]
+        cases.append(Case(head, after.removeprefix("after: "), text + "\n", study, lines))
+    return cases
+
+
+WANDB = read_cases(FOLDER / "wandb.txt")
+HYDRA = read_cases(FOLDER / "hydra.txt")
+ALL = WANDB + HYDRA
+
+
+def compare(case: Case, converted: Converted) -> None:
+    """Hold a converted study to what is written beside its file."""
+    study = loads(converted.text, "study.yaml")
+    yaml = YAML(typ="safe", pure=True)
+    wanted = yaml.load(case.study)
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    text = StringIO()
+    yaml.dump(yaml.load(converted.text) | wanted, text)
+    expected = loads(text.getvalue(), "study.yaml")
+    for key in wanted:
+        name = FIELDS.get(key, key)
+        assert getattr(study, name) == getattr(expected, name), key
+    said = [line for line in converted.lost if not line.startswith(ALWAYS)]
+    for line in case.lost:
+        assert any(line in one for one in said), f"not said: {line}\n" + "\n".join(said)
+    assert len(said) == len(case.lost), "\n".join(said)
+
+
+@pytest.mark.parametrize("case", WANDB, ids=lambda case: case.name)
+def test_wandb(case: Case, tmp_path: Path) -> None:
+    """Each small sweep becomes the study that is written beside it, and no more is said."""
+    path = tmp_path / "sweep.yaml"
+    path.write_text(case.text)
+    converted = convert(path)
+    assert converted.source == "W&B"
+    compare(case, converted)
+
+
+@pytest.mark.parametrize("case", HYDRA, ids=lambda case: case.name)
+def test_hydra(case: Case, tmp_path: Path) -> None:
+    """Each small configuration becomes the study that is written beside it."""
+    path = tmp_path / "sweep.yaml"
+    path.write_text(case.text)
+    converted = convert(path)
+    assert converted.source == "Hydra"
+    compare(case, converted)
+
+
+def test_nested_values_arrive_as_wandb_passes_them(tmp_path: Path) -> None:
+    """The argument of a group is the text of a Python dict, as W&B's agent writes it."""
+    case = next(case for case in WANDB if case.name == "nested parameters")
+    path = tmp_path / "sweep.yaml"
+    path.write_text(case.text)
+    study = loads(convert(path).text, "study.yaml")
+    params = {"epochs": 5, "optimizer.lr": 0.05, "optimizer.nadam.beta": 2, "optimizer.name": "sgd"}
+    values = TrialValues.within(
+        AttemptFolder(tmp_path), config=path, params=params, seed=0, token="t"
+    )
+    # wandb.sdk.launch.sweeps.utils.create_sweep_command_args of the same values
+    nested = {"lr": 0.05, "nadam": {"beta": 2}, "name": "sgd"}
+    assert fill(study.command, values)[2:] == ["--epochs=5", f"--optimizer={nested}"]
+
+
+SCRIPT = """
+import math, wandb
+config = {"method": "random", "run_cap": 5}
+config["metric"] = dict(name="loss", goal="minimize")
+params = {"opt": {"values": ["adam", "sgd"]}}
+config["parameters"] = params
+params.update({"epochs": {"value": 1}})
+params.update({
+    "batch": {"distribution": "q_log_uniform", "q": 8, "min": math.log(32), "max": math.log(256)},
+    "sizes": {"values": list(range(2, 5))},
+})
+sweep_id = wandb.sweep(config, project="p")
+def train(): ...
+wandb.agent(sweep_id, train, count=5)
+"""
+
+
+@pytest.mark.parametrize("name", ["train.py", "train.ipynb"])
+def test_a_sweep_in_a_script(name: str, tmp_path: Path) -> None:
+    """A dict that is built in steps is read from the source; nothing is run."""
+    # wandb/examples: colabs/pytorch/Organizing_Hyperparameter_Sweeps_in_PyTorch_with_W&B.ipynb
+    text = SCRIPT
+    if name.endswith(".ipynb"):
+        cells = [
+            {"cell_type": "code", "source": ["%pip install wandb\n", "!ls"]},
+            {"cell_type": "markdown", "source": "# a"},
+            {"cell_type": "code", "source": SCRIPT.splitlines(keepends=True)},
+            {"cell_type": "code", "source": "not python ("},
+        ]
+        text = json.dumps({"cells": cells})
+    (tmp_path / name).write_text(text)
+    converted = convert(tmp_path / name)
+    study = loads(converted.text, "study.yaml")
+    batch = study.space.get("batch")
+    assert (batch.type, batch.low, batch.high, batch.step) == ("int", 32, 256, 8)
+    assert study.space.get("opt").choices == ("adam", "sgd")
+    assert study.space.get("sizes").choices == (2, 3, 4)
+    assert (study.fixed, study.trials, study.command) == (
+        {"epochs": 1},
+        5,
+        ("python", "EDIT_ME", "{params}"),
+    )
+    assert any("W&B's agent calls a function" in line for line in converted.lost)
+
+
+OTHERS = {
+    "comet.yaml": "algorithm: bayes\nspec: {}\nparameters: {lr: {type: float, min: 0, max: 1}}",
+    "azure.yaml": "type: sweep\nsampling_algorithm: random\nsearch_space: {lr: {type: uniform}}",
+    "MLproject.yaml": "name: a\nentry_points: {main: {parameters: {lr: float}, command: x}}",
+    "openapi.yaml": "parameters: {limit: {in: query, name: limit}}\nname: x",
+    "bot.yaml": "rules: [a]\nbranch: main\ngha_enabled: yes",
+    "plain.py": "x = {'method': 'random'}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_file_of_another_tool_is_no_wandb_sweep(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(OTHERS[name])
+    with pytest.raises(InputError):
+        convert(tmp_path / name)
+
+
+def mutate(text: str, random: Random) -> str:
+    """Return a text with a few faults, as editors, merges and generators make them."""
+    for _ in range(random.randint(1, 4)):
+        lines = text.split("\n")
+        at, to = random.randrange(len(lines)), random.randrange(len(lines))
+        place = random.randrange(len(text) + 1)
+        words = re.findall(r"[\w.$-]+", text) or ["x"]
+        old, new = random.choice(words), random.choice([*words, *ODD])
+        text = random.choice(
+            [
+                lambda lines=lines, at=at: "\n".join(lines[:at] + lines[at + 1 :]),
+                lambda lines=lines, at=at, to=to: "\n".join([*lines[:at], lines[to], *lines[at:]]),
+                lambda text=text, old=old, new=new: text.replace(old, new, 1),
+                lambda text=text, old=old, new=new: text.replace(old, new),
+                lambda text=text, place=place: text[:place] + random.choice(MARKS) + text[place:],
+                lambda text=text, place=place: text[:place] + text[place + 1 :],
+                lambda text=text, place=place: text[: max(1, place)],
+            ]
+        )()
+    return text
+
+
+ODD = ["null", "[]", "{}", "-1", "0", "1e400", ".nan", ".inf", "true", '""', "9" * 30, "!!x y", "~"]
+ODD += ["[1, [2]]", "{a: 1}", "*a", "&a b", "1e-320", "${x}", "???", "-", "\u00e9", "''"]
+MARKS = [*"{}[]:,#&*!|>'\"%@`\t\n -?", "\x07", "\n\n\n\n", "${", "}}", ": "]
+
+
+@pytest.mark.parametrize(
+    "count", [100, pytest.param(2000, marks=pytest.mark.long)], ids=["short", "long"]
+)
+def test_a_damaged_file_is_refused_or_converted(count: int, tmp_path: Path) -> None:
+    """Whatever stands in a file: a study that loads, or an error that says what is wrong."""
+    random = Random(19)
+    texts = [case.text for case in ALL]
+    for number in range(count):
+        text = mutate(random.choice(texts), random)
+        path = tmp_path / ("s.py" if number % 10 == 9 else "sweep.yaml")
+        path.write_text(f"config = {text}" if path.suffix == ".py" else text, errors="ignore")
+        try:
+            loads(convert(path).text, "study.yaml")
+        except InputError as error:
+            assert str(path) in str(error)
+        except Exception:
+            print(text)
+            raise
+
+
+def test_blank_lines_cost_nothing(tmp_path: Path) -> None:
+    """Forty blank lines at the top once took for ever."""
+    path = tmp_path / "sweep.yaml"
+    path.write_text("\n" * 5000 + WANDB[0].text)
+    assert convert(path).source == "W&B"
+    assert loads("\n" * 5000 + convert(path).text, "study.yaml").trials == 9
+
+
+APP = """
+import hydra
+@hydra.main(version_base=None, config_path="../configs", config_name="train.yaml")
+def main(cfg): ...
+"""
+
+
+def test_the_application_of_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script whose hydra.main names the folder, and the arguments that choose the file."""
+    monkeypatch.chdir(tmp_path)
+    case = HYDRA[1]
+    for name, text in {
+        ".git/HEAD": "",
+        "src/train.py": APP,
+        "src/eval.py": APP.replace("train.yaml", "eval.yaml"),
+        "src/broken.py": "hydra.main(",
+        "configs/train.yaml": "defaults: [_self_, {optional hparams: null}]",
+        "configs/eval.yaml": "defaults: [_self_]",
+        "configs/hparams/sweep.yaml": case.text,
+        "configs/more/sweep.yaml": "# python src/train.py -m more=sweep\n" + case.text,
+        "configs/eval2.yaml": case.text,
+        "configs/db/a.yaml": "",
+        "configs/db/b.yaml": "",
+        "configs/train2.yaml": "hydra: {sweeper: {params: {db: glob(*)}}}\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def command(name: str) -> list[str]:
+        study = loads(convert(tmp_path / "configs" / name).text, "study.yaml")
+        return list(study.command)
+
+    end = ["{overrides}", "hydra.mode=RUN", "hydra.run.dir={trial_dir}"]
+    # Two scripts fit: neither is taken, both are named.
+    several = convert(tmp_path / "configs/hparams/sweep.yaml")
+    assert any("one of src/eval.py, src/train.py" in line for line in several.lost)
+    assert command("more/sweep.yaml") == ["python", "src/train.py", "+more=sweep", *end]
+    (tmp_path / "src/eval.py").unlink()
+    assert command("hparams/sweep.yaml") == ["python", "src/train.py", "hparams=sweep", *end]
+    assert command("eval2.yaml") == ["python", "src/train.py", "--config-name=eval2", *end]
+    converted = convert(tmp_path / "configs/train2.yaml")
+    assert loads(converted.text, "study.yaml").space.get("db").choices == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "defaults: [override hydra/sweeper: orion]\nhydra: {sweeper: {params: {a: '1,2'}}}",
+            "the sweeper orion is not converted",
+        ),
+        (
+            "hydra: {sweeper: {_target_: hydra_plugins.hypersweeper.HyperSweeper, n_trials: 3}}",
+            "the sweeper HyperSweeper is not converted",
+        ),
+        (
+            "defaults: [override hydra/sweeper: optuna]\nhydra: {sweeper: {n_trials: 3}}",
+            "its sweeper varies nothing that is known from this file",
+        ),
+    ],
+)
+def test_a_sweeper_that_is_not_converted_is_named(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        convert(tmp_path / "sweep.yaml")

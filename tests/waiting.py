@@ -1,0 +1,54 @@
+"""How tests wait: for events, never for seconds; a limit is there for what never comes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Far beyond what any of it takes on a busy machine.
+PATIENCE_S = 180.0
+
+
+def wait_for(
+    check: Callable[[], T], what: str, limit_s: float = PATIENCE_S, pause_s: float = 0.05
+) -> T:
+    """Return what ``check`` returns once that is something true.
+
+    Args:
+        what: What is waited for, for the message of a test that fails.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        is_late = time.monotonic() > deadline  # taken first: one slow check is no reason to give up
+        found = check()
+        if found:
+            return found
+        assert not is_late, f"waited {limit_s:.0f} s for {what}"
+        time.sleep(pause_s)
+
+
+def returns(call: Callable[[], T], limit_s: float = PATIENCE_S) -> T:
+    """Return what ``call`` returns or raise what it raises; fail where it hangs.
+
+    It runs in a thread of its own, so that what hangs for ever fails the test and not the session.
+    """
+    ended: list[T] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            ended.append(call())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    assert not thread.is_alive(), f"it has not returned within {limit_s:.0f} s"
+    if raised:
+        raise raised[0]
+    return ended[0]
