@@ -100,7 +100,7 @@ objective:
 space:
   batch-size: {type: categorical, choices: [64, 128, 256]}   # the script's default is 128
   lr: {type: float, low: 3.0e-05, high: 0.003, log: true}   # the script's default is 0.0003
-  weight_decay: {type: float, low: 1.0e-06, high: 0.01, log: true}   # the script's default is 0.0
+  weight_decay: {type: float, low: 0.0, high: 0.01}   # the script's default is 0.0
   dropout: {type: float, low: 0.0, high: 0.5}   # the script's default is 0.1
   hidden-size: {type: categorical, choices: [128, 256, 512]}   # the script's default is 256
   num-layers: {type: int, low: 1, high: 6}   # the script's default is 3
@@ -359,11 +359,11 @@ def test_reported_metrics_need_no_pattern() -> None:
 
 
 def test_a_script_that_shows_nothing_still_gives_a_study(tmp_path: Path) -> None:
-    """Without flags and metrics the file says what to add, and loads."""
+    """Without flags and metrics the file says what to add, and does not launch as it is."""
     script = tmp_path / "it's mine.py"
     script.write_text("x = 1\n")
     study = loads(write_study(script, tmp_path), "study.yaml")
-    assert study.command == ("python", "it's mine.py")
+    assert study.command == ("python", "it's mine.py", "EDIT_ME")
     assert (study.name, len(study.space)) == ("it-s-mine", 0)
     assert study.objective.metric == "val_loss"
 

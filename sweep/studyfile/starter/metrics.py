@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sweep.studyfile.starter import callbacks
+from sweep.studyfile.starter.logged import find_logged
 
 # A number as programs print it.
 NUMBER = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf))"
@@ -43,10 +44,12 @@ class Metric:
     Attributes:
         name: For the study file.
         pattern: Regular expression that finds it in the output; None when it is reported.
+        logged: Who gets it, where the script neither prints nor reports it; "" else.
     """
 
     name: str
     pattern: str | None = None
+    logged: str = ""
 
     @property
     def direction(self) -> str | None:
@@ -67,10 +70,20 @@ def find_metrics(tree: ast.AST, source: str) -> list[Metric]:
     """Return the metrics that a script reports or prints, the likeliest objective first."""
     reported = list(_reported(tree)) if "sweep.report" in source else []
     reported += [Metric(name) for name in callbacks.reported(tree)]
-    found = reported or list(_printed(tree))
+    found = reported or [*_printed(tree), *_logged(tree, source, is_printed=True)]
+    if not any(metric.direction for metric in found):
+        found = list(_logged(tree, source, is_printed=False))
     unique = {metric.name: metric for metric in reversed(found)}
     ordered = [unique[name] for name in dict.fromkeys(metric.name for metric in found)]
     return sorted((metric for metric in ordered if metric.direction), key=_rank)
+
+
+def _logged(tree: ast.AST, source: str, *, is_printed: bool) -> Iterator[Metric]:
+    """Yield what goes to a framework or a logger: with the pattern of what that prints."""
+    for one in find_logged(tree, source):
+        if one.is_printed == is_printed:
+            pattern = rf"\b{re.escape(one.name)}['\"]?\s*[:=]\s*{NUMBER}"
+            yield Metric(one.name, pattern, "" if is_printed else one.how)
 
 
 def _rank(metric: Metric) -> tuple[float, int]:
