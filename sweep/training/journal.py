@@ -17,6 +17,7 @@ from sweep.core.paths import AttemptFolder
 from sweep.core.study import Objective
 from sweep.core.trial import Reading, Report
 from sweep.report import capture
+from sweep.training.printed_steps import PrintedSteps
 from sweep.training.tail import Position, Tail
 from sweep.training.writers import Writers
 
@@ -37,8 +38,8 @@ class Journal:
     Args:
         folder: The attempt's folder.
         objectives: Those with a pattern are also read from the output: each line that matches
-            becomes a report of its own, at steps 0, 1, 2, … of that metric.
-        first_step: Step of the first match (a resumed script goes on counting).
+            becomes a report of its own (see ``PrintedSteps``).
+        first_step: Step of the first match (a resumed script goes on counting), when it is there.
         read: Returns what of a line of output may match, None for nothing of it: of several ranks
             the first one's lines count.
         position: Where an earlier reader had come to (``position``), "" for the start.
@@ -52,7 +53,7 @@ class Journal:
         self,
         folder: AttemptFolder,
         objectives: Sequence[Objective] = (),
-        first_step: int = 0,
+        first_step: Callable[[], int] = int,
         read: Callable[[str], str | None] = lambda line: line,
         position: str = "",
     ) -> None:
@@ -60,7 +61,7 @@ class Journal:
         self._read = read
         self.patterns = [o for o in objectives if o.pattern]
         known = json.loads(position) if position else {}
-        self._steps = {o.metric: first_step for o in self.patterns} | known.get("steps", {})
+        self._steps = PrintedSteps(self.patterns, first_step, known.get("printed", {}))
         self._metrics = Tail(folder.metrics, Position(*known.get("metrics", ())))
         self._log = Tail(folder.log, Position(*known.get("log", ())))
         self._writers = Writers(known.get("writers", {}))
@@ -110,7 +111,7 @@ class Journal:
         metrics, log = self._metrics.position(), self._log.position()
         found: dict[str, Any] = {"metrics": [metrics.inode, metrics.offset]}
         if self.patterns:
-            found |= {"log": [log.inode, log.offset], "steps": self._steps}
+            found |= {"log": [log.inode, log.offset], "printed": self._steps.state()}
         if writers := self._writers.state():
             found["writers"] = writers
         if self.unreadable:
@@ -129,7 +130,7 @@ class Journal:
 
     def notes(self) -> list[str]:
         """Return, in sentences, what was odd about the files."""
-        found = [*self._about_files(), *self._writers.notes()]
+        found = [*self._about_files(), *self._writers.notes(), *self._steps.notes()]
         if self.unreadable:
             many = f"{self.unreadable:,} lines or values" if self.unreadable > 1 else "A line"
             found.append(
@@ -154,11 +155,11 @@ class Journal:
         reports = []
         line = self._read(whole)
         for part in (line or "").split("\r"):
+            self._steps.see(part)
             for objective in self.patterns:
                 value = capture(objective.pattern, part)
                 if value is not None:
-                    step = self._steps[objective.metric]
-                    self._steps[objective.metric] = step + 1
+                    step = self._steps.of_next(objective.metric)
                     reports.append(Report(step, time.time(), {objective.metric: value}))
         return reports
 
