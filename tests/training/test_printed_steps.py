@@ -80,6 +80,18 @@ def test_steps_as_printed(folder: AttemptFolder, name: str) -> None:
     assert read(folder, text, step) == (expected, [])
 
 
+def test_bars(folder: AttemptFolder) -> None:
+    """A bar of an epoch that ends with the value before is a step of its own, at its epoch's."""
+    text = ""
+    for epoch, acc in ((10, 0.5), (20, 0.5), (30, 0.25)):
+        for count in (1, 2, 3):
+            bar = f"{33 * count:3d}%|{'#' * count}{' ' * (3 - count)}| {count}/3"
+            text += f"\rEpoch {epoch}: {bar} [00:0{count}<00:00, 1.00it/s, acc={acc}]"
+        text += "\n"
+    found, _ = read(folder, text, r"Epoch (\d+)")
+    assert found == [(10, 0.5), (20, 0.5), (30, 0.25)]
+
+
 def test_what_is_no_step(folder: AttemptFolder) -> None:
     """The one before holds, and it is told."""
     text = "step 3 acc=0.5\nstep 3.5 acc=0.6\nstep -1 acc=0.7\nstep x acc=0.8\n"

@@ -200,7 +200,10 @@ def run_rerun(context: Context, k: int) -> None:
     reports, end = train_claimed(context, study, values, folder, journal, snapshot)
     result = summarise_reports(study, reports)
     if end.outcome == outcomes.FINISHED and None in result["values"]:
-        end = End(outcomes.NO_METRIC, "never reported " + expected(study.objective.metric, study))
+        end = End(
+            outcomes.NO_METRIC,
+            "never reported " + expected(study.objective.metric, study, journal.notes()),
+        )
     result["provenance"] = made
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     with ledger.db.patient(END_PATIENCE_S):
