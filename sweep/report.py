@@ -401,15 +401,22 @@ class Reporter:
         self._control = environ.get("SWEEP_CONTROL") or None
         self.active = self._metrics is not None
         self._resume = environ.get("SWEEP_RESUME") or None
-        self._has_resumed = self._resume is not None and any(self._resume in a for a in sys.argv)
         self.checkpoint_dir = environ.get("SWEEP_CHECKPOINT_DIR") or None
         self.seed = int(environ["SWEEP_SEED"]) if environ.get("SWEEP_SEED") else None
+        self._has_resumed = False
         self._next_step = None  # not known before the first report
         self._answer = None
         self._saw = None
         if self.active and self._control:
             self._answer = os.path.join(os.path.dirname(self._control), "answer.jsonl")
             self._note("")  # from now on, silence says that no word was seen
+        # Given to it by the command, or lying where it saves: then it goes on by itself.
+        inside = os.path.join(self.checkpoint_dir or "", "")
+        if self._resume and (
+            any(self._resume in argument for argument in sys.argv)
+            or (self.checkpoint_dir and self._resume.startswith(inside))
+        ):
+            self._goes_on()
 
     @property
     def resume(self):
@@ -417,10 +424,14 @@ class Reporter:
 
         Who reads it is taken to go on from there: steps that are not given count on.
         """
-        if self._resume and not self._has_resumed:
+        if self._resume:
+            self._goes_on()
+        return self._resume
+
+    def _goes_on(self):
+        if not self._has_resumed:
             self._has_resumed = True
             self._note(json.dumps({"resumed": True}) + "\n")
-        return self._resume
 
     def rank(self):
         """Return this process's rank, 0 for the one that reports.

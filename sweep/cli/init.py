@@ -13,14 +13,14 @@ from sweep.studyfile.starter.init import init as write_starter
     epilog="\b\nExamples:\n"
     "  sweep init                       a small example that runs as it is\n"
     "  sweep init train.py              a study file for your script, from its flags\n"
-    "  sweep init --from wandb.yaml     converts a W&B sweep or a Hydra-Optuna configuration"
+    "  sweep init --from wandb.yaml     converts a W&B sweep or a Hydra configuration"
 )
 @click.argument("script", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--from",
     "source",
     type=click.Path(exists=True, path_type=Path),
-    help="Convert a W&B sweep file or a Hydra Optuna-sweeper configuration.",
+    help="Convert a W&B sweep (a file, or a dict in a script) or a Hydra configuration.",
 )
 @click.option(
     "--dir",

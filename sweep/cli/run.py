@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="NAME")
 @study_argument
 @click.option("--trial", type=int, help="Use this trial's checkpoint instead of the best's.")
+@click.option(
+    "--checkpoint",
+    "of",
+    type=click.Choice(["best", "last"]),
+    default="best",
+    help="With objective.at: best that of the best step, where one was saved; or the newest.",
+)
 @click.option("--wait", is_flag=True, help="Wait for the result; else a later call reports it.")
 @click.option("--report", is_flag=True, help="Start nothing: report the newest run again.")
 @json_option
@@ -41,6 +48,7 @@ def run(
     name: str,
     study: str | None,
     trial: int | None,
+    of: str,
     wait: bool,
     report: bool,
     as_json: bool,
@@ -56,7 +64,7 @@ def run(
     schedule = scheduler_for(command)(opened.folder)
     number, trial_id, _ = rerun.choose_trial(opened, trial)
     rerun.refresh(opened, schedule)
-    k = trial_command.newest(opened, name, number, untold=not report)
+    k = trial_command.newest(opened, name, number, untold=not report, of=of)
     if k is None and report:
         raise InputError(
             f"{name} has not been run on trial {number} yet.", f"Without --report it is: {name}."
@@ -69,6 +77,7 @@ def run(
             name,
             number,
             trial_id,
+            of,
         )
         if not as_json:
             click.echo(f"{name} of trial {number} runs in {opened.folder.rerun(k).root}", err=True)
@@ -92,6 +101,7 @@ def _show(found: Outcome) -> None:
     rows: list[tuple[str, Any]] = [(n, f"{value:.6g}") for n, value in found.metrics.items()]
     rows += [("file", path) for path in found.files]
     rows += [("checkpoint", found.checkpoint)] if found.checkpoint else []
+    rows += [("note", found.note)] if found.note else []
     rows += [("log", f"{found.folder}/log.txt")]
     width = max(len(label) for label, _ in rows)
     for label, value in rows:

@@ -9,9 +9,11 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
 from sweep.control.kept_checkpoints import remove_checkpoints
+from sweep.control.next_step import find_next_step
 from sweep.control.settle import drain, give_up, newest_of, settle, take_over
 from sweep.core import outcomes, scheduler
 from sweep.core.attributes import CANCEL
@@ -23,8 +25,9 @@ from sweep.core.trial import Attempt, End, Reading, Report
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
-from sweep.training import memory_messages
+from sweep.training import memory_messages, own_workdir
 from sweep.training.attempt_files import folder_of, last_sign, odd_files, read_exit
+from sweep.training.best_checkpoint import note_best
 from sweep.training.command import launchers
 from sweep.training.exit_reason import classify, last_lines
 from sweep.training.journal import Journal
@@ -185,7 +188,10 @@ def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End)
     odd = odd_files(attempt_folder)
     checkpoint = newest_of(attempt_folder, ledger.study.checkpoint_files)
     sign_s = last_sign(attempt_folder)
-    _drain(ledger, attempt, attempt_folder)
+    _drain(ledger, folder, attempt, attempt_folder)
+    if ledger.study.objective.pattern is None:  # of output nobody knows when it was printed
+        reports = Journal(attempt_folder).rest()
+        note_best(attempt_folder, ledger.study, reports, ledger.study.checkpoint_files)
     tries = 0
 
     def work(_: Database) -> str:
@@ -202,16 +208,20 @@ def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End)
         return after
 
     state = ledger.db.retry(work)
+    own_workdir.tidy(attempt_folder)
     if state != outcomes.RUNNING:
         ledger.db.retry(lambda _: remove_checkpoints(ledger, folder, attempt.trial))
     return state
 
 
-def _drain(ledger: Ledger, attempt: Attempt, folder: AttemptFolder) -> None:
+def _drain(
+    ledger: Ledger, study_folder: StudyFolder, attempt: Attempt, folder: AttemptFolder
+) -> None:
     """Store what nobody has stored yet of a dead attempt's reports, part by part."""
     db, study, first = ledger.db, ledger.study, 0
     if attempt.resumed_from:
-        first = db.retry(lambda _: ledger.next_step(attempt.trial_id, attempt.number))
+        resume = Path(attempt.resumed_from)
+        first = db.retry(lambda _: find_next_step(ledger, study_folder, attempt, resume, folder))
     journal = Journal(folder, study.objectives, first, launchers.reader(study), attempt.journal)
 
     def record(reports: Sequence[Report], reading: Reading) -> None:

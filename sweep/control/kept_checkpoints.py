@@ -51,4 +51,5 @@ def _may_go_on(ledger: Ledger, number: int) -> bool:
 
 def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:
     attempts = folder.trial(number) / "attempts"
-    return [*attempts.glob("*/checkpoints"), *attempts.glob("*/.checkpoints")]
+    names = ("checkpoints", "best", ".checkpoints", ".best", ".best-before")
+    return [path for name in names for path in attempts.glob(f"*/{name}")]

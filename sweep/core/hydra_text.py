@@ -12,6 +12,9 @@ from typing import Any
 
 # Strings that need no quotes; narrower than what Hydra takes, and so never wrong.
 _BARE = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+# Numbers of the grammar; 012 is none, and so a string.
+_INT = r"(?:0|[1-9](?:_?\d)*)"
+_POINT = rf"(?:{_INT}\.|{_INT}?\.\d(?:_?\d)*)"
 _WORDS = {"null", "true", "false", "inf", "nan"}
 
 
@@ -87,13 +90,10 @@ def _read_word(word: str) -> Any:
     lowered = word.lower()
     if lowered in ("null", "true", "false"):
         return {"null": None, "true": True, "false": False}[lowered]
-    if re.fullmatch(r"[+-]?\d+(_\d+)*", word):
+    if re.fullmatch(rf"[+-]?{_INT}", word) and len(word) < 400:
         return int(word)
-    if re.fullmatch(r"[+-]?((\d[\d_]*)?\.?\d[\d_]*\.?([eE][+-]?\d+)?|inf|nan)", lowered):
-        try:
-            return float(word)
-        except ValueError:
-            return word
+    if re.fullmatch(rf"[+-]?(?:{_POINT}|(?:{_POINT}|{_INT})e[+-]?\d(?:_?\d)*|inf|nan)", lowered):
+        return float(word)
     return word
 
 
@@ -142,8 +142,12 @@ class _Reader:
             self.at += 1
             return self.mapping()
         start = self.at
-        while self.at < len(self.text) and self.text[self.at] not in ",()[]{}='\"":
-            if self.text.startswith("\\", self.at):
+        while self.at < len(self.text) and (
+            self.text[self.at] not in ",()[]{}='\"" or self.text.startswith("${", self.at)
+        ):
+            if self.text.startswith("${", self.at):
+                self.at = max(self.at, self.text.find("}", self.at))
+            elif self.text.startswith("\\", self.at):
                 self.at += 1
             self.at += 1
         word = self.text[start : self.at].strip()

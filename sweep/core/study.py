@@ -29,12 +29,14 @@ class Objective:
     Attributes:
         pattern: Regular expression that finds the metric in the output, or None when training
             reports it (``from: {stdout: …}`` in the file).
+        step_pattern: The same for the step that it belongs to; None where each match is one more.
     """
 
     metric: str
     direction: str = "minimize"
     at: str = "best"
     pattern: str | None = None
+    step_pattern: str | None = None
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,7 @@ class Study:
         tasks: None for as many as trials.
         trials_per_task: Of each of a task's slots.
         workdir: Absolute, as launch resolved it.
+        own_workdir: Whether each attempt starts in a folder of its own over that one.
         checkpoint_files: A glob within the checkpoint folder; None for the known layouts.
         resume: "path" tells training where its checkpoint is, "folder" also puts it into the new
             checkpoint folder.
@@ -271,6 +274,7 @@ class Study:
     environment: Environment = Environment()
     storage: Storage = Storage()
     workdir: str = "."
+    own_workdir: bool = False
     code: str = "frozen"
     data: tuple[str, ...] = ()
     track: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
+from sweep.control import chosen_checkpoint
 from sweep.core import outcomes
 from sweep.core.errors import InputError, closest
 from sweep.core.pareto import constrained_fronts
@@ -19,7 +20,6 @@ from sweep.core.study import Objective, Study
 from sweep.core.times import iso_utc
 from sweep.core.trial import TrialRecord, summarise
 from sweep.storage.series import Summary, summarised
-from sweep.training.checkpoints import checkpoints
 
 # Where trials without a rank come, after the complete ones.
 ORDER = (outcomes.PRUNED, outcomes.FAILED, outcomes.CANCELLED, outcomes.RUNNING, outcomes.WAITING)
@@ -250,6 +250,7 @@ def rows(
     ``attempts`` (how many), ``duration_s``, ``gpu_hours``, ``energy_j`` (None where nothing was
     measured), ``reason``, ``started``, ``ended`` (ISO 8601, UTC); ``metrics`` (each metric's last
     value, or what ``wanted`` says) where they were read, ``checkpoint`` (a path) where one is kept,
+    with ``checkpoint_of`` (``best``: known to be of the step whose value counts; else ``last``),
     ``notes`` (sentences) where something of the trial could not be read or stored.
 
     Args:
@@ -284,10 +285,10 @@ def rows(
             row["metrics"] = show(summaries.get(record.number, {}))
         if codes:
             row["code"] = codes.get(record.number, "")
-        kept = keeps(places[record.number], study)
-        checkpoint = _checkpoint(record, study, folder) if kept else None
-        if checkpoint is not None:
-            row["checkpoint"] = checkpoint
+        if folder is not None and keeps(places[record.number], study):
+            kept = chosen_checkpoint.choose(study, folder, record)
+            if kept is not None:
+                row |= {"checkpoint": str(kept.path), "checkpoint_of": kept.of}
         found.append(row)
     return found
 
@@ -317,16 +318,6 @@ def _row(record: TrialRecord, study: Study, place: int | None) -> dict[str, Any]
 def keeps(place: int | None, study: Study) -> bool:
     """Tell whether a trial of this rank keeps its checkpoints: of a front, the first only."""
     return place is not None and place <= (1 if study.is_multi_objective else study.keep)
-
-
-def _checkpoint(record: TrialRecord, study: Study, folder: StudyFolder | None) -> str | None:
-    for attempt in reversed(record.attempts):
-        if folder is not None:
-            made = folder.attempt(record.number, attempt.number)
-            found = checkpoints(made, study.checkpoint_files)
-            if found:
-                return str(found[0])
-    return None
 
 
 def nothing_complete(counts: dict[str, int]) -> str:

@@ -24,12 +24,13 @@ VIOLATION_SQL = f"""COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_syst
 USED_SQL = """(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
   FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)"""
 
-# What counts of one metric of a trial, as ``m``: an attempt's steps up to the first step that a
-# later attempt reported.
-_LINEAGE = """sweep_metric m JOIN (SELECT trial_id, number, MIN(first_step) OVER (
-    PARTITION BY trial_id ORDER BY number ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS cut
-    FROM sweep_attempt WHERE trial_id = %(trial)s) c
-  ON c.trial_id = m.trial_id AND c.number = m.attempt
+# What counts of one metric of a trial, as ``m``: an attempt's steps up to the first step at which a
+# later attempt reported this metric.
+_LINEAGE = """sweep_metric m JOIN (SELECT number, MIN(first) OVER (
+    ORDER BY number ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS cut
+    FROM (SELECT a.number, (SELECT MIN(f.step) FROM sweep_metric f WHERE f.trial_id = a.trial_id
+      AND f.attempt = a.number AND f.name = %(name)s) AS first
+      FROM sweep_attempt a WHERE a.trial_id = %(trial)s) b) c ON c.number = m.attempt
   WHERE m.trial_id = %(trial)s AND m.name = %(name)s AND (c.cut IS NULL OR m.step < c.cut)"""
 
 
@@ -208,7 +209,7 @@ class Attempts:
     def lineage(self, trial_id: int, name: str) -> list[tuple[int, float]]:
         """Return one metric's (step, value) pairs that count, ascending in step.
 
-        An attempt's steps count up to the first step that a later attempt reported.
+        An attempt's steps count up to the first step at which a later one reported the metric.
         """
         rows = self.db.execute(
             f"SELECT m.step, m.value FROM {_LINEAGE} ORDER BY m.step, m.attempt",
@@ -265,14 +266,18 @@ class Attempts:
         )
         return frozenset(str(row[0]) for row in rows)
 
-    def next_step(self, trial_id: int, attempt: int) -> int:
-        """Return the step after the last that earlier attempts stored, 0 where there is none."""
+    def last_step(self, trial_id: int, attempts: Sequence[int], until_s: float) -> int | None:
+        """Return the step of the last report that attempts made until a time, or None.
+
+        Args:
+            until_s: By the clock of the machine that trained, in seconds since 1970.
+        """
         rows = self.db.execute(
-            "SELECT COALESCE(MAX(step) + 1, 0) FROM sweep_metric "
-            "WHERE trial_id = %s AND attempt < %s",
-            (trial_id, attempt),
+            "SELECT step FROM sweep_metric WHERE trial_id = %s AND attempt = ANY(%s) "
+            "AND logged <= %s ORDER BY logged DESC, attempt DESC, step DESC LIMIT 1",
+            (trial_id, list(attempts), until_s),
         )
-        return int(rows[0][0])
+        return int(rows[0][0]) if rows else None
 
     def failed_numbers(self, limit: int) -> list[tuple[int, float]]:
         """Return the trials that have failed last, with how many days ago; the latest first."""

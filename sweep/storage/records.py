@@ -89,7 +89,7 @@ def read_trials(
 
     Args:
         metrics: Also read every metric's lineage: an attempt's steps count up to the first step
-            that a later attempt reported.
+            at which a later attempt reported that metric.
         numbers: Only these trials; all when None.
 
     Raises:

@@ -54,13 +54,14 @@ OBJECTIVE_SQL = """
     intermediate_value_type = excluded.intermediate_value_type
 )
 """
-# A later attempt's first report cuts what earlier ones put there from that step on. Not the steps
-# that are reported now: one statement cannot delete a row and insert it again. What the attempt had
-# reported before is read as it was when the statement began.
+# A later attempt's first report of the objective cuts what earlier ones put there from that step
+# on. Not the steps that are reported now: one statement cannot delete a row and insert it again.
+# What the attempt had reported before is read as it was when the statement began.
 CUT_SQL = """
 , cut AS (
-  DELETE FROM trial_intermediate_values i USING attempt a, sweep_attempt b
-  WHERE b.token = %(token)s AND b.first_step IS NULL AND a.number > 1
+  DELETE FROM trial_intermediate_values i USING attempt a
+  WHERE a.number > 1 AND NOT EXISTS (SELECT 1 FROM sweep_metric p
+      WHERE p.trial_id = a.trial_id AND p.attempt = a.number AND p.name = %(objective)s::text)
     AND i.trial_id = a.trial_id AND i.step >= %(cut_from)s::bigint
     AND i.step <> ALL (%(objective_steps)s::bigint[])
 )
@@ -79,7 +80,7 @@ def _stored_reading(reading: Reading) -> dict[str, str | None]:
 class Reports(Attempts):
     """What live attempts write."""
 
-    _cut = ""  # token of the attempt whose first report has been stored
+    _cut = ""  # token of the attempt whose first report of the objective has been stored
     _began: tuple[str, float] = ("", 0.0)  # of an attempt: see _started_s
     _refused: dict[str, list[Any]]  # by token: how many values, and a sentence on the first
     _unshown = ""  # token of the attempt that has reported steps which Optuna's table cannot hold
@@ -124,8 +125,8 @@ class Reports(Attempts):
     def record(self, token: str, reports: Sequence[Report], reading: Reading | None = None) -> None:
         """Store reports of a live attempt; the objective goes to Optuna's table as well.
 
-        The first step that an attempt reports cuts what earlier attempts put there from that step
-        on. One statement, which may be repeated.
+        The first step at which an attempt reports it cuts what earlier attempts put there from that
+        step on. One statement, which may be repeated.
 
         Args:
             reports: Some thousand at most.
@@ -220,13 +221,15 @@ class Reports(Attempts):
             return self.db.execute_prepared(record_sql + LIVE_SQL, params)
         steps = self.objective_steps(token, reports)
         stored = [stored_number(value) for value in steps.values()]
+        those = [r for r in reports if self.study.objective.metric in r.metrics]
         params |= {
-            "cut_from": pruner_unit.first(reports, self._unit, self._started_s(token)),
+            "objective": self.study.objective.metric,
+            "cut_from": pruner_unit.first(those, self._unit, self._started_s(token)),
             "objective_steps": numbers(list(steps)),
             "objective_values": numbers([value for value, _ in stored]),
             "kinds": [kind for _, kind in stored],
         }
-        if token == self._cut:
+        if token == self._cut or not those:
             return self.db.execute_prepared(record_sql + OBJECTIVE_SQL + LIVE_SQL, params)
         live = self.db.execute_prepared(record_sql + OBJECTIVE_SQL + CUT_SQL + LIVE_SQL, params)
         # Inside a transaction this may still be undone: then the next try must cut again.

@@ -1,6 +1,7 @@
 """What trials reported, step by step: whole series, or only each one's last, least and greatest.
 
-Only the lineage: an attempt's steps count up to the first step that a later attempt reported.
+Only the lineage: of each metric an attempt's steps count up to the first step at which a later
+attempt reported that metric.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ from typing import Any
 
 from sweep.storage.connection import Database
 
-# The metrics ``m`` of the chosen trials' lineage. Every later attempt's first step cuts, whichever
-# of them began lowest.
+# The metrics ``m`` of the chosen trials' lineage. Every later attempt's first step of a metric cuts
+# it, whichever of them began lowest. It is looked for where there are several attempts: few trials.
 LINEAGE_SQL = """
-sweep_metric m JOIN (SELECT a.trial_id, t.number AS trial, a.number,
-    MIN(a.first_step) OVER (PARTITION BY a.trial_id ORDER BY a.number
-      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS cut
-  FROM sweep_attempt a JOIN trials t USING (trial_id) WHERE t.study_id = %(study)s
+sweep_metric m JOIN (SELECT t.trial_id, t.number AS trial FROM trials t
+  WHERE t.study_id = %(study)s
     AND (%(numbers)s::int[] IS NULL OR t.number = ANY(%(numbers)s))) c
-  ON c.trial_id = m.trial_id AND c.number = m.attempt
-WHERE (c.cut IS NULL OR m.step < c.cut)
+  ON c.trial_id = m.trial_id
+LEFT JOIN (SELECT a.trial_id, a.number, f.name, MIN(f.first) AS cut FROM sweep_attempt a JOIN (
+    SELECT b.trial_id, b.number, l.name, MIN(l.step) AS first FROM sweep_attempt b
+    JOIN trials s USING (trial_id)
+    JOIN sweep_metric l ON l.trial_id = b.trial_id AND l.attempt = b.number
+    WHERE s.study_id = %(study)s AND b.number > 1 AND b.first_step IS NOT NULL
+      AND (%(numbers)s::int[] IS NULL OR s.number = ANY(%(numbers)s))
+    GROUP BY b.trial_id, b.number, l.name) f
+  ON f.trial_id = a.trial_id AND f.number > a.number GROUP BY a.trial_id, a.number, f.name) k
+  ON k.trial_id = m.trial_id AND k.number = m.attempt AND k.name = m.name
+WHERE (k.cut IS NULL OR m.step < k.cut)
   AND (%(names)s::text[] IS NULL OR m.name = ANY(%(names)s))
 """
 

@@ -24,7 +24,7 @@ _KEYS = {
     for section in (STUDY, RESOURCES, SERVICE, OBJECTIVE)
     for name, key in section.keys.items()
     if key.field != name
-} | {"pattern": "from.stdout"}
+} | {"pattern": "from.stdout", "step_pattern": "from.step"}
 
 
 def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:
@@ -69,7 +69,9 @@ def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:
 
 
 def _without_patterns(objectives: tuple[Objective, ...]) -> list[Objective]:
-    return [dataclasses.replace(objective, pattern=None) for objective in objectives]
+    return [
+        dataclasses.replace(objective, pattern=None, step_pattern=None) for objective in objectives
+    ]
 
 
 def _compare_spaces(old: Space, new: Space) -> list[str]:

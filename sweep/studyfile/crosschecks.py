@@ -17,6 +17,7 @@ from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, p
 from sweep.core.space import Space, same_value
 from sweep.core.study import Choice, ConfigFile, Ddp, Environment, Objective, Resources, Slurm
 from sweep.studyfile.conditions import describe_values
+from sweep.studyfile.keys import TRIAL
 from sweep.studyfile.rules import INVALID, Entry
 
 GRID_LIMIT = 100_000  # points; more do not make a search
@@ -99,6 +100,13 @@ def _holds_mappings(place: Entry) -> bool:
 
 
 @crosscheck
+def _a_workdir_of_ones_own_is_ours(root: Entry, workdir: str, environment: Environment) -> None:
+    if workdir == TRIAL and environment.workdir is not None:
+        rule = "must be absent with workdir: trial, which says where training starts"
+        root["environment"]["workdir"].report(rule, "Remove one of the two.")
+
+
+@crosscheck
 def _placeholders_are_known(root: Entry, command: Sequence[str]) -> None:
     _check_words(root, root["command"], command, RESERVED)
 
@@ -140,10 +148,12 @@ def _objectives_differ_and_can_be_read(root: Entry, objectives: Objectives) -> N
             one["metric"].report("is optimised twice", "Remove one of the two.")
         seen.add(objective.metric)
         if objective.pattern is not None:
-            _check_pattern(objective.pattern, one["from"]["stdout"])
+            _check_pattern(objective.pattern, one["from"]["stdout"], "val_acc=([0-9.eE+-]+)")
+        if objective.step_pattern is not None:
+            _check_pattern(objective.step_pattern, one["from"]["step"], "Epoch ([0-9]+)")
 
 
-def _check_pattern(pattern: str, at: Entry) -> None:
+def _check_pattern(pattern: str, at: Entry, example: str) -> None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
@@ -151,8 +161,7 @@ def _check_pattern(pattern: str, at: Entry) -> None:
         at.report(rule, r"Put \ before a character that stands for itself.")
         return
     if not groups:
-        example = 'For example "val_acc=([0-9.eE+-]+)".'
-        at.report("must have a group around the number", example)
+        at.report("must have a group around the number", f'For example "{example}".')
 
 
 @crosscheck

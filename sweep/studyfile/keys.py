@@ -11,6 +11,7 @@ stand in a site's or a user's defaults, ``defaults`` names it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sweep.core import executors
@@ -50,33 +51,47 @@ DIRECTIONS = Word(
 )
 
 
-class _Pattern(Section):
-    """``from: {stdout: pattern}``, read as the pattern."""
-
-    def read(self, at: Entry) -> Any:
-        given = super().read(at)
-        return given if given is INVALID else given["stdout"]
+TRIAL = "trial"  # in the place of a folder: each attempt has its own
 
 
-READING = _Pattern(
+class _Objective(Section):
+    """An objective; what ``from`` holds are fields of its own."""
+
+    def read_values(self, at: Entry) -> Any:
+        values = super().read_values(at)
+        if values is not INVALID and isinstance(values["pattern"], Mapping):
+            given = values["pattern"]
+            values |= {"pattern": given["stdout"], "step_pattern": given.get("step")}
+        return values
+
+
+_A_PATTERN = Text(
+    rule="must be a regular expression",
+    advice='For example "val_acc=([0-9.eE+-]+)".',
+    max_length=2000,
+)
+READING = Section(
     "objective.from",
     None,
     {
         "stdout": Key(
-            Text(
-                rule="must be a regular expression",
-                advice='For example "val_acc=([0-9.eE+-]+)".',
-                max_length=2000,
-            ),
+            _A_PATTERN,
             "Regular expression that finds the metric in a line of output; its first group is the "
             "number. Each line that matches is one more step.",
             example="val_acc=([0-9.eE+-]+)",
             aliases="regex pattern output",
             default=REQUIRED,
-        )
+        ),
+        "step": Key(
+            _A_PATTERN,
+            "Regular expression that finds the step in a line of output; its first group is a "
+            "whole number. It holds for values in that line and in those that follow.",
+            example="Epoch ([0-9]+)",
+            aliases="epoch steps iteration",
+        ),
     },
 )
-OBJECTIVE = Section(
+OBJECTIVE = _Objective(
     "an objective",
     Objective,
     {
@@ -398,7 +413,8 @@ STUDY = Section(
         "workdir": Key(
             Text(rule="must be a folder"),
             "Folder in which training starts, seen from where sweep is called. Absent: that "
-            "folder.",
+            "folder. trial: each attempt has one of its own over that folder, so that what "
+            "frameworks write into it does not mix.",
             example="experiments",
             aliases="cwd chdir working_dir",
         ),

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from sweep.control import resuming, sick_nodes
 from sweep.control.kept_checkpoints import remove_checkpoints
+from sweep.control.next_step import find_next_step
 from sweep.control.settle import drain, newest_of, settle
 from sweep.core import outcomes
 from sweep.core.errors import DatabaseUnavailable, StaleAttempt, SweepError
@@ -31,12 +32,13 @@ from sweep.storage import budgets, energy, studies
 from sweep.storage.connection import Database
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.channel import AttemptChannel
-from sweep.tasks.context import Context, config_of
+from sweep.tasks.context import Context, config_of, logged_as
 from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
-from sweep.training import build
+from sweep.training import best_checkpoint, build, own_workdir
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
+from sweep.training.best_checkpoint import BestKeeper
 from sweep.training.carry_over import carry_over
 from sweep.training.checkpoints import Found
 from sweep.training.command import assembly, filling, launchers
@@ -128,6 +130,7 @@ class AttemptRun:
             state = self._end_by_fault(error)
         finally:
             self.leave.folder = None
+            self._end_keeper()
             if self._meeting is not None:
                 self._meeting.close()
         self.tools.outbox.end(self.claim.number, self.claim.attempt, state)
@@ -180,9 +183,9 @@ class AttemptRun:
             started = self._start(values, snapshot)
         except SweepError as error:
             return self._not_started(error, time.monotonic() - began)
-        first_step = self._note_start(values, started)
+        self._note_start(values, started)
         journal = Journal(
-            self.folder, self.study.objectives, first_step, launchers.reader(self.study)
+            self.folder, self.study.objectives, values.next_step, launchers.reader(self.study)
         )
         supervisor = Supervisor(
             started.child,
@@ -194,14 +197,24 @@ class AttemptRun:
             self.leave,
             self._used_s(),
         )
+        if best_checkpoint.is_wanted(self.study):
+            pattern = self.study.checkpoint_files
+            self.channel.keeper = BestKeeper(self.folder, self.study.objective, pattern)
+            self.channel.keeper.start()
         ended = supervisor.run()
         joules = self.tools.recorder.joules()
         self.tools.recorder.end(0.0)
         end = self._read_end(ended, kills)
         left = drain(journal, self._record, supervisor.unsent)
+        self._end_keeper()
         if odd := odd_files(self.folder):
             self.ask(lambda _: self.ledger.add_notes(self.claim.token, odd))
         return self._write_end(end, left, time.monotonic() - began, joules)
+
+    def _end_keeper(self) -> None:
+        if self.channel.keeper is not None:
+            self.channel.keeper.finish()
+            self.channel.keeper = None
 
     def _record(self, reports: Sequence[Report], reading: Reading) -> None:
         self.tools.patience.repeat(lambda: self.channel.record(reports, reading))
@@ -214,20 +227,17 @@ class AttemptRun:
         )
         if self.study.environment.runtime != "none":
             build.make_ready(self.study, context.environ, context.say)
+        laid = own_workdir.lay(placed.study, placed.environ, self.folder)
         argv, environ = assembly.build(
-            placed.study, values, placed.environ, context.folder.python_path, self._meeting
+            laid.study, values, laid.environ, context.folder.python_path, self._meeting
         )
         child = processes.spawn(
-            argv,
-            cwd=placed.study.workdir,
-            env=environ,
-            stdout=self.folder.log,
-            die_with_parent=True,
+            argv, cwd=laid.cwd, env=environ, stdout=self.folder.log, die_with_parent=True
         )
         return _Started(child, argv, snapshot, placed)
 
-    def _note_start(self, values: TrialValues, started: _Started) -> int:
-        """Write down what has started; return the step from which it is expected to report."""
+    def _note_start(self, values: TrialValues, started: _Started) -> None:
+        """Write down what has started."""
         claim = self.claim
         self.leave.folder = self.folder
         if self.leave.wanted:
@@ -240,17 +250,12 @@ class AttemptRun:
             )
             # Now that it trains: the record costs it no time.
             self.tools.recorder.begin(claim, started.snapshot, values, started.argv, started.placed)
-            first_step = 0
-            if resumed:
-                first_step = self.ask(
-                    lambda _: self.ledger.next_step(claim.trial_id, claim.attempt)
-                )
         except BaseException:
             processes.end_child(started.child, claim.token, grace_s=abrupt_s(self.study))
             started.child.wait()
             raise
-        self.tools.outbox.begin(claim.number, claim.attempt, first_step, self.context.place.host)
-        return first_step
+        host = self.context.place.host
+        self.tools.outbox.begin(claim.number, claim.attempt, values.next_step, host)
 
     def _used_s(self) -> float:
         """Return for how many seconds earlier attempts have trained."""
@@ -268,6 +273,7 @@ class AttemptRun:
         end = read_end(self.study, self.folder, ended.exit_code, ended.signal, told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
             write_exit(self.folder, end.exit_code, end.signal, told, ended.suspended_s)
+        own_workdir.tidy(self.folder)
         if end.outcome == outcomes.INTERRUPTED and asks_who:
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         may_be = (outcomes.KILLED, outcomes.ERROR)
@@ -308,6 +314,23 @@ class AttemptRun:
             number=self.claim.number,
             attempt=self.claim.attempt,
             resume=resume,
+            run=logged_as(self.study, self.context.folder, self.claim.number),
+            next_step=self._next_step(),
+        )
+
+    def _next_step(self) -> int:
+        """Return at which step it goes on from its checkpoint."""
+        if self._resumed is None:
+            return 0
+        saved = self._resumed.path
+        return self.ask(
+            lambda _: find_next_step(
+                self.ledger,
+                self.context.folder,
+                self.ledger.attempts(self.claim.trial_id)[-1],
+                saved,
+                self.folder,
+            )
         )
 
     def _checkpoint_before(self) -> Path | None:

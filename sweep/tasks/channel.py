@@ -12,6 +12,7 @@ from sweep.storage import budgets, promotion
 from sweep.storage.ledger import Ledger
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.optuna_view import OptunaView
+from sweep.training.best_checkpoint import BestKeeper
 from sweep.training.supervisor import Channel
 
 
@@ -32,11 +33,14 @@ class AttemptChannel(Channel):
         self.claim = claim
         self.recorder = recorder
         self.view = view
+        self.keeper: BestKeeper | None = None  # sees all that is reported
         self._has_reported = False
         self._steps: dict[int, float] = {}  # of the objective, once a verdict has been asked for
 
     def record(self, reports: Sequence[Report], reading: Reading) -> None:
         ledger, claim = self.ledger, self.claim
+        if self.keeper is not None:
+            self.keeper.see(reports)
         ledger.db.retry(
             lambda _: ledger.record(claim.token, reports, reading),
             patience_s=0.0,

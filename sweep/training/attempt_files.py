@@ -86,10 +86,12 @@ class Reply:
     Attributes:
         saw: Whether it has read the word.
         done: Whether it has finished all the same.
+        resumed: Whether it has asked for the checkpoint that it was given.
     """
 
     saw: bool = False
     done: bool = False
+    resumed: bool = False
 
 
 def read_answer(folder: AttemptFolder) -> Reply | None:
@@ -105,7 +107,15 @@ def read_answer(folder: AttemptFolder) -> Reply | None:
     for line in lines:
         with contextlib.suppress(ValueError, TypeError):
             notes.update(json.loads(line))
-    return Reply(bool(notes.get("saw")), notes.get("done") is True)
+    return Reply(bool(notes.get("saw")), notes.get("done") is True, notes.get("resumed") is True)
+
+
+def has_resumed(folder: AttemptFolder) -> bool:
+    """Tell whether an attempt's training has asked for its checkpoint, also once it has ended."""
+    answer = read_answer(folder)
+    if answer is not None:
+        return answer.resumed
+    return (read_exit(folder) or {}).get("resumed") is True
 
 
 def write_exit(
@@ -123,6 +133,8 @@ def write_exit(
     note = {"exit_code": exit_code, "signal": signal, "told": told, "time": time.time()}
     if suspended_s:
         note["suspended_s"] = suspended_s
+    if has_resumed(folder):
+        note["resumed"] = True
     if (token := _token_in(folder.mark)) is not None:
         note["token"] = token
     write_atomic(folder.exit, json.dumps(note) + "\n")

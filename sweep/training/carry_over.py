@@ -14,7 +14,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sweep.core.paths import AttemptFolder
@@ -23,6 +23,7 @@ from sweep.training.save_names import LAST, OTHER, UNFINISHED, WEIGHTS
 from sweep.training.saves import Save
 
 _FICLONE = 0x40049409
+_CHUNK_BYTES = 16 << 20
 _MOST_BESIDE_BYTES = 16 << 20  # of a small file beside saves
 _LOGS = re.compile(r"events\.out\.tfevents|\.(log|out|err|png|jpe?g|gif|svg|pdf|mp4|wav)$")
 
@@ -129,17 +130,59 @@ def _copy_pointer(entry: os.DirEntry[str], goal: Path, chosen: Save) -> bool:
 
 def _copy(path: Path, goal: Path) -> None:
     """Copy a file or folder with its times; links within it become what they lead to."""
+    clone(path, goal)
+
+
+def clone(
+    path: Path, goal: Path, *, links: bool = False, goes_on: Callable[[], bool] = lambda: True
+) -> bool:
+    """Share a file's or folder's blocks with a new one, or copy it, with its times.
+
+    Args:
+        links: Where blocks cannot be shared, link the files: nobody writes into them again.
+        goes_on: Asked now and then; once it says no, the rest is left out.
+
+    Returns:
+        Whether all of it is there.
+    """
     goal.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        shutil.copytree(path, goal, copy_function=_copy_file, dirs_exist_ok=True)
-    else:
-        _copy_file(path, goal)
+    if not path.is_dir():
+        return _clone_file(path, goal, links, goes_on)
+    goal.mkdir(exist_ok=True)
+    for entry in sorted(path.iterdir()):
+        if not clone(entry, goal / entry.name, links=links, goes_on=goes_on):
+            return False
+    shutil.copystat(path, goal)
+    return True
 
 
-def _copy_file(path: str | os.PathLike[str], goal: str | os.PathLike[str]) -> None:
+def _clone_file(path: Path, goal: Path, links: bool, goes_on: Callable[[], bool]) -> bool:
     with open(path, "rb") as source, open(goal, "wb") as target:
         try:
             fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
+            is_shared = True
         except OSError:  # another file system, or one that cannot share blocks
-            shutil.copyfileobj(source, target, 16 << 20)
+            is_shared = False
+    if not is_shared and links and _link(path, goal):
+        return True
+    if not is_shared and not _copy_bytes(path, goal, goes_on):
+        return False
     shutil.copystat(path, goal)
+    return True
+
+
+def _link(path: Path, goal: Path) -> bool:
+    with contextlib.suppress(OSError):  # not all file systems have links
+        goal.unlink()
+        os.link(path.resolve(), goal)
+        return True
+    return False
+
+
+def _copy_bytes(path: Path, goal: Path, goes_on: Callable[[], bool]) -> bool:
+    with open(path, "rb") as source, open(goal, "wb") as target:
+        while chunk := source.read(_CHUNK_BYTES):
+            if not goes_on():
+                return False
+            target.write(chunk)
+    return True

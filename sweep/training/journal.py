@@ -18,6 +18,7 @@ from sweep.core.study import Objective
 from sweep.core.trial import Reading, Report
 from sweep.report import capture
 from sweep.training.tail import Position, Tail
+from sweep.training.writers import Writers
 
 LONGEST_NAME_BYTES = 2048  # 512 characters of four bytes; PostgreSQL indexes up to 2,700
 MAX_STEP = 2**63 - 1  # a column of 64 bits
@@ -62,6 +63,7 @@ class Journal:
         self._steps = {o.metric: first_step for o in self.patterns} | known.get("steps", {})
         self._metrics = Tail(folder.metrics, Position(*known.get("metrics", ())))
         self._log = Tail(folder.log, Position(*known.get("log", ())))
+        self._writers = Writers(known.get("writers", {}))
         self.unreadable = int(known.get("unreadable", 0))
         self.first_unreadable = str(known.get("first", ""))
         self._notes_before: list[str] = known.get("notes", [])  # about the files
@@ -83,7 +85,7 @@ class Journal:
             if not lines:
                 break
             for line in lines:
-                report, faults = read_line(line)
+                report, faults = read_line(line, self._writers)
                 if report is not None:
                     reports.append(report)
                 for fault in faults:
@@ -109,6 +111,8 @@ class Journal:
         found: dict[str, Any] = {"metrics": [metrics.inode, metrics.offset]}
         if self.patterns:
             found |= {"log": [log.inode, log.offset], "steps": self._steps}
+        if writers := self._writers.state():
+            found["writers"] = writers
         if self.unreadable:
             found |= {"unreadable": self.unreadable, "first": self.first_unreadable}
         if notes := self._about_files():
@@ -125,7 +129,7 @@ class Journal:
 
     def notes(self) -> list[str]:
         """Return, in sentences, what was odd about the files."""
-        found = self._about_files()
+        found = [*self._about_files(), *self._writers.notes()]
         if self.unreadable:
             many = f"{self.unreadable:,} lines or values" if self.unreadable > 1 else "A line"
             found.append(
@@ -173,8 +177,11 @@ def _size(path: Any) -> int:
     return 0
 
 
-def read_line(line: str) -> tuple[Report | None, list[str]]:
+def read_line(line: str, writers: Writers | None = None) -> tuple[Report | None, list[str]]:
     """Read one line of a metrics file.
+
+    Args:
+        writers: Says which values count where several processes write.
 
     Returns:
         Its report, with the values that could be read; None where there is none of them. And what
@@ -200,6 +207,11 @@ def read_line(line: str) -> tuple[Report | None, list[str]]:
     if not isinstance(given, dict):
         hint = ', not as {"step": …, "metrics": {…}}' if "metrics" not in record else ""
         return None, [*faults, f"metrics that are no JSON object{hint}"]
+    if writers is not None:
+        counted = writers.counted(step, record, given)
+        if not counted and (given or record.get("beside")):
+            return None, faults
+        given = counted
     metrics = {}
     for name, value in given.items():
         number = _number(value)

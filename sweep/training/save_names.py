@@ -144,6 +144,7 @@ HOLDERS = _words(
 )
 
 _DIGITS = re.compile(r"\d+")
+_WHOLE_NUMBER = re.compile(r"(?<![\d.])\d+(?!\d|\.\d)")
 _HASH = re.compile(r"(?<![a-z0-9])(?=[0-9a-f]*\d[a-f])[0-9a-f]{7,}(?![a-z0-9])")
 # Words before a number that counts; before any other word a decimal number is a measurement.
 _COUNTS = _words(
@@ -173,6 +174,7 @@ class Name:
         role: One of the roles above.
         series: Names of one series are compared by their numbers.
         numbers: In their order: epoch and step, or the parts of a date.
+        steps: Those that may be a step: no part of a fraction (epoch-0003.000120).
         version: 1 of last-v1.ckpt.
         ranks: Which of several processes wrote it; empty where that is not said.
         world: How many there are (or, of parts counted from 1, how many parts), if that is said.
@@ -181,6 +183,7 @@ class Name:
     role: str
     series: str = ""
     numbers: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
     version: int = 0
     ranks: tuple[int, ...] = ()
     world: int | None = None
@@ -204,6 +207,7 @@ def parse(name: str, *, is_folder: bool = False) -> Name:
         _role(name.lower(), text + end, is_folder),
         start.strip(" ._-=") + end,
         tuple(int(each) for each in _DIGITS.findall(text)),
+        tuple(int(each) for each in _WHOLE_NUMBER.findall(text)),
         version,
         ranks,
         world,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,55 @@ def test_a_command_on_the_best_trial(tmp_path: Path, sweep: Sweep, runs: Path) -
     assert code == 2 and f"Trial {other} has no checkpoint." in err
 
 
+# Best at step 2 of 4. Its one file is written again at each step, once the best's was put away.
+PEAK = """\
+import json, os, pathlib, time
+from sweep.report import Reporter
+
+reporter = Reporter()
+for step, value in enumerate([0.1, 0.5, 0.9, 0.4, 0.3]):
+    reporter.log(step=step, score=value)
+    path = pathlib.Path(reporter.checkpoint_dir, "last.json")
+    path.write_text(json.dumps({"step": step, "score": value}))
+    best = pathlib.Path(os.environ["SWEEP_TRIAL_DIR"], "best/best.json")
+    while step == 2 and not (best.exists() and json.loads(best.read_text())["step"] == 2):
+        time.sleep(0.05)
+"""
+SHOW = """\
+import json, sys
+from sweep.report import Reporter
+
+state = json.load(open(sys.argv[1]))
+Reporter().log(step=state["step"], score=state["score"])
+"""
+
+
+def test_the_checkpoint_of_the_best_step(tmp_path: Path, sweep: Sweep, runs: Path) -> None:
+    """The number that was reported is the evaluated model's; ``--checkpoint last`` is the other."""
+    (tmp_path / "train.py").write_text(PEAK)
+    (tmp_path / "show.py").write_text(SHOW)
+    (tmp_path / "study.yaml").write_text(
+        "name: peak\ncommand: python train.py\nspace: {}\ntrials: 1\nexecutor: local\n"
+        "objective: {metric: score, direction: maximize}\n"
+        "commands: {show: 'python show.py {checkpoint}'}\n"
+    )
+    code, out, err = sweep("launch", "study.yaml", "--wait")
+    assert code == 0, out + err
+    best = json.loads(sweep("collect", "--top", "1", "--format", "json").out)[0]
+    attempt = runs / "peak/trials/00000/attempts/1"
+    assert best["value"] == 0.9 and best["checkpoint_of"] == "best"
+    assert best["checkpoint"] == str(attempt / "best/last.json")
+    found = json.loads(sweep("run", "show", "--wait", "--json").out)
+    assert (found["metrics"], found["note"]) == ({"score": 0.9}, "")
+    found = json.loads(sweep("run", "show", "--checkpoint", "last", "--wait", "--json").out)
+    assert (found["metrics"], found["note"]) == ({"score": 0.3}, "")
+    assert found["checkpoint"] == str(attempt / "checkpoints/last.json")
+    shutil.rmtree(attempt / "best")
+    found = json.loads(sweep("run", "show", "--wait", "--json").out)
+    assert found["metrics"] == {"score": 0.3}
+    assert found["note"].startswith("no checkpoint is known to be of the step whose value counts")
+
+
 @pytest.mark.parametrize("study", ["digits", pytest.param("mnist", marks=pytest.mark.long)])
 def test_the_studies_evaluate_and_export(tmp_path: Path, sweep: Sweep, study: str) -> None:
     """As the study files have it: the test set's accuracy, a picture, the exported network."""
@@ -78,6 +129,17 @@ def test_the_studies_evaluate_and_export(tmp_path: Path, sweep: Sweep, study: st
     assert names == ["confusion.png", "metrics.json"]
     accuracy = json.loads(Path(found["files"][1]).read_text())["accuracy"]
     assert accuracy == found["metrics"]["test_accuracy"]
+    # What was reported is the evaluated network's, also where the last epoch was not the best.
+    best = json.loads(sweep("collect", "--top", "1", "--format", "json").out)[0]
+    assert (best["checkpoint_of"], best["checkpoint"]) == ("best", found["checkpoint"])
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer.evaluate", best["checkpoint"], "--split", "validation"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"{best['value']:.4f}" in done.stdout, done.stdout
     code, out, err = sweep("run", "export", "--wait", "--json", timeout_s=300)
     assert code == 0, out + err
     exported = [Path(path).name for path in json.loads(out)["files"]]

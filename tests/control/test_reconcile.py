@@ -224,10 +224,10 @@ def test_a_fault_of_ours_stops_no_other(
         make_folder(scene.folder.attempt(number, attempt), token)
     real = dead_attempt.newest_of
 
-    def newest_of(folder: AttemptFolder) -> Any:
+    def newest_of(folder: AttemptFolder, pattern: str | None) -> Any:
         if "00000" in str(folder.root):
             raise TypeError("a bug")
-        return real(folder)
+        return real(folder, pattern)
 
     monkeypatch.setattr(dead_attempt, "newest_of", newest_of)
     found = scene.reconcile()

@@ -19,6 +19,7 @@ from sweep.core.trial import End, Place, Report
 from sweep.storage import records, studies, trial_rows
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.storage.series import Summary, read_series, read_summaries
 from sweep.storage.studies import StudyState
 from tests.storage.ledgers import do, make
 
@@ -318,7 +319,39 @@ class TestReports:
         do(ledger, lambda: ledger.record("b", [report(3, loss=9.0)]))
         found = records.read_trials(ledger.db, ledger.study_id, ledger.study, metrics=True)[0]
         assert found.metrics["loss"] == ledger.lineage(first.trial_id, "loss")
-        assert found.metrics["x"] == [(0, 2.0), (1, 2.0), (2, 2.0)]
+        assert found.metrics["x"] == [(n, 2.0) for n in range(5)]  # not reported again
+        assert found.metrics["x"] == ledger.lineage(first.trial_id, "x")
+
+    def test_a_cut_cuts_what_is_reported_again(self, ledger: Ledger) -> None:
+        """Each metric from the first step at which a later attempt reported it; and only that."""
+        first = claim(ledger, "a")
+        for n in range(5):
+            do(ledger, lambda n=n: ledger.record("a", [report(n, loss=1.0 + n, lr=0.1)]))
+        leave(ledger, "a")
+        claim(ledger, "b")
+        do(ledger, lambda: ledger.record("b", [report(2, lr=0.2)]))
+        assert [row[1:3] for row in steps(ledger)] == [(n, 1.0 + n) for n in range(5)]
+        do(ledger, lambda: ledger.record("b", [report(3, lr=0.2), report(4, lr=0.2, loss=9.0)]))
+        do(ledger, lambda: ledger.record("b", [report(3, loss=8.0)]))  # in no order: no hole
+        leave(ledger, "b")
+        claim(ledger, "c")
+        do(ledger, lambda: ledger.record("c", [report(0, other=1.0)]))
+        expected = {
+            "loss": [(0, 1.0), (1, 2.0), (2, 3.0), (3, 8.0), (4, 9.0)],
+            "lr": [(0, 0.1), (1, 0.1), (2, 0.2), (3, 0.2), (4, 0.2)],
+            "other": [(0, 1.0)],
+        }
+        assert [row[1:3] for row in steps(ledger)] == expected["loss"]
+        assert {name: ledger.lineage(first.trial_id, name) for name in expected} == expected
+        found = records.read_trials(ledger.db, ledger.study_id, ledger.study, metrics=True)[0]
+        assert found.metrics == expected
+        assert ledger.summary(first.trial_id, "loss", "best", "minimize") == 1.0
+        assert ledger.summary(first.trial_id, "lr", "last", "minimize") == 0.2
+        series = {s.metric: s for s in read_series(ledger.db, ledger.study_id)}
+        assert {n: list(zip(s.steps, s.values, strict=True)) for n, s in series.items()} == expected
+        assert list(series["loss"].attempts) == [1, 1, 1, 2, 2]
+        summaries = read_summaries(ledger.db, ledger.study_id)[0]
+        assert summaries["lr"] == Summary(0.2, 0.1, 0.2)
 
     def test_a_repeat_changes_nothing_and_a_correction_counts(self, ledger: Ledger) -> None:
         """(attempt, name, step) is the key: the same again is the same, the last word counts."""
@@ -543,16 +576,18 @@ class TestReading:
         leave(ledger, "a")
         assert [a.token for a in ledger.live_attempts()] == ["b"]
 
-    def test_checkpoint_hashes_and_the_next_step(self, ledger: Ledger) -> None:
-        """What attempts left is known by its path; counting goes on after the last step."""
+    def test_checkpoint_hashes_and_the_last_step(self, ledger: Ledger) -> None:
+        """What attempts left is known by its path, and the last that they reported by a time."""
         first = claim(ledger, "a")
         do(ledger, lambda: ledger.record("a", [report(4, loss=1.0)]))
         leave(ledger, "a", checkpoint=("/x/ck 1", "ab" * 32))
         again = claim(ledger, "b")
         do(ledger, lambda: ledger.started("b", 99, ("/x/ck 1", "ab" * 32)))
         assert ledger.checkpoint_hashes(first.trial_id) == {"/x/ck 1": "ab" * 32}
-        assert ledger.next_step(again.trial_id, 2) == 5
-        assert ledger.next_step(again.trial_id, 1) == 0
+        do(ledger, lambda: ledger.record("b", [Report(3, 2.0, {"loss": 1.0, "x": 1.0})]))
+        times = [(0.9, [1, 2]), (1.0, [1, 2]), (1.9, [2]), (9.0, [1]), (9.0, [1, 2])]
+        last = [ledger.last_step(again.trial_id, numbers, until) for until, numbers in times]
+        assert last == [None, 4, None, 4, 3]
         found = ledger.attempts(first.trial_id)[1]
         assert (found.group, found.resumed_from) == (99, "/x/ck 1")
 

@@ -44,6 +44,11 @@ ALLOWED = [
         "python main.py '{params}'. New attempts run the new one.",
     ),
     (["objective.from.stdout=acc=(.*)"], 'objective.from.stdout was absent and is now "acc=(.*)".'),
+    (
+        ["objective.from={stdout: acc=(.*), step: epoch (.*)}"],
+        'objective.from.stdout was absent and is now "acc=(.*)".\n'
+        'objective.from.step was absent and is now "epoch (.*)".',
+    ),
 ]
 
 REFUSED = [

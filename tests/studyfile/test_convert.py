@@ -271,7 +271,7 @@ HYDRA_SPACE = {
     "z": ("float", 0.0, 1.0, None, False, ()),
     "+extra": ("categorical", None, None, None, False, ("a", "b c", None)),
     "size": ("categorical", None, None, None, False, ([1, 2], [3, 4])),
-    "s": ("int", 0, 3, None, False, ()),
+    "s": ("categorical", None, None, None, False, (0, 1, 2)),
 }
 
 
@@ -287,6 +287,7 @@ def test_a_whole_hydra_configuration(tmp_path: Path) -> None:
         "python",
         str(tmp_path / "app.py"),
         "{overrides}",
+        "hydra.mode=RUN",
         "hydra.run.dir={trial_dir}",
     )
     assert (study.name, study.trials, study.seed, study.max_parallel) == ("sphere", 20, 123, 3)
@@ -294,11 +295,14 @@ def test_a_whole_hydra_configuration(tmp_path: Path) -> None:
     assert study.sampler.type == "tpe"
     assert study.sampler.options["startup_trials"] == 7
     assert converted.lost == [
-        "params.g: glob() has no counterpart here (got 'glob(*)').",
+        f"the application: {tmp_path / 'app.py'} is a guess, from its hydra.main; check the "
+        "command.",
+        "sampler.group: has no counterpart here.",
+        "params.g: glob() has no counterpart here, and there is no folder g with options (got "
+        "'glob(*)').",
+        "storage: the study's rows are kept in PostgreSQL here; see the key storage.",
         "the returned value: Hydra took the objective from what the application returns. Report "
         "it: from sweep.report import Reporter; Reporter().log(objective=value).",
-        "sampler.group: has no counterpart here.",
-        "storage: the study's rows are kept in PostgreSQL here; see the key storage.",
     ]
 
 
@@ -329,7 +333,7 @@ def test_the_older_hydra_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1", "is neither a W&B sweep nor a Hydra configuration with an Optuna sweeper"),
+        ("a: 1", "is neither a W&B sweep nor a Hydra configuration with a sweeper"),
         ("[1]", "is neither a W&B sweep"),
         ("", "is neither a W&B sweep"),
         ("a: [", "is not YAML: "),

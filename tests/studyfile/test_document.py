@@ -65,8 +65,8 @@ def test_values_and_defaults_in_words(name: str, value: str, default: str):
 @pytest.mark.parametrize(
     ("sections", "without"),
     [
-        ([STUDY], {"source"}),
-        ([OBJECTIVE], set()),
+        ([STUDY], {"source", "own_workdir"}),
+        ([OBJECTIVE], {"step_pattern"}),  # by what `from` holds
         (PARAMETERS.values(), {"name"}),
         ([ENVIRONMENT], {"built"}),
         ([DDP], {"written"}),

@@ -24,7 +24,11 @@ from sweep.training.command.filling import fill
 
 FOLDER = Path(__file__).parent / "intake"
 # Said of every file of its tool, and in no list.
-ALWAYS = ("wandb.config and wandb.log:", "run_cap: is missing")
+ALWAYS = (
+    *("wandb.config and wandb.log:", "run_cap: is missing", "the application: replace"),
+    *("the returned value: ", "objective: Hydra's own sweeper", "optim.optimizer: "),
+    "sampler: Ax has no counterpart",
+)
 FIELDS = {"objective": "objectives"}
 
 
@@ -52,7 +56,8 @@ def read_cases(path: Path) -> list[Case]:
 
 
 WANDB = read_cases(FOLDER / "wandb.txt")
-ALL = WANDB
+HYDRA = read_cases(FOLDER / "hydra.txt")
+ALL = WANDB + HYDRA
 
 
 def compare(case: Case, converted: Converted) -> None:
@@ -80,6 +85,16 @@ def test_wandb(case: Case, tmp_path: Path) -> None:
     path.write_text(case.text)
     converted = convert(path)
     assert converted.source == "W&B"
+    compare(case, converted)
+
+
+@pytest.mark.parametrize("case", HYDRA, ids=lambda case: case.name)
+def test_hydra(case: Case, tmp_path: Path) -> None:
+    """Each small configuration becomes the study that is written beside it."""
+    path = tmp_path / "sweep.yaml"
+    path.write_text(case.text)
+    converted = convert(path)
+    assert converted.source == "Hydra"
     compare(case, converted)
 
 
@@ -213,3 +228,72 @@ def test_blank_lines_cost_nothing(tmp_path: Path) -> None:
     path.write_text("\n" * 5000 + WANDB[0].text)
     assert convert(path).source == "W&B"
     assert loads("\n" * 5000 + convert(path).text, "study.yaml").trials == 9
+
+
+APP = """
+import hydra
+@hydra.main(version_base=None, config_path="../configs", config_name="train.yaml")
+def main(cfg): ...
+"""
+
+
+def test_the_application_of_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script whose hydra.main names the folder, and the arguments that choose the file."""
+    monkeypatch.chdir(tmp_path)
+    case = HYDRA[1]
+    for name, text in {
+        ".git/HEAD": "",
+        "src/train.py": APP,
+        "src/eval.py": APP.replace("train.yaml", "eval.yaml"),
+        "src/broken.py": "hydra.main(",
+        "configs/train.yaml": "defaults: [_self_, {optional hparams: null}]",
+        "configs/eval.yaml": "defaults: [_self_]",
+        "configs/hparams/sweep.yaml": case.text,
+        "configs/more/sweep.yaml": "# python src/train.py -m more=sweep\n" + case.text,
+        "configs/eval2.yaml": case.text,
+        "configs/db/a.yaml": "",
+        "configs/db/b.yaml": "",
+        "configs/train2.yaml": "hydra: {sweeper: {params: {db: glob(*)}}}\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def command(name: str) -> list[str]:
+        study = loads(convert(tmp_path / "configs" / name).text, "study.yaml")
+        return list(study.command)
+
+    end = ["{overrides}", "hydra.mode=RUN", "hydra.run.dir={trial_dir}"]
+    # Two scripts fit: neither is taken, both are named.
+    several = convert(tmp_path / "configs/hparams/sweep.yaml")
+    assert any("one of src/eval.py, src/train.py" in line for line in several.lost)
+    assert command("more/sweep.yaml") == ["python", "src/train.py", "+more=sweep", *end]
+    (tmp_path / "src/eval.py").unlink()
+    assert command("hparams/sweep.yaml") == ["python", "src/train.py", "hparams=sweep", *end]
+    assert command("eval2.yaml") == ["python", "src/train.py", "--config-name=eval2", *end]
+    converted = convert(tmp_path / "configs/train2.yaml")
+    assert loads(converted.text, "study.yaml").space.get("db").choices == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "defaults: [override hydra/sweeper: orion]\nhydra: {sweeper: {params: {a: '1,2'}}}",
+            "the sweeper orion is not converted",
+        ),
+        (
+            "hydra: {sweeper: {_target_: hydra_plugins.hypersweeper.HyperSweeper, n_trials: 3}}",
+            "the sweeper HyperSweeper is not converted",
+        ),
+        (
+            "defaults: [override hydra/sweeper: optuna]\nhydra: {sweeper: {n_trials: 3}}",
+            "its sweeper varies nothing that is known from this file",
+        ),
+    ],
+)
+def test_a_sweeper_that_is_not_converted_is_named(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        convert(tmp_path / "sweep.yaml")

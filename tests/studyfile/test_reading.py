@@ -110,11 +110,9 @@ def test_what_an_earlier_version_stored() -> None:
     assert study.resources == Resources(3600, gpus="a100:2", cpus=8, memory_mb=32768)
     assert hash(study.slurm) == hash(dataclasses.replace(study.slurm))  # tuples, not lists
     data = json.loads(text)
-    del (
-        data["terminator"],
-        data["environment"]["built"],
-        data["resume"],
-    )  # fields that were new one day
+    # fields that were new one day
+    del data["terminator"], data["environment"]["built"], data["resume"]
+    del data["objectives"][0]["step_pattern"]
     assert Study.from_json(json.dumps(data)) == study
 
 
@@ -424,6 +422,18 @@ def test_pruner(text: str, expected: Choice) -> None:
     assert read(f"pruner: {text}\n").pruner == expected
 
 
+def test_steps_in_the_output() -> None:
+    """Where the step is read is a pattern beside the metric's."""
+    from_ = "from: {stdout: 'acc=(.*)', step: 'Epoch (.*)'}"
+    study = loads(
+        "name: s\ncommand: train\ntrials: 2\nspace: {}\n"
+        f"objective: {{metric: acc, direction: maximize, {from_}}}\n",
+        "s.yaml",
+    )
+    assert study.objective == Objective("acc", "maximize", "best", "acc=(.*)", "Epoch (.*)")
+    assert Study.from_json(study.to_json()) == study
+
+
 def test_several_objectives() -> None:
     """A list of objectives optimises all of them; one in a list is one."""
     study = loads(
@@ -434,6 +444,7 @@ def test_several_objectives() -> None:
     )
     assert study.directions == ("maximize", "minimize")
     assert study.objectives[1] == Objective("size", "minimize", "last", r"size=(\d+)")
+    assert Study.from_json(study.to_json()) == study
     assert len(study.space) == 0
 
 
@@ -505,3 +516,14 @@ def test_a_study_may_say_where_its_data_lie() -> None:
     """SWEEP_DATA is the reference trainer's, and a user's to set; all else of sweep's is not."""
     study = read("environment:\n  env: {SWEEP_DATA: /data/mnist}\n")
     assert study.environment.env == {"SWEEP_DATA": "/data/mnist"}
+
+
+def test_a_working_folder_of_each_attempts_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workdir: trial lies over the folder where sweep is called; ./trial is a folder."""
+    monkeypatch.chdir(tmp_path)
+    study = read("workdir: trial\n")
+    assert (study.own_workdir, study.workdir) == (True, str(tmp_path))
+    study = read("workdir: ./trial\n")
+    assert (study.own_workdir, study.workdir) == (False, str(tmp_path / "trial"))

@@ -141,12 +141,13 @@ def test_all_or_nothing(folders: list[AttemptFolder], monkeypatch: pytest.Monkey
     build(first.checkpoints, ["epoch_1/:a.pt b.pt c.pt"])
     copied = []
 
-    def full(path: str, goal: str) -> None:
+    def full(path: Path, goal: Path, *_: object) -> bool:
         copied.append(goal)
         if len(copied) == 2:
             raise OSError(28, "No space left on device")
+        return True
 
-    monkeypatch.setattr(module, "_copy_file", full)
+    monkeypatch.setattr(module, "_clone_file", full)
     with pytest.raises(OSError, match="No space left"):
         carry_over(first.checkpoints / "epoch_1", first, second)
     assert os.listdir(second.root) == ["checkpoints"] and not os.listdir(second.checkpoints)

@@ -47,14 +47,14 @@ def convert(path: Path) -> Converted:
     if path.suffix in SCRIPTS:
         source, draft = "W&B", _convert_script(text, path, lost)
     else:
-        source, draft = _convert_data(_read(text, path), path, lost)
+        source, draft = _convert_data(_read(text, path), path, text, lost)
     lost = [f"{sentence}." for sentence in dict.fromkeys(lost)]
     _settle(draft, path, lost)
     draft.remarks += lost
     return Converted(write_draft(draft), lost, source)
 
 
-def _convert_data(read: Read, path: Path, lost: list[str]) -> tuple[str, Draft]:
+def _convert_data(read: Read, path: Path, text: str, lost: list[str]) -> tuple[str, Draft]:
     found = find_wandb(read.data)
     sweeper = find_sweeper(read.data)
     if found:
@@ -72,9 +72,9 @@ def _convert_data(read: Read, path: Path, lost: list[str]) -> tuple[str, Draft]:
             )
         return "W&B", draft
     if sweeper is not None:
-        return "Hydra", convert_hydra(read.data, sweeper, path, lost)
+        return "Hydra", convert_hydra(read.data, path, text, lost)
     raise InputError(
-        f"{path} is neither a W&B sweep nor a Hydra configuration with an Optuna sweeper.",
+        f"{path} is neither a W&B sweep nor a Hydra configuration with a sweeper.",
         "A W&B sweep has `parameters`; a Hydra configuration `hydra: {sweeper: {params: …}}`.",
     )
 

@@ -1,22 +1,30 @@
-"""The Optuna-sweeper section of a Hydra configuration as a study file.
+"""The sweep of a Hydra configuration as a study file.
 
-Source of the format: hydra.cc/docs/plugins/optuna_sweeper; there a range includes its stop.
+Sources of the formats: hydra.cc/docs (override grammar; Optuna, Nevergrad and Ax sweepers; submitit
+launcher), and the plugins' code. Expressions are in ``hydra_sweeps``, the application and its
+arguments in ``hydra_app``, the launcher in ``hydra_launcher``, the sweepers of Nevergrad and Ax in
+``hydra_others``.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.core.hydra_text import Call, read_value
-from sweep.core.placeholders import EDIT, escape
+from sweep.core.errors import InputError
 from sweep.studyfile.starter.draft import HINTS, Draft, fit_grid, make_name
+from sweep.studyfile.starter.hydra_app import build_command
+from sweep.studyfile.starter.hydra_interpolation import is_open, resolve
+from sweep.studyfile.starter.hydra_launcher import add_launcher
+from sweep.studyfile.starter.hydra_others import convert_ax, convert_nevergrad
+from sweep.studyfile.starter.hydra_params import add_parameters, whole
+from sweep.studyfile.starter.hydra_sweeps import AX, BASIC, NEVERGRAD, OPTUNA, OPTUNA_GRID
 from sweep.studyfile.starter.wandb_ranges import distinct
 
-DEFAULT_TRIALS = 20  # the plugin's own default
-_CASTS = {"int": int, "float": float, "str": str, "bool": bool}
+DEFAULT_TRIALS = 20  # the plugin's own
 # Optuna's class (or the name of the plugin's configuration), ours, and its options' names here.
 _SAMPLERS: dict[str, tuple[str, dict[str, str]]] = {
     "tpe": (
@@ -27,6 +35,7 @@ _SAMPLERS: dict[str, tuple[str, dict[str, str]]] = {
             "multivariate": "multivariate",
         },
     ),
+    "motpe": ("tpe", {"n_startup_trials": "startup_trials", "n_ehvi_candidates": "candidates"}),
     "random": ("random", {}),
     "grid": ("grid", {}),
     "cmaes": (
@@ -47,20 +56,43 @@ _SAMPLERS: dict[str, tuple[str, dict[str, str]]] = {
         {"n_startup_trials": "startup_trials", "deterministic_objective": "deterministic"},
     ),
 }
-_KNOWN = {
-    "_target_",
-    "defaults",
-    "sampler",
-    "direction",
-    "study_name",
-    "storage",
-    "n_trials",
-    "n_jobs",
-    "params",
-    "search_space",
-    "max_failure_rate",
-    "custom_search_space",
+# The plugin's own defaults, which its users copy out: they change nothing here.
+_USUAL: dict[str, Any] = {
+    "consider_prior": True,
+    "prior_weight": 1.0,
+    "consider_magic_clip": True,
+    "consider_endpoints": False,
+    "warn_independent_sampling": True,
+    "consider_pruned_trials": False,
+    "inc_popsize": 2,
+    "use_separable_cma": False,
+    "swapping_prob": 0.5,
 }
+_OF_OPTUNA = {
+    *("_target_", "defaults", "sampler", "direction", "study_name", "storage", "n_trials"),
+    *("n_jobs", "params", "search_space", "max_failure_rate", "custom_search_space"),
+}
+_KNOWN = {
+    OPTUNA: _OF_OPTUNA,
+    BASIC: {"_target_", "params", "max_batch_size"},
+    NEVERGRAD: {"_target_", "optim", "params", "parametrization", "version", "class"},
+    AX: {"_target_", "ax_config", "params", "max_batch_size"},
+}
+_METRICS = ("optimized_metric", "optimize_metric", "optimised_metric", "objective_metric")
+_SPACES = {"params", "search_space", "parametrization", "ax_config"}
+_USUAL_NAMES = {
+    "config",
+    "conf",
+    "configs",
+    "sweep",
+    "sweeper",
+    "optuna",
+    "main",
+    "default",
+    "hydra",
+}
+# Azure ML, Comet and others also have search spaces and parameters.
+_OTHERS = {"sampling_algorithm", "$schema", "algorithm", "tuner", "searcher", "command"}
 
 
 def find_sweeper(data: Any) -> Mapping[str, Any] | None:
@@ -68,153 +100,186 @@ def find_sweeper(data: Any) -> Mapping[str, Any] | None:
     if not isinstance(data, Mapping):
         return None
     hydra = data.get("hydra")
-    places = [
+    for place in (
         hydra.get("sweeper") if isinstance(hydra, Mapping) else None,
         data.get("hydra.sweeper"),
-        data.get("sweeper"),
-        data,
-    ]
-    for place in places:
-        if place is data and "sampling_algorithm" in data:
-            continue  # Azure ML
-        if isinstance(place, Mapping) and place.keys() & {"n_trials", "params", "search_space"}:
+    ):
+        if isinstance(place, Mapping):
+            return place
+    for place in (data.get("sweeper"), data):
+        if not isinstance(place, Mapping) or data.keys() & _OTHERS:
+            continue
+        # A file under "# @package hydra.sweeper", or "# @package hydra".
+        is_its = place.keys() & {"n_trials", "_target_", "ax_config", "optim"}
+        if is_its and place.keys() & _SPACES:
             return place
     return None
 
 
-def convert_hydra(
-    data: Mapping[str, Any], sweeper: Mapping[str, Any], path: Path, lost: list[str]
-) -> Draft:
-    """Return the study of a sweeper's section; what could not be carried over goes to ``lost``."""
+def convert_hydra(data: Mapping[str, Any], path: Path, text: str, lost: list[str]) -> Draft:
+    """Return the study of a configuration's sweeper; what could not be carried over goes to
+    ``lost``.
+
+    Raises:
+        InputError: Its sweeper is of another kind, or there is nothing to vary.
+    """
+    data = resolve(data)
+    sweeper = find_sweeper(data)
+    assert sweeper is not None
+    kind = _find_kind(data, sweeper, path)
+    name = sweeper.get("study_name")
     draft = Draft(
-        f"Made from the Hydra configuration {path.name}.",
-        make_name(str(sweeper.get("study_name") or path.resolve().parent.name or "study")),
-        ["python", escape(_find_program(path, lost)), "{overrides}", "hydra.run.dir={trial_dir}"],
+        f"Made from the Hydra configuration {path.name}"
+        + (f" ({kind} sweeper)." if kind != OPTUNA else "."),
+        make_name(str(name) if name and not is_open(name) else _name(path)),
+        build_command(path, text, lost),
         hints=list(HINTS),
-        notes={"command": "{overrides} stands for all of space and fixed, as name=value."},
+        notes={
+            "command": "{overrides} stands for all of space and fixed, as name=value. "
+            "hydra.mode=RUN keeps each trial to one training."
+        },
     )
-    if sweeper.get("params") and sweeper.get("search_space"):
-        lost.append("search_space: is ignored beside params, as the plugin does")
-    for name, value in (sweeper.get("params") or {}).items():
-        _add_parameter(draft, str(name), value, lost)
-    if not sweeper.get("params"):
-        for name, value in (sweeper.get("search_space") or {}).items():
-            _add_old_parameter(draft, str(name), value, lost)
-    _add_objectives(draft, sweeper.get("direction") or "minimize", lost)
-    draft.more["trials"] = int(sweeper.get("n_trials") or DEFAULT_TRIALS)
+    convert = {OPTUNA: _convert_optuna, BASIC: _convert_basic, NEVERGRAD: convert_nevergrad}
+    convert.get(kind, convert_ax)(draft, data, sweeper, path, lost)
+    for key in sweeper:
+        if str(key) not in _KNOWN[kind]:
+            lost.append(f"{key}: has no counterpart here")
+    if not draft.space:
+        why = "; ".join(lost[:3])
+        raise InputError(
+            f"{path}: its sweeper varies nothing that is known from this file"
+            + (f": {why}." if lost else "."),
+            "Write params: {name: interval(…)} in it, or name the parameters under space in a "
+            "study file (sweep init SCRIPT writes one).",
+        )
+    _add_metric(draft, data, lost)
+    hydra = data.get("hydra")
+    launcher = hydra.get("launcher") if isinstance(hydra, Mapping) else data.get("launcher")
+    if isinstance(launcher, Mapping):
+        named = _default_of(data, "hydra/launcher") or ""
+        add_launcher(draft.more, launcher, named, lost)
+    return draft
+
+
+def _name(path: Path) -> str:
+    """Return a name for a study whose file gives none: the file's, or its project's."""
+    if path.stem not in _USUAL_NAMES:
+        return path.stem
+    parents = (folder.name for folder in path.resolve().parents)
+    return next((name for name in parents if name and name not in _USUAL_NAMES), "study")
+
+
+def _find_kind(data: Mapping[str, Any], sweeper: Mapping[str, Any], path: Path) -> str:
+    """Return the sweeper's kind. Raises: InputError where it is none that is converted."""
+    target = str(sweeper.get("_target_") or sweeper.get("class") or "")
+    named = target.rpartition(".")[2] or _default_of(data, "hydra/sweeper") or ""
+    words = named.lower()
+    for word, kind in (("optuna", OPTUNA), ("basic", BASIC), ("nevergrad", NEVERGRAD)):
+        if word in words:
+            return kind
+    if re.match(r"(custom)?ax(sweeper)?$", words):
+        return AX
+    if named:
+        raise InputError(
+            f"{path}: the sweeper {named} is not converted; Optuna's, Nevergrad's, Ax's and "
+            "Hydra's own are.",
+            "Write its parameters under space in a study file: docs/coming-from.md says how.",
+        )
+    if "ax_config" in sweeper:
+        return AX
+    if sweeper.keys() & {"optim", "parametrization"} or (
+        isinstance(sweeper.get("params"), Mapping) and "optim" in sweeper["params"]
+    ):
+        return NEVERGRAD
+    if sweeper.keys() & (_OF_OPTUNA - {"params", "_target_", "defaults"}):
+        return OPTUNA
+    return BASIC
+
+
+def _default_of(data: Mapping[str, Any], group: str) -> str | None:
+    """Return what the defaults list chooses for a group: ``override /hydra/sweeper: optuna``."""
+    entries = data.get("defaults")
+    for entry in entries if isinstance(entries, list) else ():
+        for key, value in entry.items() if isinstance(entry, Mapping) else ():
+            name = re.sub(r"^override\s+", "", str(key)).lstrip("/")
+            if name == group and isinstance(value, str):
+                return value
+    return None
+
+
+def _convert_basic(
+    draft: Draft, data: Mapping[str, Any], sweeper: Mapping[str, Any], path: Path, lost: list[str]
+) -> None:
+    """Add the product of all choices, which is a grid."""
+    add_parameters(draft, sweeper.get("params"), BASIC, path, lost)
+    draft.objectives.append({"metric": "objective", "direction": "minimize"})
+    lost.append(
+        "objective: Hydra's own sweeper runs all combinations and compares none; name what the "
+        "application reports, and in which direction it is better"
+    )
+    draft.more |= {"trials": _size(draft), "seed": 0, "sampler": "grid"}
+    width = whole(sweeper, "max_batch_size", None, lost)
+    draft.more["max_parallel"] = width or 4
+
+
+def _size(draft: Draft) -> int:
+    return math.prod(_count(parameter) for parameter in draft.space.values())
+
+
+def _count(parameter: Mapping[str, Any]) -> int:
+    if "choices" in parameter:
+        return len(parameter["choices"])
+    if parameter["low"] == parameter["high"]:
+        return 1
+    step = parameter.get("step", 1 if parameter["type"] == "int" else None)
+    return round((parameter["high"] - parameter["low"]) / step) + 1 if step else 1
+
+
+def _convert_optuna(
+    draft: Draft, data: Mapping[str, Any], sweeper: Mapping[str, Any], path: Path, lost: list[str]
+) -> None:
+    draft.more["trials"] = whole(sweeper, "n_trials", DEFAULT_TRIALS, lost)
     draft.more["seed"] = 0
     _add_sampler(draft, data, sweeper.get("sampler"), lost)
-    draft.more["max_parallel"] = int(sweeper.get("n_jobs") or 2)
+    is_grid = draft.more["sampler"] == "grid"
+    kind = OPTUNA_GRID if is_grid else OPTUNA
+    if sweeper.get("params") and sweeper.get("search_space"):
+        lost.append("search_space: is ignored beside params, as the plugin does")
+    if sweeper.get("params"):
+        add_parameters(draft, sweeper["params"], kind, path, lost)
+    else:
+        space = sweeper.get("search_space")
+        if space is not None and not isinstance(space, Mapping):
+            lost.append(f"search_space: is not a mapping (got {space!r})")
+        for name, value in space.items() if isinstance(space, Mapping) else ():
+            _add_old_parameter(draft, str(name), value, lost, is_grid=is_grid)
+    _add_directions(draft, sweeper.get("direction"), lost)
+    if is_grid:
+        size = _size(draft)
+        if size < draft.more["trials"]:
+            draft.notes["trials"] = f"the size of the grid; n_trials was {draft.more['trials']}"
+            draft.more["trials"] = size
+    draft.more["max_parallel"] = whole(sweeper, "n_jobs", 2, lost)
     if sweeper.get("storage"):
         lost.append("storage: the study's rows are kept in PostgreSQL here; see the key storage")
     if sweeper.get("max_failure_rate"):
         lost.append("max_failure_rate: has no counterpart here; see retry.max_user_failures")
     if sweeper.get("custom_search_space"):
         lost.append("custom_search_space: code is not read; conditions can be declared with `when`")
-    for key in sweeper:
-        if str(key) not in _KNOWN:
-            lost.append(f"{key}: has no counterpart here")
-    return draft
 
 
-def _find_program(path: Path, lost: list[str]) -> str:
-    """Return the one script near a configuration that is a Hydra application."""
-    folder = path.resolve().parent
-    for place in (folder, folder.parent, folder.parent.parent):
-        found = [script for script in sorted(place.glob("*.py")) if "hydra.main" in _read(script)]
-        if len(found) == 1:
-            here = Path.cwd()
-            return str(found[0].relative_to(here) if found[0].is_relative_to(here) else found[0])
-        if found:
-            break
-    lost.append(f"the application: replace {EDIT} in the command by your script")
-    return EDIT
-
-
-def _read(script: Path) -> str:
-    try:
-        return script.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # a folder of that name, a file that is closed to us
-        return ""
-
-
-def _add_parameter(draft: Draft, name: str, given: Any, lost: list[str]) -> None:
-    try:
-        value = read_value(given) if isinstance(given, str) else given
-        if not isinstance(value, Call):
-            draft.fixed[name] = value
-            return
-        found = _convert_sweep(name, value, lost)
-    except (ValueError, TypeError) as error:
-        lost.append(f"params.{name}: {error} (got {given!r})")
-        return
-    draft.space[name] = found
-
-
-def _convert_sweep(
-    name: str, call: Call, lost: list[str], tags: tuple[str, ...] = (), cast: Any = None
-) -> dict[str, Any]:
-    """Return a sweep expression as a parameter. Raises: ValueError, TypeError."""
-    arguments = list(call.arguments)
-    if call.name == "tag":
-        inner = call.options.get("sweep", arguments[-1] if arguments else None)
-        return _convert_sweep(name, _sweep(inner), lost, (*tags, *map(str, arguments[:-1])), cast)
-    if call.name in ("shuffle", "sort"):
-        inner = _sweep(
-            call.options.get(
-                "sweep", arguments[0] if len(arguments) == 1 else Call("choice", tuple(arguments))
-            )
-        )
-        # The order of choices means nothing to a search.
-        return _convert_sweep(name, inner, lost, tags, cast)
-    if call.name in _CASTS and arguments:
-        return _convert_sweep(name, _sweep(arguments[0]), lost, tags, cast or _CASTS[call.name])
-    if call.name == "choice":
-        values = [cast(item) if cast else item for item in arguments]
-        if any(isinstance(value, Call) for value in values):
-            raise ValueError("a choice of sweeps has no counterpart here")
-        return {"type": "categorical", "choices": distinct(f"params.{name}", values, lost)}
-    if call.name == "range":
-        numbers = [_number(item) for item in arguments]
-        numbers = [0, *numbers] if len(numbers) == 1 else numbers
-        start, stop = (
-            _number(call.options.get("start", (numbers or [0])[0])),
-            _number(call.options.get("stop", numbers[1] if len(numbers) > 1 else None)),
-        )
-        step = _number(call.options.get("step", numbers[2] if len(numbers) > 2 else 1))
-        low, high, step = fit_grid(start, stop, step)
-        return _grid(cast(low) if cast else low, cast(high) if cast else high, step)
-    if call.name == "interval":
-        bounds = [*arguments, *call.options.values()]
-        low, high = (_number(item) for item in bounds)
-        kind = int if cast is int else float
-        found = {"type": kind.__name__, "low": kind(low), "high": kind(high)}
-        return found | {"log": True} if "log" in tags else found
-    raise ValueError(f"{call.name}() has no counterpart here")
-
-
-def _sweep(value: Any) -> Call:
-    return value if isinstance(value, Call) else Call("choice", (value,))
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"a number is expected, not {value!r}")
-    return value
-
-
-def _grid(low: float, high: float, step: float) -> dict[str, Any]:
-    whole = all(isinstance(value, int) for value in (low, high)) and float(step).is_integer()
-    found: dict[str, Any] = {"type": "int" if whole else "float", "low": low, "high": high}
-    if whole and step == 1:
-        return found
-    return found | {"step": int(step) if whole else step}
-
-
-def _add_old_parameter(draft: Draft, name: str, given: Any, lost: list[str]) -> None:
+def _add_old_parameter(
+    draft: Draft, name: str, given: Any, lost: list[str], *, is_grid: bool
+) -> None:
     """Add an entry of ``search_space``, the form before Hydra 1.2: type, low, high, step, log."""
     try:
+        if not isinstance(given, Mapping):
+            raise TypeError(f"is not a mapping (got {given!r})")
+        if is_open(list(given.values())):
+            raise ValueError("holds what is not in this file")
         kind = given["type"]
+        for key in given.keys() - {"type", "choices", "low", "high", "step", "log"}:
+            lost.append(f"search_space.{name}.{key}: has no counterpart here")
         if kind == "categorical":
             choices = distinct(f"search_space.{name}", given["choices"], lost)
             draft.space[name] = {"type": kind, "choices": choices}
@@ -222,59 +287,91 @@ def _add_old_parameter(draft: Draft, name: str, given: Any, lost: list[str]) -> 
         if kind not in ("int", "float"):
             raise ValueError(f"type {kind} has no counterpart here")
         number = int if kind == "int" else float
-        low, high, step = given["low"], given["high"], given.get("step")
+        low, high, step = number(given["low"]), number(given["high"]), given.get("step")
+        if low > high:
+            raise ValueError(f"low {low} is above high {high}")
         if given.get("log"):
-            found = {"low": number(low), "high": number(high), "log": True}
-        elif step is not None and not (kind == "int" and step == 1):
-            low, high, step = fit_grid(number(low), number(high), number(step))
+            if low <= 0:
+                raise ValueError(f"a logarithmic range starts above 0 (got {low})")
+            if step is not None:
+                lost.append(f"search_space.{name}.step: is ignored beside log, as the plugin does")
+            found: dict[str, Any] = {"low": low, "high": high, "log": True}
+        elif step is not None and not (kind == "int" and int(step) == 1):
+            low, high, step = fit_grid(low, high, number(step))
             found = {"low": low, "high": high, "step": step}
         else:
-            found = {"low": number(low), "high": number(high)}
+            found = {"low": low, "high": high}
+        if is_grid:
+            found = _end_grid(found, kind)
         draft.space[name] = {"type": kind, **found}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         why = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         lost.append(f"search_space.{name}: {why}")
 
 
-def _add_objectives(draft: Draft, direction: Any, lost: list[str]) -> None:
-    directions = direction if isinstance(direction, list) else [direction]
-    names = (
-        ["objective"]
-        if len(directions) == 1
-        else [f"objective_{i + 1}" for i in range(len(directions))]
-    )
-    for name, wanted in zip(names, directions, strict=True):
-        wanted = str(wanted).rpartition(".")[2].lower()
-        draft.objectives.append({"metric": name, "direction": wanted})
+def _end_grid(found: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return a range as the plugin's grid has it: it ends one step before the last."""
+    step = found.get("step", 1 if kind == "int" else None)
+    if step is None or found.get("log"):
+        raise ValueError("Optuna's grid needs choices or steps")
+    count = int((found["high"] - found["low"]) // step)
+    if count < 1:
+        raise ValueError("the range is empty for Optuna's grid")
+    _, high, _ = fit_grid(found["low"], found["low"] + (count - 0.5) * step, step)
+    ended = found | {"high": type(found["high"])(high)}
+    return {key: value for key, value in ended.items() if key != "step" or count > 1}
+
+
+def _add_directions(draft: Draft, given: Any, lost: list[str]) -> None:
+    directions = given if isinstance(given, list) and given else [given]
+    for i, wanted in enumerate(directions):
+        name = "objective" if len(directions) == 1 else f"objective_{i + 1}"
+        word = str(wanted).rpartition(".")[2].lower()
+        if wanted is None:
+            word = "minimize"
+        elif word not in ("minimize", "maximize"):
+            lost.append(f"direction: {wanted} is neither minimize nor maximize; check it")
+            word = "minimize"
+        draft.objectives.append({"metric": name, "direction": word})
+
+
+def _add_metric(draft: Draft, data: Mapping[str, Any], lost: list[str]) -> None:
+    """Name the objective as the configuration does, and say how its value comes here."""
+    found = next((data[key] for key in _METRICS if data.get(key)), None)
+    is_one = isinstance(found, str) and not is_open(found) and len(draft.objectives) == 1
+    if is_one:
+        draft.objectives[0]["metric"] = found
+    elif found is not None:
+        lost.append(f"optimized_metric: {found} is not in this file; name the metric")
+    metric = str(draft.objectives[0]["metric"])
+    call = f"{metric}=value" if metric.isidentifier() else f'metrics={{"{metric}": value}}'
     lost.append(
         "the returned value: Hydra took the objective from what the application returns. Report "
-        f"it: from sweep.report import Reporter; Reporter().log({names[0]}=value)"
+        f"it: from sweep.report import Reporter; Reporter().log({call})"
     )
 
 
 def _add_sampler(draft: Draft, data: Mapping[str, Any], given: Any, lost: list[str]) -> None:
     options = given if isinstance(given, Mapping) else {}
-    target = str(options.get("_target_") or _named_default(data) or "tpe")
+    named = given if isinstance(given, str) else _default_of(data, "hydra/sweeper/sampler")
+    target = str(options.get("_target_") or named or "tpe")
     word = re.sub(r"sampler$", "", target.rpartition(".")[2].lower())
     name, renamed = _SAMPLERS.get(word, ("auto", {}))
     if word not in _SAMPLERS:
         lost.append(f"sampler: {target} has no counterpart here; sampler auto chooses")
     kept: dict[str, Any] = {}
     for key, value in options.items():
-        if key == "seed":
-            draft.more["seed"] = int(value or 0)
-        elif key in renamed and value is not None:
+        if key in ("_target_", "_partial_") or value is None:
+            continue
+        if is_open(value):
+            lost.append(f"sampler.{key}: {value} is not in this file")
+        elif key == "seed":
+            if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+                draft.more["seed"] = value
+            else:
+                lost.append(f"sampler.seed: {value} is no whole number; it is 0 here")
+        elif key in renamed:
             kept[renamed[key]] = value
-        elif key not in ("_target_", "_partial_") and value is not None and key not in renamed:
+        elif _USUAL.get(key) != value:
             lost.append(f"sampler.{key}: has no counterpart here")
     draft.more["sampler"] = {"type": name, **kept} if kept else name
-
-
-def _named_default(data: Mapping[str, Any]) -> str | None:
-    """Return the sampler that the defaults list names: ``override hydra/sweeper/sampler: tpe``."""
-    for entry in data.get("defaults") or []:
-        if isinstance(entry, Mapping):
-            for key, value in entry.items():
-                if str(key).endswith("sweeper/sampler"):
-                    return str(value)
-    return None

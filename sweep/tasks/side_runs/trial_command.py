@@ -1,4 +1,4 @@
-"""Run another command of the study (evaluate, export, …) on a trial's newest checkpoint.
+"""Run another command of the study (evaluate, export, …) on a trial's checkpoint.
 
 It gets the study's software, executor and resources, as a single process on one node. What it
 reports and writes lies in ``reruns/<k>/`` and ``sweep_rerun``, never among the trials.
@@ -10,9 +10,9 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from sweep.control.chosen_checkpoint import BEST, LAST, Chosen, choose
 from sweep.control.open_study import Opened
 from sweep.core import outcomes
 from sweep.core.errors import InputError, SweepError, closest
@@ -24,9 +24,9 @@ from sweep.core.trial import End, Report, trial_seed
 from sweep.provenance import record
 from sweep.provenance import snapshot as frozen
 from sweep.schedulers import arrays
-from sweep.storage import reruns
+from sweep.storage import records, reruns
 from sweep.storage.ledger import Ledger
-from sweep.tasks.context import Context
+from sweep.tasks.context import Context, logged_as
 from sweep.tasks.side_runs.side_run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
@@ -37,12 +37,15 @@ from sweep.tasks.side_runs.side_run import (
     train_claimed,
     write_values,
 )
-from sweep.training.attempt_files import folder_of
-from sweep.training.checkpoints import checkpoints
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
 
 KIND = "command:"  # begins the kind of these rows
+_LAST_KIND = "command-last:"  # of those that were asked to take the newest checkpoint
+
+
+def _kind(name: str, of: str) -> str:
+    return (_LAST_KIND if of == LAST else KIND) + name
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Outcome:
     Attributes:
         state: "finished" or "failed"; None while it is queued or runs.
         metrics: What it reported: each metric's last value.
+        note: Why the checkpoint is not of the step whose value counts; "" where it is.
         files: What it left in its folder, besides sweep's own files.
     """
 
@@ -65,6 +69,7 @@ class Outcome:
     checkpoint: str
     folder: str
     files: Sequence[str]
+    note: str = ""
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1)
@@ -101,22 +106,26 @@ def as_study(study: Study, name: str) -> Study:
     )
 
 
-def find_checkpoint(ledger: Ledger, folder: StudyFolder, trial: int) -> Path:
-    """Return the newest checkpoint of a trial.
+def find_checkpoint(ledger: Ledger, folder: StudyFolder, trial: int, of: str = BEST) -> Chosen:
+    """Return the checkpoint of a trial that its commands get.
+
+    Args:
+        of: "best": of the step whose value counts, where ``objective.at`` is best; or "last".
 
     Raises:
         InputError: It has none (any more).
     """
-    attempts = ledger.db.retry(lambda _: ledger.attempts_at(trial))
-    for attempt in reversed(attempts):
-        found = checkpoints(folder_of(folder, attempt), ledger.study.checkpoint_files)
-        if found:
-            return found[0]
-    raise InputError(
-        f"Trial {trial} has no checkpoint.",
-        "Those of the best trials are kept (`keep` in the study file); `sweep collect --format "
-        "json` says where. Or its training saves none.",
+    found = ledger.db.retry(
+        lambda db: records.read_trials(db, ledger.study_id, ledger.study, numbers=[trial])
     )
+    chosen = choose(ledger.study, folder, found[0], of) if found else None
+    if chosen is None:
+        raise InputError(
+            f"Trial {trial} has no checkpoint.",
+            "Those of the best trials are kept (`keep` in the study file); `sweep collect --format "
+            "json` says where. Or its training saves none.",
+        )
+    return chosen
 
 
 def request(
@@ -126,20 +135,24 @@ def request(
     name: str,
     trial: int,
     trial_id: int,
+    of: str = BEST,
 ) -> int:
     """Submit a command on a trial's checkpoint; return the number of its run.
+
+    Args:
+        of: Which one; see ``find_checkpoint``.
 
     Raises:
         InputError: No such command or checkpoint, or it cannot be started.
         SchedulerError: The scheduler refused; nothing stays.
     """
     study, folder = as_study(opened.study, name), opened.folder
-    find_checkpoint(opened.ledger, folder, trial)
+    find_checkpoint(opened.ledger, folder, trial, of)
     snapshot = record.choose_snapshot(folder, None, keep=False)
     placed = frozen.place(study, folder, snapshot, environ)
     check_command(placed.study, placed.environ)
     seed = trial_seed(study.seed, trial)
-    k = ask(opened.ledger, reruns.insert, trial_id, KIND + name, seed)
+    k = ask(opened.ledger, reruns.insert, trial_id, _kind(name, of), seed)
     make_private(folder.logs)
     token = arrays.name_token(f"{study.name}-{name}")
     job = arrays.task_job(study, folder, token, f"{name}-{k}", "--command", str(k))
@@ -155,17 +168,26 @@ def run(context: Context, k: int) -> None:
     """
     ledger = context.ledger
     row, token, folder = claim(context, k, "Run")
-    name = row.kind.removeprefix(KIND)
+    of = LAST if row.kind.startswith(_LAST_KIND) else BEST
+    name = row.kind.partition(":")[2]
     reports: list[Report] = []
     result: dict[str, Any] = {}
     try:
         study = as_study(context.study, name)
-        checkpoint = find_checkpoint(context.ledger, context.folder, row.trial)
-        result["checkpoint"] = str(checkpoint)
+        chosen = find_checkpoint(context.ledger, context.folder, row.trial, of)
+        checkpoint = chosen.path
+        result |= {"checkpoint": str(checkpoint), "note": chosen.note}
         with ledger.db.patient(AWAY_PATIENCE_S):
             params = params_of(ledger, row.trial_id)
         values = write_values(
-            study, folder, token, number=row.trial, seed=row.seed, params=params, resume=checkpoint
+            study,
+            folder,
+            token,
+            number=row.trial,
+            seed=row.seed,
+            params=params,
+            run=logged_as(study, context.folder, row.trial, f"{name}-{k}"),
+            resume=checkpoint,
         )
     except SweepError as error:
         end = End(outcomes.NOT_STARTED, error.message)
@@ -180,16 +202,17 @@ def run(context: Context, k: int) -> None:
     context.say(f"{name} of trial {row.trial}: {end.outcome} {end.reason}")
 
 
-def newest(opened: Opened, name: str, trial: int, *, untold: bool) -> int | None:
+def newest(opened: Opened, name: str, trial: int, *, untold: bool, of: str = BEST) -> int | None:
     """Return the number of the newest run of a command on a trial, or None.
 
     Args:
+        of: On which checkpoint; see ``find_checkpoint``.
         untold: Only one whose outcome nobody has been told yet.
     """
     found = [
         row.k
         for row in ask(opened.ledger, reruns.read_all, trial)
-        if row.kind == KIND + name and not (untold and row.result.get("shown"))
+        if row.kind == _kind(name, of) and not (untold and row.result.get("shown"))
     ]
     return found[-1] if found else None
 
@@ -208,7 +231,7 @@ def read(opened: Opened, k: int) -> Outcome:
         ask(opened.ledger, reruns.mark_shown, k)
     return Outcome(
         opened.study.name,
-        row.kind.removeprefix(KIND),
+        row.kind.partition(":")[2],
         row.trial,
         k,
         state,
@@ -217,4 +240,5 @@ def read(opened: Opened, k: int) -> Outcome:
         row.result.get("checkpoint") or "",
         str(folder.root),
         files,
+        row.result.get("note") or "",
     )

@@ -41,6 +41,9 @@ class TrialValues:
         metrics: The journal that training appends to.
         control: The file that tells training to stop.
         token: The attempt's token, by which the ranks of a job know each other.
+        run: An id that no other run has: of the study, the trial and, for what is no attempt of
+            it, of which kind it is. Empty where nobody is to see it.
+        next_step: At which step it goes on from that checkpoint.
     """
 
     number: int
@@ -54,6 +57,8 @@ class TrialValues:
     metrics: Path
     control: Path
     token: str
+    run: str = ""
+    next_step: int = 0
 
     @classmethod
     def within(
@@ -67,6 +72,8 @@ class TrialValues:
         number: int = 0,
         attempt: int = 1,
         resume: Path | None = None,
+        run: str = "",
+        next_step: int = 0,
     ) -> TrialValues:
         """Return the values of an attempt whose files lie in this folder."""
         return cls(
@@ -81,6 +88,8 @@ class TrialValues:
             metrics=folder.metrics,
             control=folder.control,
             token=token,
+            run=run,
+            next_step=next_step,
         )
 
 
@@ -122,6 +131,8 @@ def environment(
                 f"{where}: what names the study's database is never passed to training.",
                 "Give it a value of its own if training uses another database.",
             )
+    for name, value in places(study, values).items():
+        found.setdefault(name, value)
     return found | {
         "SWEEP_CONFIG": str(values.config),
         "SWEEP_TRIAL_DIR": str(values.trial_dir),
@@ -132,9 +143,26 @@ def environment(
         "SWEEP_ATTEMPT": str(values.attempt),
         "SWEEP_CHECKPOINT_DIR": str(values.checkpoint_dir),
         "SWEEP_RESUME": str(values.resume or ""),
+        **({"SWEEP_NEXT_STEP": str(values.next_step)} if values.resume else {}),
         "SWEEP_TOKEN": values.token,
         # By these a local array finds what its tasks have started, wherever it has moved to.
         **{name: base[name] for name in (JOB_VARIABLE, INDEX_VARIABLE) if name in base},
+    }
+
+
+def places(study: Study, values: TrialValues) -> dict[str, str]:
+    """Return the variables by which loggers keep apart what trials write.
+
+    No address is among them, nor what decides where a run is sent. A trial's attempts go on with
+    one run of W&B's; a re-run has another id, and never overwrites it.
+    """
+    run = {"WANDB_RUN_ID": values.run, "WANDB_RESUME": "allow"} if values.run else {}
+    return {
+        **run,
+        "WANDB_DIR": str(values.trial_dir),
+        "WANDB_RUN_GROUP": study.name,
+        "TENSORBOARD_LOGGING_DIR": str(values.trial_dir / "tensorboard"),
+        "COMET_OFFLINE_DIRECTORY": str(values.trial_dir / "comet"),
     }
 
 
