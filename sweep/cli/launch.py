@@ -28,6 +28,7 @@ from sweep.core import executors
 from sweep.core.durations import format_time
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED
 from sweep.core.scheduler import Wave
+from sweep.provenance import shared_output
 from sweep.provenance import snapshot as code_snapshot
 from sweep.results.live import progress
 from sweep.results.status import snapshot as status_now
@@ -120,6 +121,10 @@ def launch(
         return EXIT_DONE
     opened = open_study(where, study.name)
     status = _wait(opened, quiet=as_json)
+    said = launched.notes
+    for sentence in shared_output.notes(study, where.study(study.name), None):
+        if sentence not in said:  # known only now that trials have run
+            click.echo(f"note: {sentence}", err=True)
     if as_json:
         click.echo(status.to_json())
     # A study of which no trial has a result has failed, even if it came to its end.
@@ -182,7 +187,8 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     code = code_snapshot.plan(study, get_runs(runs).root, os.environ)
     if code is not None:
         click.echo(f"code       {len(code.tree.files)} files of {code.tree.root} are frozen")
-        for sentence in code_snapshot.notes(code):
+        where = get_runs(runs).study(study.name)
+        for sentence in (*code_snapshot.notes(code), *shared_output.notes(study, where, code.tree)):
             click.echo(f"note       {sentence}")
     count = executors.slots_of(study)
     slots = f", {count} trials at once in each task" if count > 1 else ""

@@ -25,7 +25,7 @@ from sweep.core.trial import Attempt, End, Reading, Report
 from sweep.storage import budgets, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
-from sweep.training import memory_messages
+from sweep.training import memory_messages, own_workdir
 from sweep.training.attempt_files import folder_of, last_sign, odd_files, read_exit
 from sweep.training.best_checkpoint import note_best
 from sweep.training.command import launchers
@@ -208,6 +208,7 @@ def end_attempt(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End)
         return after
 
     state = ledger.db.retry(work)
+    own_workdir.tidy(attempt_folder)
     if state != outcomes.RUNNING:
         ledger.db.retry(lambda _: remove_checkpoints(ledger, folder, attempt.trial))
     return state

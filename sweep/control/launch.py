@@ -27,7 +27,7 @@ from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ORPHANED, Scheduler, Wave
 from sweep.core.secrets import is_secret
 from sweep.core.study import Study
-from sweep.provenance import snapshot
+from sweep.provenance import shared_output, snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
 from sweep.schedulers.choose import resolve, scheduler_of
@@ -175,6 +175,7 @@ def _launch(prepared: Prepared, *, check_first: bool, hash_data: bool, set_aside
     notes = [
         *launched.notes,
         *own_ranks.notes(prepared.study),
+        *shared_output.notes(prepared.study, prepared.folder, code.tree if code else None),
         *(snapshot.notes(code) if code else ()),
     ]
     return dataclasses.replace(launched, changed=[*rows.changed, *changed], notes=notes)

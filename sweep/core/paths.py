@@ -209,6 +209,11 @@ class AttemptFolder:
         return self.root / "checkpoints"
 
     @property
+    def work(self) -> Path:
+        """Where training starts, with ``workdir: trial``."""
+        return self.root / "work"
+
+    @property
     def best(self) -> Path:
         """The best step's checkpoint, and of which step it is."""
         return self.root / "best"

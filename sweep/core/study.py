@@ -229,6 +229,7 @@ class Study:
         tasks: None for as many as trials.
         trials_per_task: Of each of a task's slots.
         workdir: Absolute, as launch resolved it.
+        own_workdir: Whether each attempt starts in a folder of its own over that one.
         checkpoint_files: A glob within the checkpoint folder; None for the known layouts.
         resume: "path" tells training where its checkpoint is, "folder" also puts it into the new
             checkpoint folder.
@@ -273,6 +274,7 @@ class Study:
     environment: Environment = Environment()
     storage: Storage = Storage()
     workdir: str = "."
+    own_workdir: bool = False
     code: str = "frozen"
     data: tuple[str, ...] = ()
     track: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, p
 from sweep.core.space import Space, same_value
 from sweep.core.study import Choice, ConfigFile, Ddp, Environment, Objective, Resources, Slurm
 from sweep.studyfile.conditions import describe_values
+from sweep.studyfile.keys import TRIAL
 from sweep.studyfile.rules import INVALID, Entry
 
 GRID_LIMIT = 100_000  # points; more do not make a search
@@ -96,6 +97,13 @@ def _holds_mappings(place: Entry) -> bool:
         return isinstance(given, dict)
     choices = given.get("choices") if isinstance(given, dict) else None
     return isinstance(choices, list) and all(isinstance(one, dict) for one in choices)
+
+
+@crosscheck
+def _a_workdir_of_ones_own_is_ours(root: Entry, workdir: str, environment: Environment) -> None:
+    if workdir == TRIAL and environment.workdir is not None:
+        rule = "must be absent with workdir: trial, which says where training starts"
+        root["environment"]["workdir"].report(rule, "Remove one of the two.")
 
 
 @crosscheck

@@ -51,6 +51,9 @@ DIRECTIONS = Word(
 )
 
 
+TRIAL = "trial"  # in the place of a folder: each attempt has its own
+
+
 class _Objective(Section):
     """An objective; what ``from`` holds are fields of its own."""
 
@@ -410,7 +413,8 @@ STUDY = Section(
         "workdir": Key(
             Text(rule="must be a folder"),
             "Folder in which training starts, seen from where sweep is called. Absent: that "
-            "folder.",
+            "folder. trial: each attempt has one of its own over that folder, so that what "
+            "frameworks write into it does not mix.",
             example="experiments",
             aliases="cwd chdir working_dir",
         ),

@@ -11,7 +11,7 @@ from sweep.core.errors import InputError, Problem, StudyFileError
 from sweep.core.study import Study
 from sweep.studyfile.crosschecks import check_together, fill_in_trials
 from sweep.studyfile.defaults import NO_MAPPING, lay_beneath, read_defaults
-from sweep.studyfile.keys import STUDY
+from sweep.studyfile.keys import STUDY, TRIAL
 from sweep.studyfile.overrides import SET, apply_override
 from sweep.studyfile.points_file import read_points_file
 from sweep.studyfile.rules import Entry, Reader
@@ -104,7 +104,9 @@ def _check(root: Node, problems: list[Problem], file: str) -> Study:
     problems += [p for p in reader.problems if (p.file, p.line, p.path) not in seen]
     if problems:
         raise StudyFileError(_sort(problems, file))
-    workdir = str(Path(values.pop("workdir")).expanduser().absolute())
+    given = values.pop("workdir")
+    values["own_workdir"] = given == TRIAL
+    workdir = str(Path("." if given == TRIAL else given).expanduser().absolute())
     values["ddp"] = replace(values["ddp"], written=_is_written("ddp", root, file))
     return Study(**values, workdir=workdir, source=str(Path(file).absolute()))
 

@@ -32,11 +32,11 @@ from sweep.storage import budgets, energy, studies
 from sweep.storage.connection import Database
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.channel import AttemptChannel
-from sweep.tasks.context import Context, config_of
+from sweep.tasks.context import Context, config_of, logged_as
 from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.tracking.outbox import Outbox
-from sweep.training import best_checkpoint, build
+from sweep.training import best_checkpoint, build, own_workdir
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
 from sweep.training.best_checkpoint import BestKeeper
 from sweep.training.carry_over import carry_over
@@ -227,15 +227,12 @@ class AttemptRun:
         )
         if self.study.environment.runtime != "none":
             build.make_ready(self.study, context.environ, context.say)
+        laid = own_workdir.lay(placed.study, placed.environ, self.folder)
         argv, environ = assembly.build(
-            placed.study, values, placed.environ, context.folder.python_path, self._meeting
+            laid.study, values, laid.environ, context.folder.python_path, self._meeting
         )
         child = processes.spawn(
-            argv,
-            cwd=placed.study.workdir,
-            env=environ,
-            stdout=self.folder.log,
-            die_with_parent=True,
+            argv, cwd=laid.cwd, env=environ, stdout=self.folder.log, die_with_parent=True
         )
         return _Started(child, argv, snapshot, placed)
 
@@ -276,6 +273,7 @@ class AttemptRun:
         end = read_end(self.study, self.folder, ended.exit_code, ended.signal, told)
         with contextlib.suppress(OSError):  # a full disk: the database may still take it
             write_exit(self.folder, end.exit_code, end.signal, told, ended.suspended_s)
+        own_workdir.tidy(self.folder)
         if end.outcome == outcomes.INTERRUPTED and asks_who:
             end = End(outcomes.TERMINATED, "ended by SIGTERM", end.exit_code, end.signal)
         may_be = (outcomes.KILLED, outcomes.ERROR)
@@ -316,6 +314,7 @@ class AttemptRun:
             number=self.claim.number,
             attempt=self.claim.attempt,
             resume=resume,
+            run=logged_as(self.study, self.context.folder, self.claim.number),
             next_step=self._next_step(),
         )
 

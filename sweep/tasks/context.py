@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sweep.control.identity import read_mark
 from sweep.control.place import ask_end_time, place_from, training_environ
 from sweep.core.executors import kind_of
 from sweep.core.paths import StudyFolder
@@ -53,6 +54,18 @@ def config_of(study: Study, values: TrialValues) -> dict[str, object]:
     """Return what the trial's config file holds: parameters, fixed values and, where the study
     wants it, the seed."""
     return {**({"seed": values.seed} if study.config.seed else {}), **values.params}
+
+
+def logged_as(study: Study, folder: StudyFolder, trial: int, kind: str = "") -> str:
+    """Return an id for the trackers that training itself talks to, which no other run has.
+
+    A study's name may be used again: what tells the two apart is in it.
+
+    Args:
+        kind: Of what is no attempt of the trial, and which: rerun-3.
+    """
+    mark = (read_mark(folder) or "")[:6]
+    return "-".join(part for part in (study.name, mark, f"{trial:05d}", kind) if part)
 
 
 def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | None) -> Context:

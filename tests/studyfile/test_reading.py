@@ -516,3 +516,14 @@ def test_a_study_may_say_where_its_data_lie() -> None:
     """SWEEP_DATA is the reference trainer's, and a user's to set; all else of sweep's is not."""
     study = read("environment:\n  env: {SWEEP_DATA: /data/mnist}\n")
     assert study.environment.env == {"SWEEP_DATA": "/data/mnist"}
+
+
+def test_a_working_folder_of_each_attempts_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workdir: trial lies over the folder where sweep is called; ./trial is a folder."""
+    monkeypatch.chdir(tmp_path)
+    study = read("workdir: trial\n")
+    assert (study.own_workdir, study.workdir) == (True, str(tmp_path))
+    study = read("workdir: ./trial\n")
+    assert (study.own_workdir, study.workdir) == (False, str(tmp_path / "trial"))

@@ -16,12 +16,12 @@ import pytest
 
 from sweep.core.errors import InputError
 from sweep.core.hydra_text import Call, read_value, write_value
-from sweep.core.paths import PACKAGE
+from sweep.core.paths import PACKAGE, StudyFolder
 from sweep.core.placeholders import escape, split
 from sweep.core.space import Parameter, Space
 from sweep.core.study import ConfigFile, Environment, Objective, Resources, Study
 from sweep.core.system.search_path import _TOOL_MARKS, search_path
-from sweep.tasks.context import config_of
+from sweep.tasks.context import config_of, logged_as
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues, environment, install_reporter
 from sweep.training.command.filling import (
@@ -330,6 +330,10 @@ def test_the_environment_of_training() -> None:
         "SWEEP_RESUME": "/r/t/a 1/checkpoints/3.pt",
         "SWEEP_NEXT_STEP": "4",
         "SWEEP_TOKEN": "t0ken",
+        "WANDB_DIR": "/r/t/a 1",
+        "WANDB_RUN_GROUP": "s",
+        "TENSORBOARD_LOGGING_DIR": "/r/t/a 1/tensorboard",
+        "COMET_OFFLINE_DIRECTORY": "/r/t/a 1/comet",
     }
 
 
@@ -555,6 +559,34 @@ def test_the_configuration_as_frameworks_want_it() -> None:
         config_files(study, path, {"model.act": "relu", "model.act.name": 1})
     assert config_of(make_study(["t"]), VALUES)["seed"] == 42
     assert "seed" not in config_of(make_study(["t"], config=ConfigFile(seed=False)), VALUES)
+
+
+def test_loggers_are_pointed_at_the_trial() -> None:
+    """Where nobody has set their variables; no address among them, and no id where nobody asks."""
+    values = dataclasses.replace(VALUES, run="s-0a1b2c-00007")
+    given = Environment(env={"WANDB_RUN_GROUP": "mine"})
+    study = make_study(["x"], environment=given)
+    env = environment(study, values, BASE | {"WANDB_DIR": "/w"}, Path("/p"))
+    wandb = {name: value for name, value in env.items() if name.startswith("WANDB")}
+    assert wandb == {
+        "WANDB_RUN_ID": "s-0a1b2c-00007",
+        "WANDB_RESUME": "allow",
+        "WANDB_DIR": "/w",
+        "WANDB_RUN_GROUP": "mine",
+    }
+    assert env["TENSORBOARD_LOGGING_DIR"] == "/r/t/a 1/tensorboard"
+    assert not any(name.startswith("MLFLOW") or name == "MPLCONFIGDIR" for name in env)
+    env = environment(study, VALUES, BASE, Path("/p"))
+    assert env["WANDB_DIR"] == "/r/t/a 1" and "WANDB_RUN_ID" not in env
+
+
+def test_a_run_has_an_id_that_no_other_has(tmp_path: Path) -> None:
+    """Of the study (its name may be used again), the trial, and what is no attempt of it."""
+    study, folder = make_study(["x"]), StudyFolder(tmp_path)
+    assert logged_as(study, folder, 7) == "s-00007"
+    folder.identity.write_text(json.dumps({"study": "0a1b2c3d4e"}))
+    assert logged_as(study, folder, 7) == "s-0a1b2c-00007"
+    assert logged_as(study, folder, 7, "rerun-3") == "s-0a1b2c-00007-rerun-3"
 
 
 def test_a_placeholder_with_a_space_stays_whole() -> None:

@@ -30,7 +30,7 @@ from sweep.results.feasibility import read_none_feasible
 from sweep.schedulers import arrays
 from sweep.storage import reruns, trial_rows
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
-from sweep.tasks.context import Context
+from sweep.tasks.context import Context, logged_as
 from sweep.tasks.side_runs.side_run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
@@ -187,12 +187,23 @@ def run_rerun(context: Context, k: int) -> None:
     made = _capture(context, study, rerun.trial, snapshot)
     with ledger.db.patient(AWAY_PATIENCE_S):
         params = params_of(ledger, rerun.trial_id)
-    values = write_values(study, folder, token, number=rerun.trial, seed=rerun.seed, params=params)
+    values = write_values(
+        study,
+        folder,
+        token,
+        number=rerun.trial,
+        seed=rerun.seed,
+        params=params,
+        run=logged_as(study, context.folder, rerun.trial, f"rerun-{k}"),
+    )
     journal = Journal(folder, study.objectives, read=launchers.reader(study))
     reports, end = train_claimed(context, study, values, folder, journal, snapshot)
     result = summarise_reports(study, reports)
     if end.outcome == outcomes.FINISHED and None in result["values"]:
-        end = End(outcomes.NO_METRIC, "never reported " + expected(study.objective.metric, study))
+        end = End(
+            outcomes.NO_METRIC,
+            "never reported " + expected(study.objective.metric, study, journal.notes()),
+        )
     result["provenance"] = made
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     with ledger.db.patient(END_PATIENCE_S):

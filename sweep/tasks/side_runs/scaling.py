@@ -31,6 +31,7 @@ from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.schedulers import arrays
 from sweep.search.propose import fixed_design
+from sweep.tasks.context import logged_as
 from sweep.tasks.side_runs import scaling_figures as figures_of
 from sweep.tasks.side_runs.side_run import train, write_values
 from sweep.training import build
@@ -303,6 +304,7 @@ def measure(folder: StudyFolder) -> None:
         number=0,
         seed=request["seed"],
         params=request["params"],
+        run=logged_as(study, folder, 0, f"scaling-{folder.root.name}-{token[:6]}"),
         config=folder.config(0),
     )
     reports, end = train(

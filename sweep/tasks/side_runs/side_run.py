@@ -26,7 +26,7 @@ from sweep.storage.claims import read_params
 from sweep.storage.ledger import Ledger
 from sweep.storage.reruns import Rerun
 from sweep.tasks.context import Context, config_of
-from sweep.training import build
+from sweep.training import build, own_workdir
 from sweep.training.attempt_files import make_folder, write_exit
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
@@ -100,6 +100,7 @@ def write_values(
     number: int,
     seed: int,
     params: Mapping[str, Any],
+    run: str,
     config: Path | None = None,
     resume: Path | None = None,
 ) -> TrialValues:
@@ -107,6 +108,7 @@ def write_values(
 
     Args:
         number: Of the trial.
+        run: Its id, as ``context.logged_as`` makes it.
         config: Path of the config file; in the run's folder when None.
         resume: Checkpoint that it gets.
     """
@@ -118,6 +120,7 @@ def write_values(
         token=token,
         number=number,
         resume=resume,
+        run=run,
     )
     for path, text in filling.config_files(study, values.config, config_of(study, values)).items():
         write_atomic(path, text)
@@ -152,9 +155,10 @@ def train(
     try:
         meeting = launchers.meet(study, environ, place.job, place.index, place.slot)
         build.make_ready(study, environ, print)
-        argv, env = assembly.build(study, values, environ, python_path, meeting)
+        laid = own_workdir.lay(study, environ, folder)
+        argv, env = assembly.build(laid.study, values, laid.environ, python_path, meeting)
         env = {**env, **(more_environ or {})}
-        child = processes.spawn(argv, cwd=study.workdir, env=env, stdout=folder.log)
+        child = processes.spawn(argv, cwd=laid.cwd, env=env, stdout=folder.log)
     except SweepError as error:
         return reports, End(outcomes.NOT_STARTED, error.message)
     else:
@@ -165,6 +169,7 @@ def train(
         reports.extend(journal.rest())
         end = read_end(study, folder, ended.exit_code, ended.signal, ended.told)
         write_exit(folder, end.exit_code, end.signal, ended.told)
+        own_workdir.tidy(folder)
         return reports, end
     finally:
         if meeting is not None:

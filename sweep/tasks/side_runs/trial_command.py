@@ -26,7 +26,7 @@ from sweep.provenance import snapshot as code_snapshot
 from sweep.schedulers import arrays
 from sweep.storage import records, reruns
 from sweep.storage.ledger import Ledger
-from sweep.tasks.context import Context
+from sweep.tasks.context import Context, logged_as
 from sweep.tasks.side_runs.side_run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
@@ -180,7 +180,14 @@ def run(context: Context, k: int) -> None:
         with ledger.db.patient(AWAY_PATIENCE_S):
             params = params_of(ledger, row.trial_id)
         values = write_values(
-            study, folder, token, number=row.trial, seed=row.seed, params=params, resume=checkpoint
+            study,
+            folder,
+            token,
+            number=row.trial,
+            seed=row.seed,
+            params=params,
+            run=logged_as(study, context.folder, row.trial, f"{name}-{k}"),
+            resume=checkpoint,
         )
     except SweepError as error:
         end = End(outcomes.NOT_STARTED, error.message)

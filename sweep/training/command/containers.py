@@ -32,6 +32,12 @@ _OWN = (
     "MASTER_ADDR",
     "MASTER_PORT",
     "TMPDIR",
+    "WANDB_DIR",
+    "WANDB_RUN_GROUP",
+    "WANDB_RUN_ID",
+    "WANDB_RESUME",
+    "TENSORBOARD_LOGGING_DIR",
+    "COMET_OFFLINE_DIRECTORY",
 )
 # Those of the place where a process runs; srun sets them anew for each rank.
 PLACE_PREFIX = "SLURM_"

@@ -41,6 +41,8 @@ class TrialValues:
         metrics: The journal that training appends to.
         control: The file that tells training to stop.
         token: The attempt's token, by which the ranks of a job know each other.
+        run: An id that no other run has: of the study, the trial and, for what is no attempt of
+            it, of which kind it is. Empty where nobody is to see it.
         next_step: At which step it goes on from that checkpoint.
     """
 
@@ -55,6 +57,7 @@ class TrialValues:
     metrics: Path
     control: Path
     token: str
+    run: str = ""
     next_step: int = 0
 
     @classmethod
@@ -69,6 +72,7 @@ class TrialValues:
         number: int = 0,
         attempt: int = 1,
         resume: Path | None = None,
+        run: str = "",
         next_step: int = 0,
     ) -> TrialValues:
         """Return the values of an attempt whose files lie in this folder."""
@@ -84,6 +88,7 @@ class TrialValues:
             metrics=folder.metrics,
             control=folder.control,
             token=token,
+            run=run,
             next_step=next_step,
         )
 
@@ -126,6 +131,8 @@ def environment(
                 f"{where}: what names the study's database is never passed to training.",
                 "Give it a value of its own if training uses another database.",
             )
+    for name, value in places(study, values).items():
+        found.setdefault(name, value)
     return found | {
         "SWEEP_CONFIG": str(values.config),
         "SWEEP_TRIAL_DIR": str(values.trial_dir),
@@ -140,6 +147,22 @@ def environment(
         "SWEEP_TOKEN": values.token,
         # By these a local array finds what its tasks have started, wherever it has moved to.
         **{name: base[name] for name in (JOB_VARIABLE, INDEX_VARIABLE) if name in base},
+    }
+
+
+def places(study: Study, values: TrialValues) -> dict[str, str]:
+    """Return the variables by which loggers keep apart what trials write.
+
+    No address is among them, nor what decides where a run is sent. A trial's attempts go on with
+    one run of W&B's; a re-run has another id, and never overwrites it.
+    """
+    run = {"WANDB_RUN_ID": values.run, "WANDB_RESUME": "allow"} if values.run else {}
+    return {
+        **run,
+        "WANDB_DIR": str(values.trial_dir),
+        "WANDB_RUN_GROUP": study.name,
+        "TENSORBOARD_LOGGING_DIR": str(values.trial_dir / "tensorboard"),
+        "COMET_OFFLINE_DIRECTORY": str(values.trial_dir / "comet"),
     }
 
 
