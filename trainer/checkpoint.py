@@ -5,7 +5,8 @@ its SHA-256 (one file instead of two: users have inode quotas). Two are kept, so
 damaged later leaves another to fall back on.
 
 Names: ``epoch-0003-<16 hex digits>.pt`` after three epochs, ``epoch-0003.000120-….pt`` 120 batches
-later; they sort by age.
+later; they sort by age. Where several processes divide the weights it is a folder that all of them
+write, ``epoch-0003-sharded`` (see ``sharded``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import io
 import os
 import random
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +25,10 @@ from typing import Any
 
 import torch
 
+from . import sharded
+
 KEPT = 2
-_NAME = re.compile(r"epoch-(\d{4})(?:\.(\d{6}))?-([0-9a-f]{16})\.pt")
+_NAME = re.compile(r"epoch-(\d{4})(?:\.(\d{6}))?-(?:([0-9a-f]{16})\.pt|sharded)")
 
 
 class Unreadable(Exception):
@@ -49,7 +53,7 @@ def save(folder: Path, state: dict[str, Any], epoch: int, batch: int = 0) -> Pat
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getbuffer()
-    place = f"epoch-{epoch:04d}" + (f".{batch:06d}" if batch else "")
+    place = name_place(epoch, batch)
     target = folder / f"{place}-{hashlib.sha256(content).hexdigest()[:16]}.pt"
     part = folder / f".{place}.{os.getpid()}.tmp"
     try:
@@ -62,9 +66,22 @@ def save(folder: Path, state: dict[str, Any], epoch: int, batch: int = 0) -> Pat
         with contextlib.suppress(FileNotFoundError):
             part.unlink()
     _sync(folder)
-    for old in find(folder)[KEPT:]:
-        old.unlink()
+    remove_old(folder)
     return target
+
+
+def name_place(epoch: int, batch: int) -> str:
+    """Return how the name of a checkpoint begins."""
+    return f"epoch-{epoch:04d}" + (f".{batch:06d}" if batch else "")
+
+
+def remove_old(folder: Path) -> None:
+    """Remove all checkpoints of a folder but the newest two."""
+    for old in find(folder)[KEPT:]:
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
 
 
 def _sync(folder: Path) -> None:
@@ -79,20 +96,25 @@ def _sync(folder: Path) -> None:
 def find(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder, newest first."""
     found = []
-    for path in folder.glob("epoch-*.pt"):
+    for path in folder.glob("epoch-*"):
         if match := _NAME.fullmatch(path.name):
             found.append((int(match[1]), int(match[2] or 0), path.stat().st_mtime_ns, path))
     return [path for *_, path in sorted(found, reverse=True)]
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path, *, whole: bool = True) -> dict[str, Any]:
     """Return a checkpoint's state, on the CPU, after comparing the file with its name.
 
     A file under another name (one that a user renamed) is loaded without that comparison.
 
+    Args:
+        whole: Also the weights and the optimiser's state of a sharded one.
+
     Raises:
         Unreadable: Says why.
     """
+    if path.is_dir():
+        return _load_sharded(path, whole)
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -111,19 +133,30 @@ def load(path: Path) -> dict[str, Any]:
     return state
 
 
+def _load_sharded(path: Path, whole: bool) -> dict[str, Any]:
+    if not sharded.is_whole(path):
+        raise Unreadable(f"{path}: is not whole (no {sharded.METADATA})")
+    try:
+        return sharded.load(path) if whole else sharded.load_run(path)
+    except Exception as error:  # torch raises many kinds for one damaged file
+        reason = str(error).strip().split("\n")[0][:200]
+        raise Unreadable(f"{path}: cannot be loaded ({reason})") from None
+
+
 def load_newest(
-    path: Path, say: Callable[[str], object] = print
+    path: Path, say: Callable[[str], object] = print, *, whole: bool = True
 ) -> tuple[dict[str, Any], Path] | None:
     """Return the state of a checkpoint, or of the next older one beside it where that is damaged.
 
     Args:
         path: A checkpoint, or a folder (then its newest).
         say: Gets a line for each one that cannot be used.
+        whole: As for ``load``.
 
     Returns:
         The state and the file that it came from; None where none can be read.
     """
-    if path.is_dir():
+    if path.is_dir() and not _NAME.fullmatch(path.name):
         candidates = find(path)
     else:
         beside = find(path.parent)
@@ -131,7 +164,7 @@ def load_newest(
         candidates = [path, *older]
     for candidate in candidates:
         try:
-            return load(candidate), candidate
+            return load(candidate, whole=whole), candidate
         except Unreadable as error:
             say(f"checkpoint not used: {error}")
     return None

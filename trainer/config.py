@@ -141,8 +141,9 @@ class Options:
         "auto",
         str,
         "none: one device; ddp: one process a device, started by torchrun or srun; "
+        "fsdp: likewise, with weights and optimizer divided among them and saved in shards; "
         "dp: several GPUs in one process, slower than ddp; auto: ddp where several were started",
-        choices=("auto", "none", "dp", "ddp"),
+        choices=("auto", "none", "dp", "ddp", "fsdp"),
     )
     profile: bool = _option(
         False,

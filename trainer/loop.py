@@ -209,6 +209,9 @@ def _save(
             say("asked to leave, but there is no folder for a checkpoint (--output)")
         return
     state = run.snapshot(batch)
+    if run.is_sharded:
+        writer.save_sharded(state, run)
+        return
     if run.ranks.rank == 0:
         writer.save(state, state["epoch"], state["batch"])
 
@@ -224,7 +227,7 @@ def _resume(run: Run, reporter: Reporter, folder: str | None, say: Callable[[str
         return
     state, path = found
     try:
-        run.restore(state, say)
+        run.restore(state, say, path)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     place = f"epoch {state['epoch']}" + (f", batch {state['batch']}" if state["batch"] else "")
@@ -242,7 +245,7 @@ def _find_checkpoint(
         return None
     if named and not Path(wanted).exists():
         raise InputError(f"--resume {wanted}: no such file or folder.")
-    found = checkpoint.load_newest(Path(wanted), say)
+    found = checkpoint.load_newest(Path(wanted), say, whole=not run.is_sharded)
     if found is None and named:
         raise InputError(f"--resume {wanted}: no readable checkpoint. Name another, or leave it.")
     if found is None:

@@ -151,7 +151,7 @@ def join(parallel: str, cuda: bool, environ: Mapping[str, str] | None = None) ->
     """Return this process's place, after all ranks of the run have met.
 
     Args:
-        parallel: The option: ``auto``, ``none``, ``dp`` or ``ddp``.
+        parallel: The option: ``auto``, ``none``, ``dp``, ``ddp`` or ``fsdp``.
         cuda: Whether the run trains on GPUs: nccl then sums gradients, gloo all else.
         environ: The environment.
 
@@ -161,12 +161,12 @@ def join(parallel: str, cuda: bool, environ: Mapping[str, str] | None = None) ->
     """
     environ = os.environ if environ is None else environ
     place = find_place(environ)
-    if parallel == "ddp" and place is None:
+    if parallel in ("ddp", "fsdp") and place is None:
         raise InputError(
-            "--parallel ddp: needs one process a device. Start with torchrun "
+            f"--parallel {parallel}: needs one process a device. Start with torchrun "
             f"(torchrun --standalone --nproc-per-node 2 -m {__package__}.train …) or srun."
         )
-    if place is None or (place.world == 1 and parallel != "ddp"):
+    if place is None or (place.world == 1 and parallel not in ("ddp", "fsdp")):
         return ALONE
     if parallel in ("none", "dp"):
         raise InputError(

@@ -10,12 +10,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from . import augment, checkpoint, data, model
+from . import augment, checkpoint, data, model, sharded
 from .config import Options
 from .evaluate import measure
 from .failures import InputError
@@ -45,6 +46,9 @@ class Run:
         self.network = model.build(
             options, shape, loaded.classes, loaded.mean, loaded.deviation
         ).to(device)
+        self.is_sharded = options.parallel == "fsdp"
+        if self.is_sharded:
+            sharded.divide(self.network, ranks, device)
         self.optimizer = build_optimizer(options, self.network)
         self.sampler = data.Sampler(
             len(loaded.train), options.batch_size, options.seed, ranks.rank, ranks.world
@@ -142,8 +146,11 @@ class Run:
             "epoch": self.sampler.epoch,
             "batch": batch,
             "step": self.sampler.epoch * self.sampler.batches + batch,
-            "model": self.network.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            **(
+                {}  # they are saved in shards
+                if self.is_sharded
+                else {"model": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
+            ),
             "scaler": None,
             "ranks": self.ranks.gather(own),
             "metrics": self.metrics,
@@ -154,8 +161,13 @@ class Run:
             "pixels": [self.data.mean, self.data.deviation],
         }
 
-    def restore(self, state: dict[str, Any], say: Callable[[str], object] = print) -> None:
+    def restore(
+        self, state: dict[str, Any], say: Callable[[str], object] = print, path: Path | None = None
+    ) -> None:
         """Become the run that a snapshot was taken of.
+
+        Args:
+            path: Where the weights lie in shards, if the state lacks them.
 
         Raises:
             InputError: The snapshot is of another version of the trainer.
@@ -165,8 +177,14 @@ class Run:
                 f"a checkpoint of format {state.get('format')}, this trainer reads {FORMAT}. "
                 "Resume with the version that wrote it, or start anew."
             )
-        self.network.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        if "model" not in state:
+            assert path is not None
+            sharded.restore(path, self.network, self.optimizer)
+        elif self.is_sharded:
+            sharded.restore_whole(state, self.network, self.optimizer)
+        else:
+            self.network.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
         for group in self.optimizer.param_groups:
             group["lr"] = float(group["lr"])  # a tensor where CUDA graphs were on
             if "capturable" in group:

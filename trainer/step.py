@@ -65,6 +65,8 @@ class Step:
 
     def _wrap(self, network: nn.Module) -> nn.Module:
         """Return the network as several devices train it: the one place that knows of them."""
+        if self._options.parallel == "fsdp":
+            return network  # divided already
         if self._ranks.world > 1 and self._options.cuda_graphs and self._device.type == "cuda":
             narrow = self._options.precision == "bf16" and not self._options.deterministic
             self._mean = Mean(
@@ -141,6 +143,12 @@ class Step:
 
     def _prepare(self, index: Tensor) -> None:
         """Compile, capture or settle what the first steps would, without moving the weights."""
+        if self._options.parallel == "fsdp":
+            for flag in ("compile", "cuda_graphs"):
+                if getattr(self._options, flag):
+                    name = flag.replace("_", "-")
+                    self._say(f"--{name}: does not go with --parallel fsdp; going on without")
+            return
         if self._options.compile:
             self._try_compile(index)
         if self._ranks.world > 1 and self._mean is None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from . import checkpoint
+from . import checkpoint, sharded
+
+if TYPE_CHECKING:
+    from .run import Run
 
 
 class Writer:
@@ -36,6 +39,17 @@ class Writer:
             target=self._write, args=(copied, epoch, batch), name="checkpoint"
         )
         self._thread.start()
+
+    def save_sharded(self, state: dict[str, Any], run: Run) -> None:
+        """Write a checkpoint of a run that is divided among the ranks, now: all come here together.
+
+        Raises:
+            OSError: It could not be written; the earlier ones are untouched.
+        """
+        place = checkpoint.name_place(state["epoch"], state["batch"])
+        sharded.save(self._folder, place, state, run.network, run.optimizer, run.ranks)
+        if run.ranks.rank == 0:
+            checkpoint.remove_old(self._folder)
 
     def finish(self) -> None:
         """Wait until the last checkpoint is on disk.

@@ -29,6 +29,7 @@ from sweep.core.errors import (
     SweepError,
     closest,
 )
+from sweep.core.own_version import own_version
 from sweep.core.paths import runs_folder
 from sweep.core.system.crash import write_crash
 
@@ -79,12 +80,25 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, sentence_of(name)) for name in command_names()])
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(f"sweep, version {own_version()}")
+        ctx.exit()
+
+
 @click.group(
     cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with:  sweep init;  sweep launch study.yaml --wait",
 )
-@click.version_option(package_name="sweep-hpo", prog_name="sweep")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def main_group() -> None:
     """Hyperparameter search on Slurm job arrays: capped, resumable, reproducible.
 

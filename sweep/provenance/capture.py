@@ -14,12 +14,12 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import InputError
 from sweep.core.files import read_json
+from sweep.core.own_version import own_version
 from sweep.core.paths import runs_folder
 from sweep.core.secrets import is_secret
 from sweep.core.study import Study
@@ -79,7 +79,7 @@ def _capture_execution(study: Study) -> dict[str, Any]:
         "nodes": study.resources.nodes,
         "gpus_per_node": study.resources.gpu_count,
         "resources": dataclasses.asdict(study.resources),
-        "sweep": _version(),
+        "sweep": own_version(),
     }
 
 
@@ -211,10 +211,3 @@ def _option(word: str) -> str:
     # "--keys 3" and "--max-tokens 5" are no secrets; "--api-key" and "--hf_token" are.
     name = word.lstrip("-").replace("-", "_").upper()
     return name if re.search(r"(^|_)(KEY|TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?)$", name) else ""
-
-
-def _version() -> str:
-    try:
-        return version("sweep-hpo")
-    except PackageNotFoundError:
-        return "not installed (run from a checkout)"

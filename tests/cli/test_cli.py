@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import click
@@ -116,6 +117,19 @@ def test_mistyped_command(word: str, near: str, capsys: pytest.CaptureFixture[st
     assert cli.run_command([word]) == 2
     text = capsys.readouterr().err
     assert f"Error: There is no command {word!r}. Did you mean {near}?" in text
+
+
+def test_version_of_a_checkout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A checkout on PYTHONPATH has no version, and says so instead of ending in a crash file."""
+
+    def nothing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("sweep.core.own_version.version", nothing)
+    assert cli.run_command(["--version"]) == 0
+    assert "run from a checkout" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", cli.command_names())

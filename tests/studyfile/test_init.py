@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from sweep.core.errors import InputError
-from sweep.core.study import Study
-from sweep.report import capture, decode
+from sweep.core.study import Objective, Study
+from sweep.report import decode
 from sweep.studyfile import load, loads
 from sweep.studyfile.starter import flags as script_flags
 from sweep.studyfile.starter.draft import join_command, make_name, write_draft
@@ -26,6 +26,7 @@ from sweep.studyfile.starter.init import draft_study, init
 from sweep.studyfile.starter.metrics import find_metrics
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues, install_reporter
+from sweep.training.output import NEWLINE, Output
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -99,7 +100,7 @@ objective:
 space:
   batch-size: {type: categorical, choices: [64, 128, 256]}   # the script's default is 128
   lr: {type: float, low: 3.0e-05, high: 0.003, log: true}   # the script's default is 0.0003
-  weight_decay: {type: float, low: 1.0e-06, high: 0.01, log: true}   # the script's default is 0.0
+  weight_decay: {type: float, low: 0.0, high: 0.01}   # the script's default is 0.0
   dropout: {type: float, low: 0.0, high: 0.5}   # the script's default is 0.1
   hidden-size: {type: categorical, choices: [128, 256, 512]}   # the script's default is 256
   num-layers: {type: int, low: 1, high: 6}   # the script's default is 3
@@ -323,7 +324,8 @@ def test_metrics_are_found_in_what_is_printed(
     found = find_metrics(ast.parse(source), source)[0]
     assert (found.name, found.direction) == (metric, direction)
     assert found.pattern
-    assert capture(found.pattern, line) == value
+    output = Output([Objective("m", "minimize", pattern=found.pattern)])
+    assert [read for _, _, read in output.take(line, NEWLINE)] == [value]
 
 
 def test_a_test_metric_is_only_taken_with_a_warning(tmp_path: Path) -> None:
@@ -357,11 +359,11 @@ def test_reported_metrics_need_no_pattern() -> None:
 
 
 def test_a_script_that_shows_nothing_still_gives_a_study(tmp_path: Path) -> None:
-    """Without flags and metrics the file says what to add, and loads."""
+    """Without flags and metrics the file says what to add, and does not launch as it is."""
     script = tmp_path / "it's mine.py"
     script.write_text("x = 1\n")
     study = loads(write_study(script, tmp_path), "study.yaml")
-    assert study.command == ("python", "it's mine.py")
+    assert study.command == ("python", "it's mine.py", "EDIT_ME")
     assert (study.name, len(study.space)) == ("it-s-mine", 0)
     assert study.objective.metric == "val_loss"
 

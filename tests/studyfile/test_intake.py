@@ -19,6 +19,8 @@ from sweep.core.errors import InputError
 from sweep.core.paths import AttemptFolder
 from sweep.studyfile import loads
 from sweep.studyfile.starter.convert import Converted, convert
+from sweep.studyfile.starter.draft import join_command, write_draft
+from sweep.studyfile.starter.init import draft_study
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.filling import fill
 
@@ -297,3 +299,36 @@ def test_a_sweeper_that_is_not_converted_is_named(text: str, message: str, tmp_p
     (tmp_path / "sweep.yaml").write_text(text)
     with pytest.raises(InputError, match=message):
         convert(tmp_path / "sweep.yaml")
+
+
+SCRIPTS = read_cases(FOLDER / "scripts.txt")
+
+
+def write_project(case: Case, folder: Path) -> Path:
+    """Write a script and the further files of its project; return the script."""
+    main, *others = case.text.split("\nfile ")
+    (folder / "train.py").write_text(main + "\n")
+    for other in others:
+        name, _, text = other.partition("\n")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text + "\n")
+    return folder / "train.py"
+
+
+@pytest.mark.parametrize("case", SCRIPTS, ids=lambda case: case.name)
+def test_a_script(case: Case, tmp_path: Path) -> None:
+    """What `sweep init` makes of a script: its command, what is searched and what stays."""
+    folder = tmp_path / ("json" if "named like a library" in case.name else "project")
+    folder.mkdir()
+    draft = draft_study(write_project(case, folder), folder)
+    study = loads(write_draft(draft), "study.yaml")
+    yaml = YAML(typ="safe", pure=True)
+    wanted = yaml.load(case.study)
+    assert join_command(study.command) == wanted["command"]
+    if "space" in wanted:
+        assert draft.space == wanted["space"]
+        assert draft.fixed == wanted.get("fixed", {})
+    if "metric" in wanted:
+        assert study.objective.metric == wanted["metric"]
+    is_seeded = "{seed}" in wanted["command"]
+    assert any("No flag for the seed" in line for line in draft.remarks) != is_seeded

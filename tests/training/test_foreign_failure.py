@@ -105,6 +105,40 @@ def test_an_attempts_end_is_that_of_its_rank(tmp_path: Path) -> None:
     assert end(LOGS["Open MPI 4.1, killed"], 0) == ("finished", "")
 
 
+GLOO = (
+    "RuntimeError: [/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:30087: Connection reset"
+)
+TRACEBACK = "Traceback (most recent call last):\n  File 'x.py', line 1\n    work.wait()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (TRACEBACK + GLOO, "killed"),
+        (f"[rank0]: {TRACEBACK}[rank0]: {GLOO} by peer. GLHF!\n", "killed"),
+        (
+            TRACEBACK + "torch.distributed.DistBackendError: NCCL error: remote process exited or "
+            "there was a network error, NCCL version 2.29\nncclRemoteError: A call failed",
+            "killed",
+        ),
+        # The rank that is gone says why, before or after the one that lost it.
+        (f"{TRACEBACK}ValueError: boom\n{TRACEBACK}{GLOO}", "error"),
+        (f"[rank0]: {TRACEBACK}[rank0]: {GLOO}\n[rank1]: {TRACEBACK}KeyError: 'x'\n", "error"),
+        (TRACEBACK + "ConnectionError: Connection refused\n", "error"),
+        (GLOO, "error"),
+    ],
+)
+def test_a_rank_that_lost_another_one_is_no_error_of_the_codes(
+    text: str, outcome: str, tmp_path: Path
+) -> None:
+    """A rank that is killed says nothing; the one that ends by it may end before its launcher."""
+    folder = AttemptFolder(tmp_path)
+    folder.log.write_text(text)
+    end = read_end(make_study(["python", "train.py"]), folder, 1, None, "")
+    assert end.outcome == outcome
+    assert ("a rank is gone" in end.reason) == (outcome == "killed")
+
+
 DIE = """\
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
 echo "rank $rank"

@@ -22,6 +22,7 @@ HELP_TIMEOUT_S = 60.0
 _PARSERS = re.compile(
     r"argparse|ArgumentParser|parse_args|click|typer|tyro|\bfire\b|simple_parsing|docopt|absl"
 )
+_MOST_FILES = 30
 TYPES = ("int", "float", "str", "bool")
 
 
@@ -71,9 +72,14 @@ def scan(script: Path) -> list[Flag]:
             "For a command in another language: `sweep init` without a script, then edit.",
         ) from None
     found = read_source(tree)
-    sources = [source, *(path.read_text("utf-8", "replace") for path in _imported(tree, script))]
-    if found or not any(_PARSERS.search(text) for text in sources):
-        return found
+    others = [path.read_text("utf-8", "replace") for path in imported(tree, script)]
+    for text in others if not found else ():
+        try:
+            found += read_source(ast.parse(text))
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+    if found or not any(_PARSERS.search(text) for text in (source, *others)):
+        return list({flag.option: flag for flag in reversed(found)}.values())[::-1]
     return read_help(ask_help(script))
 
 
@@ -84,27 +90,42 @@ def find_module(script: Path) -> tuple[Path, str] | None:
         None for a plain script: one that imports nothing by the name of its own folder.
     """
     script = script.absolute()
-    own = script.parent.name
+    folder, own = script.parent, script.parent.name
     tree = ast.parse(script.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.level:
+            return folder.parent, f"{own}.{script.stem}"
         if isinstance(node, ast.ImportFrom):
-            names = [own if node.level else node.module or ""]
-        if any(name.partition(".")[0] == own for name in names):
-            return script.parent.parent, f"{own}.{script.stem}"
+            base = node.module or ""
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        for name in names:
+            first, _, rest = name.partition(".")
+            place = folder.joinpath(*rest.split("."))
+            # A folder that only has a library's name holds no module of that name.
+            if first == own and rest and (place.is_dir() or place.with_suffix(".py").is_file()):
+                return folder.parent, f"{own}.{script.stem}"
     return None
 
 
-def _imported(tree: ast.AST, script: Path) -> list[Path]:
-    """Return the files beside a script that it imports."""
-    last = set()
+def imported(tree: ast.AST, script: Path) -> list[Path]:
+    """Return the files of the script's own project that it imports."""
+    names = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            last |= {alias.name.rpartition(".")[2] for alias in node.names}
-        if isinstance(node, ast.ImportFrom) and node.module:
-            last.add(node.module.rpartition(".")[2])
-    paths = (script.parent / f"{name}.py" for name in sorted(last))
-    return [path for path in paths if path.is_file()]
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            names |= {base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)}
+    roots = (script.parent, *list(script.absolute().parents)[1:3])
+    paths = []
+    for name in sorted(names):
+        parts = name.split(".")
+        tails = [parts[i:] for i in range(len(parts))] if name else []
+        near = [root.joinpath(*parts).with_suffix(".py") for root in roots if name]
+        near += [script.parent.joinpath(*tail).with_suffix(".py") for tail in tails]
+        paths += [path for path in near if path.is_file() and path != script]
+    return list(dict.fromkeys(path.absolute() for path in paths))[:_MOST_FILES]
 
 
 def ask_help(script: Path) -> str:
@@ -145,7 +166,7 @@ def read_source(tree: ast.AST) -> list[Flag]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("add_argument", "option")
+        and node.func.attr in ("add_argument", "option", "argument")
     ]
     found: dict[str, Flag] = {}
     for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
@@ -167,9 +188,10 @@ def _constants(tree: ast.AST) -> dict[str, Any]:
     return found
 
 
-def _literal(node: ast.AST | None, constants: Mapping[str, Any]) -> Any:
+def literal(node: ast.AST | None, constants: Mapping[str, Any] | None = None) -> Any:
+    """Return the value of a literal, or of a name that is a constant; None for all else."""
     if isinstance(node, ast.Name):
-        return constants.get(node.id)
+        return (constants or {}).get(node.id)
     try:
         return ast.literal_eval(node) if node is not None else None
     except (ValueError, TypeError, SyntaxError, MemoryError):
@@ -177,40 +199,46 @@ def _literal(node: ast.AST | None, constants: Mapping[str, Any]) -> Any:
 
 
 def _read_call(call: ast.Call, constants: Mapping[str, Any]) -> Flag | None:
-    names = [_literal(argument, constants) for argument in call.args]
+    names = [literal(argument, constants) for argument in call.args]
     names = [name for name in names if isinstance(name, str)]
     keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     long = [name for name in names if name.startswith("--")]
-    is_click = isinstance(call.func, ast.Attribute) and call.func.attr == "option"
-    if not names or (is_click and not long):
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    is_click, is_argument = called == "option", called == "argument"
+    if not names or (is_click and not long) or (is_argument and names[0].startswith("-")):
         return None
+    if is_argument and "default" in keywords:
+        keywords.setdefault("required", ast.Constant(False))
     option = long[0] if long else names[-1]
-    action = str(_literal(keywords.get("action"), constants) or "")
+    action = str(literal(keywords.get("action"), constants) or "")
     if action in ("help", "version"):
         return None
     is_boolean = isinstance(keywords.get("action"), ast.Attribute | ast.Name)
     is_switch = (
         action.startswith(("store_", "count"))
         or (is_boolean and not action)
-        or bool(_literal(keywords.get("is_flag"), constants))
+        or bool(literal(keywords.get("is_flag"), constants))
         or "/" in option
     )
-    default = _literal(keywords.get("default"), constants)
-    choices = _literal(keywords.get("choices"), constants)
+    default = literal(keywords.get("default"), constants)
+    choices = literal(keywords.get("choices"), constants)
     kind = ast.unparse(keywords["type"]) if "type" in keywords else ""
     choice = re.fullmatch(r"(?:click\.)?Choice\((\[.*\]|\(.*\)).*\)", kind)
     if choice:
-        choices, kind = _literal(ast.parse(choice[1], mode="eval").body, constants), "str"
+        choices, kind = literal(ast.parse(choice[1], mode="eval").body, constants), "str"
+    is_optional = literal(keywords.get("nargs"), constants) in ("?", "*") or (
+        is_argument and literal(keywords.get("required"), constants) is False
+    )
     several = action in ("append", "extend") or (
-        "nargs" in keywords and _literal(keywords["nargs"], constants) != "?"
+        "nargs" in keywords and literal(keywords["nargs"], constants) != "?"
     )
     return Flag(
         option,
         "switch" if is_switch else "list" if several else _type(kind, default),
         default,
         tuple(choices) if isinstance(choices, list | tuple | set | range) else (),
-        bool(_literal(keywords.get("required"), constants))
-        or (not option.startswith("-") and not several and not is_click),
+        bool(literal(keywords.get("required"), constants))
+        or (not option.startswith("-") and not several and not is_click and not is_optional),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import math
 import os
 import re
@@ -17,8 +18,10 @@ from sweep.core.files import write_atomic
 from sweep.core.placeholders import EDIT, escape
 from sweep.studyfile.starter.convert import convert
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name, write_draft
-from sweep.studyfile.starter.flags import Flag, find_module, scan
+from sweep.studyfile.starter.flags import Flag, find_module, imported, read_source, scan
+from sweep.studyfile.starter.interfaces import Interface, read_interface
 from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
+from sweep.studyfile.starter.python_flags import Sources
 
 STUDY_FILE = "study.yaml"
 LIKELY_SCRIPTS = ("train.py", "main.py")
@@ -85,7 +88,7 @@ def draft_study(script: Path, folder: Path) -> Draft:
     Args:
         folder: Where ``sweep launch`` will be called: the command names the script from there.
     """
-    flags = scan(script)
+    interface = _find_interface(script)
     shown = os.path.relpath(script, folder) if folder.exists() else str(script)
     module = find_module(script)
     is_module = module is not None and module[0].samefile(folder)
@@ -106,49 +109,98 @@ def draft_study(script: Path, folder: Path) -> Draft:
             f"Call sweep in {module[0]}, with python -m {module[1]} in the command: the script "
             "imports its own folder by name."
         )
-    _add_flags(draft, flags)
+    _add_flags(draft, interface)
     _add_objective(draft, script)
     _add_ranks(draft, script)
     return draft
 
 
-def _add_flags(draft: Draft, flags: Sequence[Flag]) -> None:
+def _find_interface(script: Path) -> Interface:
+    """Return what a script can be given. Raises: InputError."""
+    flags = []
+    try:
+        text = script.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+    except (OSError, SyntaxError, ValueError):
+        scan(script)  # which says what is wrong
+        raise
+    trees = [tree]
+    for path in imported(tree, script):
+        try:
+            trees.append(ast.parse(path.read_text("utf-8", "replace")))
+        except (SyntaxError, ValueError, RecursionError, OSError):
+            continue
+    found = read_interface(Sources(script, tree, text, trees))
+    if found is None:
+        return Interface("argparse or click", scan(script))
+    # Some of them let a script add arguments of its own.
+    flags = [*found.flags, *(read_source(tree) if found.prefix else ())]
+    return dataclasses.replace(found, flags=list({flag.option: flag for flag in flags}.values()))
+
+
+def _add_flags(draft: Draft, interface: Interface) -> None:
     own, missing = [], []
     arguments: list[str] = []
-    for flag in flags:
+    places: set[str] = set()
+
+    def give(flag: Flag, value: str) -> list[str]:
+        if flag.is_positional and interface.prefix:
+            return [value]
+        if interface.joined:
+            return [f"{flag.option}={value}"]
+        return [flag.option, value]
+
+    for flag in interface.flags:
         guessed = guess_parameter(flag)
-        simple = flag.option.startswith("--") and flag.type not in ("switch", "list")
+        is_option = flag.option.startswith("--") or not interface.prefix
+        simple = is_option and flag.type not in ("switch", "list")
+        place = _find_place(flag, interface)
         if simple and guessed:
             draft.space[flag.name] = guessed
             draft.notes[f"space.{flag.name}"] = _reason(flag)
         elif simple and _EFFORT.fullmatch(_plain(flag)) and flag.default is not None:
             draft.fixed[flag.name] = flag.default
-        elif flag.type not in ("switch", "list") and (place := _find_place(flag)):
-            arguments += [place] if flag.is_positional else [flag.option, place]
+        elif flag.type not in ("switch", "list", "bool") and place:
+            arguments += give(flag, place)
+            places.add(place)
         elif flag.required:
             missing.append(flag.option)
-            arguments += [EDIT] if flag.is_positional else [flag.option, EDIT]
+            arguments += give(flag, EDIT)
         else:
             own.append(flag.option)
+    draft.command += interface.before
     if draft.space or draft.fixed:
-        draft.command.append("{params}")
+        draft.command.append(interface.spread)
         draft.notes["command"] = (
             "{params} stands for all of space and fixed, as --name=value. The values are also in "
             "the YAML file {config}."
+            if interface.spread == "{params}"
+            else f"{interface.spread} stands for all of space and fixed, as name=value."
         )
-    draft.command += arguments
+    draft.command += [*arguments, *interface.after]
     if missing:
         draft.remarks.append(f"Replace {EDIT} in the command: the script needs {_list(missing)}.")
     if own:
         draft.remarks.append(f"Left as the script has them: {_list(own)}.")
+    if "{seed}" not in places:
+        draft.remarks.append(
+            "No flag for the seed was found: without it a re-run cannot be the same. Read "
+            "$SWEEP_SEED in the script, or pass {seed} in the command."
+        )
     if not draft.space:
+        draft.command.append(EDIT)
         draft.notes["space"] = (
             "No flag to vary was found. Add parameters here, such as lr: {type: float, low: 1e-4, "
             "high: 0.1, log: true}, and read them in the script: from the file that the variable "
-            "SWEEP_CONFIG names, or as flags, with {params} in the command. As it is, the command "
+            "SWEEP_CONFIG names, or as flags, with {params} in the command. With {} the command "
             "is repeated, each time with another seed ({seed})."
         )
-        draft.remarks.append("No flag to vary was found in the script: see space.")
+        draft.remarks.append(
+            f"No flag to vary was found in the script: see space, and replace {EDIT} in the "
+            "command. Looked for: argparse (also in modules that it imports), click, Typer, Fire, "
+            "absl, tyro, draccus, pyrallis, simple-parsing, jsonargparse, HfArgumentParser, Hydra, "
+            "LightningCLI, and globals that arguments replace."
+        )
 
 
 def _list(words: Sequence[str]) -> str:
@@ -175,13 +227,21 @@ def _add_objective(draft: Draft, script: Path) -> None:
     else:
         how = "prints" if metrics[0].pattern else "reports"
         note = f"Guessed: the first of what the script {how}."
+        if metrics[0].logged:
+            note = (
+                f"The script gives it to {metrics[0].logged} and does not print it: print it as "
+                f"{metrics[0].name}=0.123, or report it by sweep.integrations or "
+                "sweep.report.Reporter and remove `from`."
+            )
+            draft.remarks.append(f"{metrics[0].name} is logged and not printed: see objective.")
+            how = "logs"
         others = [metric.name for metric in metrics[1:6]]
         if others:
             note += f" It also {how} {_list(others)}."
         if metrics[0].is_test:
             note += " A search should not choose by the test set: let the script print the same "
             note += "of data that it holds out, and name that."
-        if metrics[0].pattern:
+        if metrics[0].pattern and not metrics[0].logged:
             note += " Each matching line of the output is one more step."
     chosen = metrics[0]
     objective: dict[str, Any] = {"metric": chosen.name, "direction": chosen.direction}
@@ -205,36 +265,58 @@ _MEETS_BY_ITSELF = re.compile(r"\binit_method\s*=|\bMASTER_ADDR\b|\b(mp|multipro
 # What the names of flags mean. Names are compared in lower case, with "_" for "-".
 _EFFORT = re.compile(r"((num|n|max|total|train)_)*(epochs?|steps|iterations|iters|updates|rounds)")
 _NOT_VARIED = re.compile(
-    r".*(device|data|dataset|mode|precision|backend|dist|log|level|dtype|format|split|task|gpu).*"
+    r".*(device|data|dataset|mode|precision|backend|dist|log|level|dtype|format|split|task|gpu|"
+    r"strategy|path|dir|file|eval|test|metric|monitor).*"
 )
+_EVALUATION = re.compile(r"(^|_)(eval|evaluation|test|val|valid|infer|inference|sample)(_|$)")
+# Bounds of a schedule, which follow from the learning rate.
+_SCHEDULE = re.compile(r"(min|final|end|warmup|init)_(lr|learning_rate)")
 _YES_OR_NO = ({"true", "false"}, {"0", "1"}, {"yes", "no"}, {"on", "off"})
 _PLACES = (
-    (re.compile(r"((random|manual|rng)_)?(seed|random_state)"), "{seed}"),
-    (re.compile(r"(checkpoint|ckpt|save)_?(dir|path|folder)|checkpoints"), "{checkpoint_dir}"),
+    (re.compile(r"((random|manual|rng)_)?(seed|random_state)|seed_everything"), "{seed}"),
+    (
+        re.compile(r"(checkpoint|ckpt|save)s?_?(dir|folder)|save_(path|to)|checkpoints"),
+        "{checkpoint_dir}",
+    ),
     (
         re.compile(
             r"out|output|(out|output|log|run|exp|work|results?|default_root|logging)_?(dir|path|folder)"
         ),
         "{trial_dir}",
     ),
-    (re.compile(r"resume(_from(_checkpoint)?)?|(load|from)_(checkpoint|ckpt)"), "{resume}"),
+    (
+        re.compile(
+            r"resume(_(from(_checkpoint)?|path|ckpt|checkpoint))?|(load|from)_(checkpoint|ckpt)|"
+            r"(checkpoint|ckpt)(_(path|file))?|restore(_(from|path))?|load_from"
+        ),
+        "{resume}",
+    ),
 )
+# Where the library writes its checkpoints into the folder of its outputs.
+_SAVES_IN_OUTPUT = ("HfArgumentParser", "its globals")
 
 
 def _plain(flag: Flag) -> str:
     return flag.name.lower().replace("-", "_").rpartition(".")[2]
 
 
-def _find_place(flag: Flag) -> str | None:
+def _find_place(flag: Flag, interface: Interface) -> str | None:
     for names, place in _PLACES:
-        if names.fullmatch(_plain(flag)):
-            return place
+        if not names.fullmatch(_plain(flag)):
+            continue
+        if place == "{resume}" and (flag.required or flag.default not in (None, "", "None")):
+            return None  # a file of the user's own, which no folder of ours replaces
+        if place == "{trial_dir}" and interface.name in _SAVES_IN_OUTPUT:
+            return "{checkpoint_dir}"
+        return place
     return None
 
 
 def guess_parameter(flag: Flag) -> dict[str, Any] | None:
     """Return the range or choices worth trying for a flag, or None where its name says nothing."""
     name = _plain(flag)
+    if _EVALUATION.search(name) or _SCHEDULE.fullmatch(name):
+        return None
     if flag.choices:
         is_switch = {str(choice).lower() for choice in flag.choices} in _YES_OR_NO
         is_other = _NOT_VARIED.fullmatch(name) or _EFFORT.fullmatch(name)
@@ -256,10 +338,13 @@ def _round(value: float) -> float:
 
 
 def _around(low: float, high: float) -> Callable[[float | None], dict[str, Any]]:
-    """Guess a logarithmic range: a decade on both sides of the default, else the given one."""
+    """Guess a logarithmic range: a decade on both sides of the default, else the given one; from
+    a default of 0 an even one."""
 
     def guess(default: float | None) -> dict[str, Any]:
         bounds = (low, high)
+        if default == 0:  # which no logarithmic range holds
+            return {"type": "float", "low": 0.0, "high": high}
         if default and default > 0:
             bounds = (_round(default / 10), _round(default * 10))
         return {"type": "float", "low": bounds[0], "high": bounds[1], "log": True}
@@ -269,7 +354,7 @@ def _around(low: float, high: float) -> Callable[[float | None], dict[str, Any]]
 
 def _between(low: float, high: float) -> Callable[[float | None], dict[str, Any]]:
     def guess(default: float | None) -> dict[str, Any]:
-        return {"type": "float", "low": low, "high": max(high, default or 0.0)}
+        return {"type": "float", "low": min(low, default or 0.0), "high": max(high, default or 0.0)}
 
     return guess
 
@@ -278,6 +363,8 @@ def _doublings(usual: int) -> Callable[[float | None], dict[str, Any]]:
     """Guess half of the default, the default and its double."""
 
     def guess(default: float | None) -> dict[str, Any]:
+        if default and 1 <= default < 2:
+            return {"type": "categorical", "choices": [1, 2, 4]}
         middle = int(default) if default and default >= 2 else usual
         return {"type": "categorical", "choices": [middle // 2, middle, middle * 2]}
 
@@ -285,7 +372,7 @@ def _doublings(usual: int) -> Callable[[float | None], dict[str, Any]]:
 
 
 def _count(default: float | None) -> dict[str, Any]:
-    high = max(4, 2 * math.ceil(default or 2))
+    high = max(4, 2 * math.ceil(abs(default or 2)))
     return {"type": "int", "low": 1, "high": high}
 
 

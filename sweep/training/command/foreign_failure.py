@@ -134,6 +134,11 @@ MESSAGES = (
 _STRSIGNAL = {signals.strsignal(number): int(number) for number in signals.valid_signals()}
 _TRACEBACK = "Traceback (most recent call last):"
 CLASH = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
+# What gloo and NCCL raise in a rank when another one has gone.
+_LOST_PEER = re.compile(
+    r"Connection (?:reset|closed) by peer|Read error \[|Write error \[|ncclRemoteError|"
+    r"remote process exited or there was a network error"
+)
 _LABEL = re.compile(
     r"(?:\[(?:rank|default)(\d+)\]: ?|\[\d+,(\d+)\]<std(?:out|err)>: ?|"
     r"\[(\d+)\]<std(?:out|err)>: ?)"
@@ -198,6 +203,26 @@ def find(lines: Sequence[str]) -> Failed | None:
         own or before,
         bool(own),
     )
+
+
+def find_lost_peer(lines: Sequence[str]) -> str | None:
+    """Return the error of a rank that has lost another one, where no rank tells of anything else.
+
+    A rank that is killed says nothing, and the others may end by themselves before its launcher
+    has seen it. Where the code of one is wrong, its own traceback is there as well.
+
+    Args:
+        lines: The end of a training's output.
+    """
+    plain = [_LABEL.sub("", line, count=1) for line in lines]
+    errors = []
+    for place, line in enumerate(plain):
+        if line.strip() == _TRACEBACK:
+            after = (one for one in plain[place + 1 :] if one.strip() and one[0] not in " \t")
+            errors.append(next(after, ""))
+    if errors and all(_LOST_PEER.search(error) for error in errors):
+        return errors[0].strip()
+    return None
 
 
 def _before(text: str, match: re.Match[str], message: FailureMessage) -> str:
