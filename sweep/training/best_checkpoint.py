@@ -152,7 +152,8 @@ class BestKeeper:
         wait_s, seen = _LOOK_S, 0
         while True:
             with self._changed:
-                self._changed.wait(wait_s if self._best != self._kept else None)
+                if not self._over:  # nobody tells again what was told before this waited
+                    self._changed.wait(wait_s if self._best != self._kept else None)
                 if self._over:
                     return
                 best, steps = self._best, [*self._steps]

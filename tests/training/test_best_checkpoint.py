@@ -15,7 +15,7 @@ from sweep.core.trial import Report
 from sweep.training.best_checkpoint import BestKeeper, ReportedStep, find_best, step_of
 from sweep.training.save_names import parse
 from sweep.training.saves import Save
-from tests.waiting import wait_for
+from tests.waiting import returns, wait_for
 
 # Steps with the time of their report, ten seconds apart: 1 at 10 s, 2 at 20 s, 3 at 30 s.
 STEPS = [ReportedStep(step, 10.0 * step, 0.0) for step in (1, 2, 3)]
@@ -142,3 +142,20 @@ def test_a_training_that_reports_without_end(folder: AttemptFolder) -> None:
     os.utime(path, (71.0, 71.0))
     keeper.finish()
     assert find_best(folder, 0.0) == path
+
+
+def test_an_end_that_comes_while_it_looks_elsewhere_is_not_missed(
+    folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training ends before the thread waits for news: the task goes on all the same."""
+    keeper = BestKeeper(folder, Objective("acc", "maximize"))
+    watch = keeper._watch
+
+    def watch_late() -> None:
+        wait_for(lambda: keeper._over, "the end")
+        watch()
+
+    monkeypatch.setattr(keeper, "_watch", watch_late)
+    keeper.start()
+    returns(keeper.finish, limit_s=60.0)
+    assert keeper._thread is not None and not keeper._thread.is_alive()
