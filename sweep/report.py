@@ -36,7 +36,6 @@ import importlib
 import json
 import math
 import os
-import re
 import socket
 import sys
 import threading
@@ -218,7 +217,7 @@ class _Xgboost:
 
     @staticmethod
     def share(collective, word):
-        return collective.broadcast(word, 0)
+        return collective.broadcast(word or "", 0) or None  # it refuses None
 
 
 class _Ray:
@@ -529,18 +528,3 @@ class Reporter:
             with contextlib.suppress(OSError):
                 os.unlink(self._answer)
             self._answer = None
-
-
-def capture(pattern, text):
-    """Return the metric named by a pattern in a line of output, or None.
-
-    The first group that took part in the match is the value.
-    """
-    found = re.search(pattern, text)
-    if not found:
-        return None
-    groups = [g for g in found.groups() if g is not None] or [found.group(0)]
-    try:
-        return float(groups[0])
-    except ValueError:
-        return None

@@ -25,6 +25,7 @@ from sweep.training.attempt_files import folder_of
 from sweep.training.checkpoints import saves
 from sweep.training.digests import digest
 from sweep.training.journal import MOST_REPORTS, Journal
+from sweep.training.printed_metric import why_missed
 
 # At the same size memory runs out again, unless something else took it: one more try tells.
 _TRIES_OF_MEMORY = 2
@@ -159,7 +160,8 @@ def _finish(
             outcome = outcomes.TOO_LONG
             reason = "used up its trial_time without reporting the objective"
         else:
-            reason = "ended well, but never reported " + expected(missing[0].metric, study)
+            reason = "ended well, but never reported "
+            reason += expected(missing[0].metric, study, ledger.attempts(trial_id)[-1].notes)
             reason += others_text(missing[0].metric, ledger.reported_names(trial_id))
         ledger.fail(token, End(outcome, reason, end.exit_code, end.signal), checkpoint)
         return outcomes.FAILED
@@ -197,11 +199,17 @@ def _violations(ledger: Ledger, trial_id: int) -> list[float] | str:
     return pareto.violations(ledger.study.constraints, last)
 
 
-def expected(metric: str, study: Study) -> str:
-    """Return what training should have done to report a metric."""
+def expected(metric: str, study: Study, notes: Sequence[str] = ()) -> str:
+    """Return what training should have done to report a metric.
+
+    Args:
+        notes: On the attempt: which lines of its output came near.
+    """
     for objective in study.objectives:
         if objective.metric == metric and objective.pattern:
-            return f"{metric}: no line of its output matches {objective.pattern!r}"
+            why = why_missed(metric, objective.pattern, notes)
+            missed = f"{metric}: no line of its output matches {objective.pattern!r}"
+            return f"{missed}; {why}" if why else missed
     return f"{metric}: Reporter().log(step=…, {metric}=…), or a line in $SWEEP_METRICS"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Objective
 from sweep.core.trial import Reading, Report
-from sweep.report import capture
+from sweep.training.output import Output, Value
 from sweep.training.tail import Position, Tail
 from sweep.training.writers import Writers
 
@@ -36,9 +36,10 @@ class Journal:
 
     Args:
         folder: The attempt's folder.
-        objectives: Those with a pattern are also read from the output: each line that matches
-            becomes a report of its own, at steps 0, 1, 2, … of that metric.
-        first_step: Step of the first match (a resumed script goes on counting).
+        objectives: Those with a pattern are also read from the output: each value there becomes a
+            report of its own (see ``Output``).
+        first_step: Step of the first value there, where steps are counted (a resumed script goes
+            on); asked when there is one: by then training has said whether it goes on.
         read: Returns what of a line of output may match, None for nothing of it: of several ranks
             the first one's lines count.
         position: Where an earlier reader had come to (``position``), "" for the start.
@@ -52,17 +53,20 @@ class Journal:
         self,
         folder: AttemptFolder,
         objectives: Sequence[Objective] = (),
-        first_step: int = 0,
+        first_step: Callable[[], int] = int,
         read: Callable[[str], str | None] = lambda line: line,
         position: str = "",
     ) -> None:
         self.folder = folder
-        self._read = read
-        self.patterns = [o for o in objectives if o.pattern]
         known = json.loads(position) if position else {}
-        self._steps = {o.metric: first_step for o in self.patterns} | known.get("steps", {})
+        self._output = Output(objectives, first_step, read)
+        # "steps" is how tasks of an older version have it.
+        steps = known.get("steps", {}).items()
+        before = {name: {"step": step, "start": 0} for name, step in steps}
+        self._output.restore(known.get("output", {"metrics": before}))
+        self._peeked: tuple[str, list[Value]] = ("", [])
         self._metrics = Tail(folder.metrics, Position(*known.get("metrics", ())))
-        self._log = Tail(folder.log, Position(*known.get("log", ())))
+        self._log = Tail(folder.log, Position(*known.get("log", ())), returns=True)
         self._writers = Writers(known.get("writers", {}))
         self.unreadable = int(known.get("unreadable", 0))
         self.first_unreadable = str(known.get("first", ""))
@@ -90,12 +94,8 @@ class Journal:
                     reports.append(report)
                 for fault in faults:
                     self._count(fault, line)
-        while self.patterns and len(reports) < most:
-            lines = self._log.lines(most - len(reports), final=final)
-            if not lines:
-                break
-            for line in lines:
-                reports.extend(self._captured(line))
+        if self._output:
+            reports.extend(self._printed(most - len(reports), final))
         if reports:
             self.last_sign = time.monotonic()
         return reports
@@ -109,8 +109,8 @@ class Journal:
         """Return up to where reports were handed out, for a ``Journal`` that goes on from there."""
         metrics, log = self._metrics.position(), self._log.position()
         found: dict[str, Any] = {"metrics": [metrics.inode, metrics.offset]}
-        if self.patterns:
-            found |= {"log": [log.inode, log.offset], "steps": self._steps}
+        if self._output:
+            found |= {"log": [log.inode, log.offset], "output": self._output.state()}
         if writers := self._writers.state():
             found["writers"] = writers
         if self.unreadable:
@@ -125,11 +125,11 @@ class Journal:
 
     def _about_files(self) -> list[str]:
         found = [*self._notes_before, *self._metrics.notes]
-        return list(dict.fromkeys([*found, *(self._log.notes if self.patterns else ())]))
+        return list(dict.fromkeys([*found, *(self._log.notes if self._output else ())]))
 
     def notes(self) -> list[str]:
         """Return, in sentences, what was odd about the files."""
-        found = [*self._about_files(), *self._writers.notes()]
+        found = [*self._about_files(), *self._writers.notes(), *self._output.notes()]
         if self.unreadable:
             many = f"{self.unreadable:,} lines or values" if self.unreadable > 1 else "A line"
             found.append(
@@ -149,18 +149,31 @@ class Journal:
             shown = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
             self.first_unreadable = f"{fault} in {shown!r}"
 
-    def _captured(self, whole: str) -> list[Report]:
-        # Progress bars rewrite their line with \r; each rewriting is a line of its own here.
-        reports = []
-        line = self._read(whole)
-        for part in (line or "").split("\r"):
-            for objective in self.patterns:
-                value = capture(objective.pattern, part)
-                if value is not None:
-                    step = self._steps[objective.metric]
-                    self._steps[objective.metric] = step + 1
-                    reports.append(Report(step, time.time(), {objective.metric: value}))
-        return reports
+    def _printed(self, most: int, final: bool) -> list[Report]:
+        """Read what training has printed."""
+        values: list[Value] = []
+        is_dry = False
+        while len(values) < most and not is_dry:
+            pieces = self._log.pieces(most - len(values), final=final)
+            is_dry = not pieces
+            for piece in pieces:
+                found = self._output.take(*piece)
+                # What was read of it before its end came is not told twice.
+                values += [value for value in found if value not in self._peeked[1]]
+                self._peeked = ("", [])
+        if is_dry and final:
+            values += self._output.end()
+        elif is_dry and (begun := self._log.unfinished()) and begun != self._peeked[0]:
+            # Of a bar that is drawn once an epoch nobody knows when its line will end.
+            told = self._peeked[1]
+            new = [value for value in self._output.peek(begun) if value not in told]
+            self._peeked = (begun, [*told, *new])
+            values += new
+        return [Report(step, time.time(), {metric: value}) for metric, step, value in values]
+
+    def has_missed(self) -> bool:
+        """Tell whether no line of output matches so far, although some came near."""
+        return self._output.has_missed()
 
     def idle_s(self) -> float:
         """Return for how many seconds training has neither reported nor printed anything."""

@@ -205,6 +205,7 @@ class Supervisor:
         self._next_touch = self._started + self._touch_every_s
         self._warm_at: float | None = self._started + WARM_AFTER_S
         self._verdict_due = False
+        self._said_missed = False
 
     def run(self) -> Ended:
         """Watch until the process has ended.
@@ -335,7 +336,9 @@ class Supervisor:
         if self.leave.hurry:
             self.leave.hurry = False
             self._next_touch = now
-        if self.unsent and now >= self._next_forward:
+        # That lines came near and none matches is told while training can still be stopped.
+        has_missed = not self._said_missed and self.journal.has_missed()
+        if (self.unsent or has_missed) and now >= self._next_forward:
             self._forward(now)
         if now >= self._next_touch:  # also of one that reports all the time: it must hear of a stop
             self._touch(now)
@@ -387,6 +390,7 @@ class Supervisor:
         unsent, reading = self.unsent, self.journal.reading()
         if not self._guard(lambda: self.channel.record(unsent, reading), now):
             return
+        self._said_missed = self._said_missed or self.journal.has_missed()
         if len(unsent) >= MOST_REPORTS:
             self._next_forward = now  # there is more
         self.unsent = []

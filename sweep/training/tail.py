@@ -15,6 +15,7 @@ from pathlib import Path
 
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 1 << 20  # a longer one is passed over, and said to be
+QUIET_S = 0.5  # without growth, after which a line without its end is looked at
 PATH_EVERY_S = 5.0  # between two looks at which file the path names
 _KNOWN_BYTES = 64  # of what was read last, by which a file that was written anew is known
 
@@ -38,13 +39,16 @@ class Tail:
     Args:
         path: There may be no such file yet.
         start: Where an earlier reader of the same file had come to.
+        returns: It is a terminal's output: ``\\r`` ends a piece of a line as well, and a line
+            that is too long comes in several.
 
     Attributes:
         notes: What happened to the file, in sentences for people.
     """
 
-    def __init__(self, path: Path, start: Position = Position()) -> None:
+    def __init__(self, path: Path, start: Position = Position(), returns: bool = False) -> None:
         self.path = path
+        self._returns = returns
         self.notes: list[str] = []
         self._start = start
         self._file: int | None = None
@@ -54,7 +58,9 @@ class Tail:
         self._known = b""  # the last bytes read
         self._rest = b""  # of a line whose end is not there yet
         self._passing = False  # over the rest of a line that is too long
-        self._lines: deque[tuple[int, bytes]] = deque()  # with the length in the file
+        # With the length in the file, and what has ended them.
+        self._lines: deque[tuple[int, bytes, str]] = deque()
+        self._grown = 0.0  # when something was read
         self._next_path_look = 0.0
 
     def position(self) -> Position:
@@ -75,16 +81,33 @@ class Tail:
             final: Nobody writes any more: a last line without an end counts, and the file is closed
                 once there is nothing left.
         """
-        found: list[str] = []
+        return [text for text, _ in self.pieces(most, final=final)]
+
+    def pieces(self, most: int, *, final: bool = False) -> list[tuple[str, str]]:
+        """Return lines, or with ``returns`` their pieces, and what has ended each.
+
+        That is ``\\n``, also for ``\\r\\n`` and at the end of the file, ``\\r``, or "" within a
+        line that is too long.
+        """
+        found: list[tuple[str, str]] = []
         while len(found) < most:
             if not self._lines and not self._fill(final):
                 break
-            length, line = self._lines.popleft()
+            length, line, ended = self._lines.popleft()
             self._handed += length
-            found.append(line.decode("utf-8", "replace"))
+            found.append((line.decode("utf-8", "replace"), ended))
         if final and not self._lines and len(found) < most:
             self.close()
         return found
+
+    def unfinished(self) -> str:
+        """Return what was written of a line whose end does not come; "" while more may come.
+
+        Nothing of it is handed out by that. A last ``\\r`` may be half of ``\\r\\n``.
+        """
+        if not self._rest or self._lines or time.monotonic() - self._grown < QUIET_S:
+            return ""
+        return self._rest.decode("utf-8", "replace")
 
     def close(self) -> None:
         """Close the file; the next look opens it again, where this one has ended."""
@@ -142,35 +165,49 @@ class Tail:
         if not new:
             return False
         self._read += len(new)
+        self._grown = time.monotonic()
         self._known = data[-_KNOWN_BYTES:]
         self._split(new)
         return True
 
     def _split(self, data: bytes) -> None:
-        *whole, rest = data.split(b"\n")
-        if whole:
-            whole[0] = self._rest + whole[0]
-            self._rest = b""
-        for line in whole:
-            length = len(line) + 1
+        if self._returns:
+            parts = data.splitlines(keepends=True)
+            if self._rest.endswith(b"\r") and not data.startswith(b"\n"):
+                parts.insert(0, b"")  # it has ended a piece
+        else:
+            *whole, rest = data.split(b"\n")
+            parts = [line + b"\n" for line in whole] + [rest] * bool(rest)
+        parts[0] = self._rest + parts[0]
+        self._rest = b"" if parts[-1].endswith(b"\n") else parts.pop()
+        for part in parts:
             if self._passing:  # its beginning was handed out as it was
                 self._passing = False
-                self._lines.append((length, b""))
+                self._lines.append((len(part), b"", "\n"))
+            elif part.endswith(b"\n"):
+                self._lines.append(
+                    (len(part), part.rstrip(b"\r\n") if self._returns else part[:-1], "\n")
+                )
             else:
-                self._lines.append((length, line))
-        self._rest += rest
+                self._lines.append((len(part), part[:-1], "\r"))
         if len(self._rest) > LONGEST_LINE_BYTES:
-            if not self._passing:
-                self._note(f"has a line of more than {LONGEST_LINE_BYTES:,} bytes, not read")
-            self._passing = True
-            self._lines.append((len(self._rest), b""))
+            if self._returns:
+                self._lines.append((len(self._rest), self._rest, ""))
+            else:
+                if not self._passing:
+                    self._note(f"has a line of more than {LONGEST_LINE_BYTES:,} bytes, not read")
+                self._passing = True
+                self._lines.append((len(self._rest), b"", "\n"))
             self._rest = b""
 
     def _end_line(self) -> bool:
         """Take what is there of the last line for a whole one."""
         if not self._rest or self._passing:
             return False
-        self._lines.append((len(self._rest), self._rest))
+        text, ended = self._rest, "\n"
+        if self._returns and text.endswith(b"\r"):
+            text, ended = text[:-1], "\r"
+        self._lines.append((len(self._rest), text, ended))
         self._rest = b""
         return True
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from sweep.core.errors import InputError
-from sweep.core.study import Study
-from sweep.report import capture, decode
+from sweep.core.study import Objective, Study
+from sweep.report import decode
 from sweep.studyfile import load, loads
 from sweep.studyfile.starter import flags as script_flags
 from sweep.studyfile.starter.draft import join_command, make_name, write_draft
@@ -26,6 +26,7 @@ from sweep.studyfile.starter.init import draft_study, init
 from sweep.studyfile.starter.metrics import find_metrics
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues, install_reporter
+from sweep.training.output import NEWLINE, Output
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -323,7 +324,8 @@ def test_metrics_are_found_in_what_is_printed(
     found = find_metrics(ast.parse(source), source)[0]
     assert (found.name, found.direction) == (metric, direction)
     assert found.pattern
-    assert capture(found.pattern, line) == value
+    output = Output([Objective("m", "minimize", pattern=found.pattern)])
+    assert [read for _, _, read in output.take(line, NEWLINE)] == [value]
 
 
 def test_a_test_metric_is_only_taken_with_a_warning(tmp_path: Path) -> None:

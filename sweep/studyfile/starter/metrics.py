@@ -22,6 +22,8 @@ _LESS = re.compile(
 )
 _HELD_OUT = re.compile(r"val|valid|validation|dev|eval")
 _TEST = re.compile(r"test")
+# Lines that begin so are read only where the pattern names the word.
+_SUMS_UP = re.compile(r"[\W_]*(best|final|test)", re.IGNORECASE)
 _TRAIN = re.compile(r"train|training")
 _LABEL = re.compile(
     r"((?:(?:val|valid|validation|dev|eval|test|train|training|best|average|avg|mean) )?"
@@ -124,30 +126,43 @@ def _printed(tree: ast.AST) -> Iterator[Metric]:
     inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in nodes:
         if isinstance(node, ast.JoinedStr):
+            first = node.values[0] if node.values else None
+            head = str(first.value) if isinstance(first, ast.Constant) else ""
             for text, value in zip(node.values, node.values[1:], strict=False):
                 if isinstance(text, ast.Constant) and isinstance(value, ast.FormattedValue):
-                    yield from _labelled(str(text.value))
+                    yield from _labelled(str(text.value), head)
         elif (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and id(node) not in inside
         ):
             for label in _INLINE.findall(node.value):
-                yield _metric(label)
+                yield _metric(label, node.value)
     for call in _calls(tree, "print"):
         for text, value in zip(call.args, call.args[1:], strict=False):
             is_value = not isinstance(value, ast.Constant | ast.JoinedStr)
             if is_value and isinstance(text, ast.Constant) and isinstance(text.value, str):
                 # print puts a space between its arguments.
-                yield from _labelled(f"{text.value} ")
+                first = call.args[0]
+                head = str(first.value) if isinstance(first, ast.Constant) else ""
+                yield from _labelled(f"{text.value} ", head)
 
 
-def _labelled(text: str) -> Iterator[Metric]:
+def _labelled(text: str, head: str) -> Iterator[Metric]:
     found = _LABEL.search(text)
     if found:
-        yield _metric(found[1])
+        yield _metric(found[1], head)
 
 
-def _metric(label: str) -> Metric:
+def _metric(label: str, head: str) -> Metric:
+    """Return the metric of a label.
+
+    Args:
+        head: How the line begins: a word for which it is skipped must stand in the pattern.
+    """
     name = re.sub(r"[ ]+", "_", label.strip()).lower()
-    return Metric(name, rf"\b{re.escape(label).replace(chr(92) + ' ', ' ')}\s*[=:]?\s*{NUMBER}")
+    pattern = rf"\b{re.escape(label).replace(chr(92) + ' ', ' ')}\s*[=:]?\s*{NUMBER}"
+    sums_up = _SUMS_UP.match(head)
+    if sums_up and sums_up[1].lower() not in label.lower():
+        pattern = f"{sums_up[1]}.*{pattern}"
+    return Metric(name, pattern)

@@ -19,6 +19,7 @@ from sweep.storage import records, reruns
 from sweep.storage.reruns import Rerun
 from sweep.studyfile import changes
 from sweep.tasks.side_runs.side_run import ask
+from sweep.training.command import launchers
 from sweep.training.journal import Journal
 
 Curves = Mapping[str, Mapping[int, float]]  # metric → step → value
@@ -101,9 +102,14 @@ def _rerun_side(opened: Opened, k: int) -> Side:
     return Side(label, study, values, made, _read_curves(opened, run))
 
 
+def _journal(opened: Opened, run: Rerun) -> Journal:
+    study = opened.study
+    return Journal(opened.folder.rerun(run.k), study.objectives, read=launchers.reader(study))
+
+
 def _read_curves(opened: Opened, run: Rerun) -> Curves:
     curves: dict[str, dict[int, float]] = {}
-    for report in Journal(opened.folder.rerun(run.k), opened.study.objectives).rest():
+    for report in _journal(opened, run).rest():
         for name, value in report.metrics.items():
             curves.setdefault(name, {})[report.step] = value
     return {name: dict(sorted(curve.items())) for name, curve in sorted(curves.items())}

@@ -18,6 +18,7 @@ from sweep.storage import reruns
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
 from sweep.tasks.side_runs.rerun import choose_trial
 from sweep.tasks.side_runs.side_run import ask
+from sweep.training.command import launchers
 from sweep.training.journal import Journal
 
 DEFAULT_TOLERANCE = 0.01
@@ -177,7 +178,9 @@ def curves(opened: Opened, rerun: Rerun) -> tuple[dict[int, float], dict[int, fl
     """Return the objective by step: of the trial, and of its re-run."""
     ledger, metric = opened.ledger, opened.study.objective.metric
     series = ledger.db.retry(lambda _: ledger.lineage(rerun.trial_id, metric))
-    journal = Journal(opened.folder.rerun(rerun.k), opened.study.objectives)
+    journal = Journal(
+        opened.folder.rerun(rerun.k), opened.study.objectives, read=launchers.reader(opened.study)
+    )
     again = {
         report.step: report.metrics[metric] for report in journal.rest() if metric in report.metrics
     }

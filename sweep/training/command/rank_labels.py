@@ -34,6 +34,16 @@ def of_rank(lines: Iterable[str], rank: int, labels: str) -> list[str]:
 
 
 def of_first(line: str, labels: str) -> str | None:
-    """Return a line of rank 0's or of a launcher's own without its label; None for the others'."""
-    rank, text = split(line, labels)
-    return text if rank in (None, 0) else None
+    """Return what of a line is rank 0's or the launcher's own, without labels; None for nothing.
+
+    torchrun puts its label before whatever it has read of a rank by then: a line that a rank has
+    written by halves bears several, and those of other ranks between.
+    """
+    if labels == SRUN:
+        rank, text = split(line, labels)
+        return text if rank in (None, 0) else None
+    if labels == BOTH:
+        line = _SRUN.sub("", line, count=1) if _SRUN.match(line) else line
+    own, *parts = _TORCHRUN.split(line)
+    ours = [text for rank, text in zip(parts[::2], parts[1::2], strict=True) if int(rank) == 0]
+    return own + "".join(ours) if own or ours or not line else None

@@ -1,0 +1,90 @@
+"""Lines that come near to what a pattern should find: for whoever wrote one that finds nothing."""
+
+from __future__ import annotations
+
+import re
+
+from sweep.training.printed_numbers import FOR_PATTERNS
+
+ENOUGH = 3  # lines that came near, for a note while training still runs
+_MOST = 1000  # near lines that are looked at
+_SHOWN = 2
+_WIDTH = 120  # characters of a line that are shown
+_KEPT = 200  # characters of a line, for whoever reads on
+_LONGEST = 2000  # characters of a line that are looked at
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_COMMON = {"epoch", "step", "iter", "train", "val", "valid", "validation", "eval", "test", "dev"}
+_DIGITS = re.compile(r"\d+(?:\.\d+)?")
+
+
+class NearLines:
+    """Keeps the lines that name the metric, as long as none has matched."""
+
+    def __init__(self, metric: str, pattern: str) -> None:
+        literal = re.sub(r"\\.|\(\?[a-zA-Z:<=!]+|\[[^\]]*\]", " ", pattern)
+        words = [word.lower() for word in _WORD.findall(f"{metric} {literal}")]
+        self._metric = metric
+        self._words = [word for word in dict.fromkeys(words) if word not in _COMMON] or words
+        self._found: list[tuple[int, str]] = []
+        self.count = 0
+
+    def see(self, line: str) -> None:
+        """Look at a line that did not match."""
+        if self.count >= _MOST:
+            return
+        line = line[:_LONGEST]
+        low = line.lower()
+        if not any(word in low for word in self._words) or not _DIGITS.search(line):
+            return
+        self.count += 1
+        score = sum(word in low for word in self._words) + 2 * (self._metric.lower() in low)
+        kind = _DIGITS.sub("#", line).strip()
+        same = [
+            place
+            for place, (_, kept) in enumerate(self._found)
+            if _DIGITS.sub("#", kept).strip() == kind
+        ]
+        if same:
+            self._found[same[0]] = (score, line)
+        else:
+            self._found.append((score, line))
+            self._found.sort(key=lambda pair: -pair[0])
+            del self._found[_SHOWN:]
+
+    def text(self) -> str:
+        """Return them in words, with a pattern for the nearest; "" where none came near."""
+        if not self._found:
+            return ""
+        lines = [line.strip() for _, line in self._found]
+        shown = " and ".join(
+            repr(f"{line[:_WIDTH]}…" if len(line) > _WIDTH else line) for line in lines
+        )
+        pattern = self._propose(lines[0])
+        return f"near it came {shown}" + (f"; {pattern!r} would find it" if pattern else "")
+
+    def _propose(self, line: str) -> str:
+        """Return a pattern that finds the metric's number in a line; "" where that is not clear."""
+        for name in (self._metric, *reversed(self._words)):
+            found = re.search(
+                rf"{re.escape(name)}(?P<between>[^\d]{{1,20}}?)[-+]?\.?\d", line, re.IGNORECASE
+            )
+            if found is None:
+                continue
+            begin = found.start()
+            while begin and (line[begin - 1].isalnum() or line[begin - 1] in "_./-"):
+                begin -= 1  # the name as it is printed
+            between = line[found.start("between") : found.end("between")].rstrip("-+.")
+            label = line[begin : found.start("between")]
+            escaped = re.escape(label + between).replace(r"\ ", " ").replace(r"\-", "-")
+            return escaped + FOR_PATTERNS
+        return ""
+
+    def state(self) -> list[object]:
+        """Return what was kept, for ``restore``."""
+        return [self.count, *([score, line[:_KEPT]] for score, line in self._found)]
+
+    def restore(self, state: list[object]) -> None:
+        """Go on from where another had come to."""
+        count, *found = state
+        self.count = int(str(count))
+        self._found = [(int(pair[0]), str(pair[1])) for pair in found]  # type: ignore[index]

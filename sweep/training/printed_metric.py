@@ -1,0 +1,419 @@
+"""One objective in the output: which texts hold its value, and which values are steps."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sweep.core.study import Objective
+from sweep.training.near_lines import ENOUGH, NearLines
+from sweep.training.printed_numbers import (
+    FOR_PATTERNS,
+    Printed,
+    blank_not_finite,
+    is_more_exact,
+    is_same,
+    read_not_finite,
+    read_number,
+)
+from sweep.training.printed_steps import find_step
+from sweep.training.progress_bars import Drawing
+
+_FIRST_GROUP = re.compile(r"(?<!\\)\((?!\?)|\(\?P<")
+_NAME = r"[\w./-]"
+# Where a pattern lets its first word begin within another one.
+_LOOSE = re.compile(r"(^(?:\(\?[aiLmsux]+\))?|(?<!\\)\.[*+]\??)(?=[A-Za-z_])")
+_PART_BEFORE = re.compile(
+    r"(?<![A-Za-z])(?:train|training|val|valid|validation|eval|dev|test) \Z", re.IGNORECASE
+)
+_PART = re.compile(r"(?<![A-Za-z])(train|val|eval|dev|test)", re.IGNORECASE)
+_LABEL_WIDTH = 80
+# As LightGBM says it: "Early stopping, best iteration is:".
+_HEADING = re.compile(r"\b(best|final)\b[^:]{0,100}:\s*\Z", re.IGNORECASE)
+# What sums up, at the end, behind what loggers put before it.
+_SUMMARY = re.compile(r"[\W_]*(best|final|test)(?:ly|ing|ed|s)?(?![A-Za-z])", re.IGNORECASE)
+_LOGGED = re.compile(
+    r"[\s>*=#|:,;.–—-]*(?:\[?(?:\d{2,4}[-:/.]\d\d[-:/.]\d\d|\d\d:\d\d)[\d:.,TZ+-]*\]?"
+    r"|\[?(?:debug|info|warn(?:ing)?|error|critical|root|__main__)\b\]?)",
+    re.IGNORECASE,
+)
+_MOST_LOGGED = 6  # parts of such a prefix
+_MOST_BARS = 8  # of which is known what they showed
+
+
+@dataclass
+class SeenOfMetric:
+    """What was read of one metric so far.
+
+    Attributes:
+        step: How many were read.
+        start: Where counting them began; -1 before that was asked.
+        at: The step that was printed last; -1 where none was.
+        told: The step of the last value.
+        held_at: ``at`` when the value was held.
+        odd_step: The first that was printed for a step and is no whole number.
+        value: The last step's, as text; "" before it.
+        bar: The bar that has shown it last; "" where a line said it.
+        shown: What each bar has shown last, of some that were drawn lately.
+        is_unsaid: Only a bar has shown it: a line may still say it.
+        held: Whether ``bar`` is another than the last step's and shows the same value: a step once
+            it ends with it.
+        is_whole: Whether that bar was seen from its start to its end.
+        is_begun: Whether it has come further than its start, as far as it shows that.
+        own: How the metric is printed where it stands by itself; "" before that was seen.
+        longer: The longer name that the pattern has matched; "" for none.
+        longer_steps: How many steps came from it.
+        parts: Which of train, val, test, … the names that matched begin with.
+        twice: Two numbers of one line that both match, in words.
+        cut: The first number that was cut short, in words.
+        odd: The first "nan", … that stood where the pattern has a number.
+        skipped: Lines that were skipped for the word with which they begin, and the first word.
+        no_number: Lines whose group holds no number, and the first one's.
+    """
+
+    step: int = 0
+    start: int = -1
+    at: int = -1
+    told: int = -1
+    held_at: int = -1
+    odd_step: str = ""
+    value: str = ""
+    bar: str = ""
+    shown: dict[str, str] = field(default_factory=dict)
+    is_unsaid: bool = False
+    held: bool = False
+    is_whole: bool = False
+    is_begun: bool = False
+    own: str = ""
+    longer: str = ""
+    longer_steps: int = 0
+    parts: tuple[str, ...] = ()
+    twice: str = ""
+    cut: str = ""
+    odd: str = ""
+    skipped: tuple[int, str] = (0, "")
+    no_number: tuple[int, str] = (0, "")
+
+
+class PrintedMetric:
+    """One objective's pattern, and what was read by it."""
+
+    def __init__(self, objective: Objective, first_step: Callable[[], int]) -> None:
+        assert objective.pattern is not None
+        self.name = objective.metric
+        self.pattern = objective.pattern
+        self._loose = re.compile(self.pattern)
+        self._strict = _compile_strict(self.pattern)
+        # What begins with ".*" matches from the start of a line or nowhere: tried at each place, a
+        # long line would cost its square.
+        self._anchored = self.pattern.startswith(".*") and "|" not in self.pattern
+        group = _FIRST_GROUP.search(self.pattern)
+        self._before_group = self.pattern[: group.start()] if group else ""
+        self._first_step = first_step
+        self._step = re.compile(objective.step_pattern) if objective.step_pattern else None
+        self.seen = SeenOfMetric()
+        self.near = NearLines(self.name, self.pattern)
+
+    def copy(self) -> PrintedMetric:
+        other = copy.copy(self)
+        other.seen = replace(self.seen, shown=dict(self.seen.shown))
+        other.near = NearLines(self.name, self.pattern)
+        return other
+
+    def _search(self, regex: re.Pattern[str], text: str) -> re.Match[str] | None:
+        return regex.match(text) if self._anchored else regex.search(text)
+
+    def find(self, text: str, heading: str = "") -> tuple[Printed, tuple[int, int]] | None:
+        """Return the metric's number in a text, and where it stands; None for nothing.
+
+        Args:
+            heading: The word of the line before that says what this one sums up; "" for none.
+        """
+        blanked, places = blank_not_finite(text)
+        found = self._match(blanked)
+        if found is None and places:
+            found, places = self._match(text), []
+        if found is None:
+            if self.seen.value == "":
+                self.near.see(text)
+            return None
+        if word := self._summary(text, heading):
+            count, first = self.seen.skipped
+            self.seen.skipped = (count + 1, first or word)
+            return None
+        start, end = _span(found)
+        odd = [place for place in places if place[0] < end and start < place[1]]
+        if odd:
+            printed: Printed | None = read_not_finite(text[slice(*odd[0])])
+            if self._match(text) is None:
+                self.seen.odd = self.seen.odd or text[slice(*odd[0])]
+        else:
+            printed = read_number(text, start, end, self._before_group)
+        if printed is None:
+            count, first = self.seen.no_number
+            self.seen.no_number = (count + 1, first or text[start:end][:40])
+            return None
+        if not self._is_by_its_name(text, blanked, found):
+            return None
+        if printed.is_cut and not self.seen.cut:
+            self.seen.cut = f"{text[start:end]!r} of {printed.whole!r}"
+        return printed, found.span()
+
+    def _match(self, text: str) -> re.Match[str] | None:
+        """Return the match that begins with a whole name, else any."""
+        found = self._search(self._strict, text) if self._strict else None
+        return found or self._search(self._loose, text)
+
+    def _is_by_its_name(self, text: str, blanked: str, found: re.Match[str]) -> bool:
+        """Note under which name a number stands; tell whether it counts.
+
+        A longer name (val_loss for ``loss=``) counts as long as the name has not stood by itself.
+        """
+        seen = self.seen
+        start = _span(found)[0]
+        name = _label(text, start)
+        if self._strict and self._search(self._strict, blanked) is None:
+            seen.longer = seen.longer or name
+            if seen.own:
+                return False
+            seen.longer_steps += 1
+            return True
+        seen.own = seen.own or name or self.name
+        parts = tuple(part.lower() for part in _PART.findall(name)[:1])
+        seen.parts = tuple(dict.fromkeys((*seen.parts, *parts)))[:3]
+        if not seen.twice and not self._anchored:
+            second = (self._strict or self._loose).search(blanked, found.end())
+            if second is not None:
+                other = _label(text, _span(second)[0])
+                if other != name:
+                    seen.twice = f"{found[0].strip()!r} and {second[0].strip()!r}"
+                    if name and other:
+                        seen.twice = f"{name!r} and {other!r}"
+        return True
+
+    def _summary(self, text: str, heading: str) -> str:
+        """Return the word for which a line is skipped, or ""."""
+        place = 0
+        for _ in range(_MOST_LOGGED):
+            prefix = _LOGGED.match(text, place)
+            if prefix is None:
+                break
+            place = prefix.end()
+        found = _SUMMARY.match(text, place)
+        words = [found[1].lower()] if found else []
+        for word in (*words, heading):
+            if word and not re.search(word, self.pattern, re.IGNORECASE):
+                return word
+        return ""
+
+    def look_for_step(self, text: str) -> None:
+        """Look for the step that holds from here on, where the study says how it is printed."""
+        if self._step is None:
+            return
+        step, taken = find_step(self._step, text)
+        if step is not None:
+            self.seen.at = step
+        elif taken:
+            self.seen.odd_step = self.seen.odd_step or taken[:40]
+
+    def line(self, printed: Printed) -> list[tuple[int, float]]:
+        """Take a value that a line says."""
+        seen = self.seen
+        if seen.is_unsaid and not seen.held and is_same(seen.value, printed.text):
+            seen.is_unsaid = False
+            if not is_more_exact(printed.text, seen.value):
+                return []
+            seen.value = printed.text
+            return [(seen.told, printed.value)]
+        return self._take(printed, "", seen.at)
+
+    def drawing(
+        self, printed: Printed, bar: str, drawing: Drawing, has_grown: bool
+    ) -> list[tuple[int, float]]:
+        """Take a value that a bar shows.
+
+        Args:
+            bar: Its key.
+            has_grown: Whether it was seen when it had not come so far.
+        """
+        seen = self.seen
+        shown = seen.shown.pop(bar, "")
+        seen.shown[bar] = printed.text
+        if len(seen.shown) > _MOST_BARS:
+            del seen.shown[next(iter(seen.shown))]
+        if shown and is_same(shown, printed.text):  # drawn again
+            if bar == seen.bar:
+                self._note_progress(drawing, has_grown)
+            return []
+        values = self._pass_to(bar)
+        if not seen.value or not is_same(seen.value, printed.text):
+            return [*values, *self._take(printed, bar, seen.at)]
+        # A new one shows the last step's value, or this one what a line has just said.
+        if not shown and (seen.bar or not drawing.is_complete):
+            seen.bar, seen.held, seen.held_at = bar, True, seen.at
+            self._note_progress(drawing, has_grown)
+        return values
+
+    def _note_progress(self, drawing: Drawing, has_grown: bool) -> None:
+        self.seen.is_whole = has_grown and drawing.is_complete
+        self.seen.is_begun = drawing.count != 0
+
+    def _pass_to(self, bar: str) -> list[tuple[int, float]]:
+        """Take what the bar before has ended with, now that another one is drawn.
+
+        One that was only set back to its start has ended with nothing.
+        """
+        seen = self.seen
+        if not seen.held or bar == seen.bar:
+            return []
+        seen.held = False
+        if not seen.is_begun:
+            return []
+        printed = Printed(seen.value, float(seen.value), seen.value)
+        return self._take(printed, seen.bar, seen.held_at)
+
+    def is_as_long(self, number: str) -> bool:
+        """Tell whether a number is printed with as many characters as the last value."""
+        return bool(self.seen.value) and len(number) >= len(self.seen.value)
+
+    def end(self) -> list[tuple[int, float]]:
+        """Take what the last bar has ended with, if it came to its end."""
+        if not self.seen.held or not self.seen.is_whole:
+            return []
+        return self._pass_to("")
+
+    def _take(self, printed: Printed, bar: str, at: int) -> list[tuple[int, float]]:
+        seen = self.seen
+        if at < 0 and seen.start < 0:
+            seen.start = self._first_step()
+        seen.told = at if at >= 0 else seen.start + seen.step
+        seen.step, seen.value, seen.bar = seen.step + 1, printed.text, bar
+        seen.is_unsaid, seen.held = bool(bar), False
+        return [(seen.told, printed.value)]
+
+    @property
+    def has_found(self) -> bool:
+        return self.seen.step > 0
+
+    def notes(self) -> list[str]:
+        """Return, in sentences, what was odd about the lines."""
+        seen = self.seen
+        found = [self._name_note(), self._part_note()]
+        if not self.has_found and (missed := self.missed()):
+            found.append(f"no line so far matches {self.pattern!r}: {missed}")
+        if seen.cut:
+            found.append(
+                f"its pattern takes {seen.cut}; the number is read whole. A group for all of it: "
+                f"{FOR_PATTERNS}"
+            )
+        if seen.odd_step:
+            found.append(
+                f"the pattern of its step takes {seen.odd_step!r}, which is no whole number; the "
+                "step before it holds"
+            )
+        if seen.odd:
+            found.append(f"{seen.odd!r} was printed where its pattern has a number, and is read")
+        return [f"{self.name}: {text}" for text in found if text]
+
+    def _name_note(self) -> str:
+        """Return which longer name the pattern has matched, and what became of it."""
+        seen = self.seen
+        if not seen.longer:
+            return ""
+        if not seen.own:
+            return (
+                f"{self.pattern!r} matches within a longer name, {seen.longer!r}, and reads that. "
+                "Write the whole name"
+            )
+        many = _count(seen.longer_steps, "step")
+        before = f" since {seen.own!r} came; {many} before are of it" if seen.longer_steps else ""
+        return (
+            f"{self.pattern!r} also matches in {seen.longer!r}, which is skipped{before}. "
+            "Put \\b before the name"
+        )
+
+    def _part_note(self) -> str:
+        """Return what else the pattern has matched under names of their own."""
+        seen = self.seen
+        if len(seen.parts) > 1:
+            return (
+                f"{self.pattern!r} matches lines of {' and '.join(seen.parts)}, and each is a "
+                "step. Write more of the name"
+            )
+        if seen.twice:
+            return (
+                f"{self.pattern!r} matches more than once in a line ({seen.twice}), and the first "
+                "counts. Write more of the name"
+            )
+        return ""
+
+    def missed(self) -> str:
+        """Return why nothing was found, as far as the lines tell; "" where they do not."""
+        (skipped, word), (odd, taken) = self.seen.skipped, self.seen.no_number
+        if skipped:
+            return (
+                f"{_count(skipped, 'line')} that begin with {word!r} match and are skipped; name "
+                "that word in the pattern to read them"
+            )
+        if odd:
+            return f"of {_count(odd, 'line')} its group takes what is no number, such as {taken!r}"
+        return self.near.text()
+
+    @property
+    def comes_near(self) -> bool:
+        """Whether nothing matches so far, although lines came near."""
+        seen = self.seen
+        near = self.near.count >= ENOUGH or seen.skipped[0] or seen.no_number[0]
+        return bool(near) and not self.has_found
+
+
+def why_missed(metric: str, pattern: str, notes: Sequence[str]) -> str:
+    """Return of an attempt's notes why no line has matched a metric's pattern; "" for none."""
+    begins = f"{metric}: no line so far matches {pattern!r}: "
+    return next((note.removeprefix(begins) for note in notes if note.startswith(begins)), "")
+
+
+def _label(text: str, end: int) -> str:
+    """Return the name that stands before a number, with the part of the data that it is of."""
+    first = max(0, end - _LABEL_WIDTH)
+    while end > first and not (text[end - 1].isalnum() or text[end - 1] == "_"):
+        end -= 1
+    begin = end
+    while begin > first and (text[begin - 1].isalnum() or text[begin - 1] in "_./-"):
+        begin -= 1
+    name = text[begin:end]
+    if not any(letter.isalpha() for letter in name):
+        return ""
+    part = _PART_BEFORE.search(text, first, begin)
+    return part[0] + name if part else name
+
+
+def heading_of(line: str) -> str:
+    """Return the word of a line that says of the next one that it sums up; "" for none."""
+    found = _HEADING.search(line) if line.rstrip().endswith(":") else None
+    return found[1].lower() if found else ""
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count > 1 else ''}"
+
+
+def _span(found: re.Match[str]) -> tuple[int, int]:
+    """Return where the first group stands that took part, or all of the match."""
+    for number in range(1, (found.re.groups or 0) + 1):
+        if found[number] is not None:
+            return found.span(number)
+    return found.span()
+
+
+def _compile_strict(pattern: str) -> re.Pattern[str] | None:
+    """Compile a pattern whose first word does not begin within another; None where all is said."""
+    strict = _LOOSE.sub(lambda found: f"{found[1]}(?<!{_NAME})", pattern)
+    if strict == pattern:
+        return None
+    try:
+        return re.compile(strict)
+    except re.error:
+        return None

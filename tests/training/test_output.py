@@ -1,0 +1,474 @@
+"""Objectives read from output as trainings print it: bars, tables, logs, odd numbers, odd bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from sweep.core.paths import AttemptFolder
+from sweep.core.study import Objective
+from sweep.training import tail
+from sweep.training.command.rank_labels import of_first
+from sweep.training.journal import Journal
+from sweep.training.output import NEWLINE, RETURN, Output
+from sweep.training.tail import LONGEST_LINE_BYTES
+
+ACC = "val_acc=([0-9.]+)"
+THREE = [0.58, 0.66, 0.74]
+
+
+def bar(description: str, done: int, total: int, values: str = "") -> str:
+    """Return one drawing of tqdm's."""
+    left = f"{description}: " if description else ""
+    glyphs = "█" * (10 * done // total)
+    more = f", {values}" if values else ""
+    return f"\r{left}{100 * done // total:3d}%|{glyphs:<10}| {done}/{total} [00:01<00:01{more}]"
+
+
+def clear() -> str:
+    return "\r" + " " * 40 + "\r"
+
+
+def batches(epoch: int, before: str, after: str, description: str = "epoch {}") -> str:
+    """Return an epoch's bar, which shows the value of the epoch before until its end."""
+    name = description.format(epoch)
+    drawn = [bar(name, done, 5, before) for done in range(6)]
+    return "".join([*drawn, bar(name, 5, 5, after)])
+
+
+def post(value: float) -> str:
+    return f"val_acc={value:.4f}"
+
+
+def keras(epoch: int, value: float) -> str:
+    drawn = "".join(
+        f"\b\b\b\r\x1b[1m{n}/3\x1b[0m ━━━━ \x1b[1m0s\x1b[0m - loss: 0.5" for n in (1, 2, 3)
+    )
+    return f"Epoch {epoch}/3\n{drawn} - val_acc: {value:.4f}\n"
+
+
+def lightning(epoch: int, before: str, after: str) -> str:
+    """Return an epoch of Lightning's: bars are set back before they are renamed."""
+    set_back = bar(f"Epoch {max(0, epoch - 1)}", 0, 5, before)
+    validation = "".join(f"\n{bar('Validation', n, 2)}\x1b[A" for n in (0, 1, 2))
+    return (
+        set_back
+        + batches(epoch, before, before, "Epoch {}")
+        + validation
+        + clear()
+        + bar(f"Epoch {epoch}", 5, 5, after)
+    )
+
+
+def rich(epoch: int, value: float, again: bool) -> str:
+    up = "\r\x1b[2K\x1b[1A\x1b[2K" if again else ""
+    lines = [
+        f"epochs \x1b[35m━━━╸\x1b[0m━ {33 * epoch + n}% {post(value)}\nsteps ━━━━ {n}%"
+        for n in (0, 1)
+    ]
+    return up + "\r\x1b[2K\x1b[1A\x1b[2K".join(lines)
+
+
+def each(template: str) -> str:
+    return "".join(template.format(e=e, v=value) for e, value in enumerate(THREE))
+
+
+# Name: (output, pattern, values at steps 0, 1, 2, …)
+PRINTED: dict[str, tuple[str | bytes, str, list[float]]] = {
+    "lines": (each("epoch {e} val_acc={v}\n"), ACC, THREE),
+    "crlf": (each("epoch {e} val_acc={v}\r\n"), ACC, THREE),
+    "no last end": (each("\nepoch {e} val_acc={v}"), ACC, THREE),
+    "the same three times": ("val_acc=0.1\n" * 3, ACC, [0.1] * 3),
+    "bar an epoch, and a line": (
+        "".join(
+            batches(e, before and post(before), post(v)) + clear() + post(v) + "\n"
+            for e, (before, v) in enumerate(zip([0, *THREE], THREE, strict=False))
+        ),
+        ACC,
+        THREE,
+    ),
+    "bar an epoch, and a line, the same value": (
+        "".join(batches(e, post(0.1) * bool(e), post(0.1)) + f"\n{post(0.1)}\n" for e in range(3)),
+        ACC,
+        [0.1] * 3,
+    ),
+    "bar an epoch, the same value": (
+        "".join(batches(e, post(0.1) * bool(e), post(0.1)) + "\n" for e in range(3)),
+        ACC,
+        [0.1] * 3,
+    ),
+    "one bar over epochs": (
+        "".join(
+            bar("", e, 3, before and post(before)) * 3 + bar("", e, 3, post(v))
+            for e, (before, v) in enumerate(zip([0, *THREE], THREE, strict=False))
+        )
+        + bar("", 3, 3, post(0.74))
+        + "\n",
+        ACC,
+        THREE,
+    ),
+    "lines behind a bar": (
+        "".join(
+            bar("", e, 3, before and post(before)) + post(v) + "\n"
+            for e, (before, v) in enumerate(zip([0, *THREE], THREE, strict=False))
+        )
+        + bar("", 3, 3, post(0.74))
+        + "\n",
+        ACC,
+        THREE,
+    ),
+    "tqdm.write": (
+        "".join(bar("", e, 3) + clear() + f"epoch {e} [3/10] val_acc=0.1\n" for e in range(3)),
+        ACC,
+        [0.1] * 3,
+    ),
+    "a bar with three digits, a line with all": (
+        "".join(
+            bar("", e, 3, f"val_acc={v:.3g}") + clear() + f"epoch {e} val_acc={v}\n"
+            for e, v in enumerate([0.58123, 0.66123, 0.74123])
+        ),
+        ACC,
+        [0.58123, 0.66123, 0.74123],
+    ),
+    "nested bars": (
+        "".join(
+            "".join(f"{bar('', e, 3, post(v))}\n{bar('', n, 50)}\x1b[A" for n in range(0, 50, 10))
+            for e, v in enumerate(THREE)
+        ),
+        ACC,
+        THREE,
+    ),
+    "two bars with one name": (
+        "".join(
+            bar("outer", 1, 3, f"loss={before}") + bar("inner", n, 5, f"loss={after}")
+            for n, before, after in [(1, 0.9, 0.8), (2, 0.9, 0.8), (3, 0.9, 0.7)]
+        ),
+        "loss=([0-9.]+)",
+        [0.9, 0.8, 0.7],
+    ),
+    "lightning": (
+        "".join(
+            lightning(e, before and post(before), post(v))
+            for e, (before, v) in enumerate(zip([0, *THREE], THREE, strict=False))
+        )
+        + "`Trainer.fit` stopped\n"
+        + bar("Epoch 2", 5, 5, post(0.74))
+        + "\n",
+        ACC,
+        THREE,
+    ),
+    "keras, a plateau": (
+        keras(1, 0.58) + keras(2, 0.66) + keras(3, 0.66),
+        "val_acc: ([0-9.]+)",
+        [0.58, 0.66, 0.66],
+    ),
+    "keras in lines": (
+        "".join(f"Epoch {e}/2\n5/5 - 1s - loss: 0.5 - val_acc: 0.6\n" for e in (1, 2)),
+        "val_acc: ([0-9.]+)",
+        [0.6, 0.6],
+    ),
+    "rich, drawn again": (
+        "".join(rich(e, v, e > 0) for e, v in enumerate(THREE)) + "\n",
+        ACC,
+        THREE,
+    ),
+    "rich, in colours": (each("epoch {e} val_acc=\x1b[1;32m{v}\x1b[0m\n"), ACC, THREE),
+    "a link and a title": (
+        each("\x1b]0;training\x07\x1b]8;;http://x\x1b\\epoch {e}\x1b]8;;\x1b\\ val_acc={v}\n"),
+        ACC,
+        THREE,
+    ),
+    "a line drawn by hand": (
+        "".join(
+            f"\repoch {e} batch {n}/5 val_acc={v}" for e, v in enumerate(THREE) for n in range(5)
+        )
+        + "\n",
+        ACC,
+        THREE,
+    ),
+    "the cursor set back": (
+        each("\x1b[2K\x1b[1Gbatch 3/5\x1b[2K\x1b[1Gepoch {e} val_acc={v}\n"),
+        ACC,
+        THREE,
+    ),
+    "backspaces": (each("epoch {e} val_acc=0.1\b\b\b{v}\n"), ACC, THREE),
+    "ranks of torchrun": (
+        "".join(
+            f"[rank0]:{bar('', e, 3, post(v))[1:]}[rank1]:{bar('', e, 3, post(0.1))[1:]}"
+            "[rank0]: \n[rank1]: \n"
+            for e, v in enumerate(THREE)
+        ),
+        ACC,
+        THREE,
+    ),
+    "nan": (
+        "val_loss=nan\nval_loss=0.5\nval_loss=-inf\nval_loss=∞\n",
+        "loss=([0-9.]+)",
+        [math.nan, 0.5, -math.inf, math.inf],
+    ),
+    "nan is no word of info": ("info=3 loss=0.5\n", "loss=(.*)", [0.5]),
+    "xgboost": (
+        "[0]\ttrain-rmse:0.41\tvalidation-rmse:0.42\n[1]\ttrain-rmse:0.30\tvalidation-rmse:0.31\n",
+        "validation-rmse:([0-9.]+)",
+        [0.42, 0.31],
+    ),
+    "lightgbm, early stopping": (
+        "[1]\tvalid_0's l2: 0.27\n[2]\tvalid_0's l2: 0.22\n"
+        "Did not meet early stopping. Best iteration is:\n[2]\tvalid_0's l2: 0.22\n",
+        "valid_0's l2: ([0-9.]+)",
+        [0.27, 0.22],
+    ),
+    "nanogpt": (
+        "step 0: train loss 4.2, val loss 4.3\niter 0: loss 4.2, time 3ms\n"
+        "step 250: train loss 2.0, val loss 2.1\n",
+        "val loss ([0-9.]+)",
+        [4.3, 2.1],
+    ),
+    "fastai": (
+        "epoch     train_loss  valid_loss  accuracy  time    \n"
+        "\rEpoch 1/2 : |███-----| 12.50% [1/8 00:00<00:01]"
+        "\r" + " " * 60 + "\r0         0.512345    0.412345    0.580000  00:03     \n"
+        "1         0.412345    0.312345    0.660000  00:03     \n",
+        r"^\d+\s+[\d.]+\s+[\d.]+\s+([\d.]+)",
+        [0.58, 0.66],
+    ),
+    "ultralytics": (
+        "\r    1/2    1.8G    1.1    11    640: 100%|██████████| 8/8 [00:01<00:00,  6.1it/s]\n"
+        "      Class  Images  Instances   Box(P      R   mAP50  mAP50-95): 100%|████| 4/4\n"
+        "        all     128        929    0.641  0.537   0.606     0.446\n",
+        r"^\s+all(?:\s+[\d.]+){5}\s+([\d.]+)",
+        [0.446],
+    ),
+    "caffe": (
+        "I0101 12:00:00.1 7 solver.cpp:330] Iteration 100, Testing net (#0)\n"
+        "I0101 12:00:00.2 7 solver.cpp:397]     Test net output #0: accuracy = 0.58\n",
+        r"#\d+: accuracy = ([0-9.]+)",
+        [0.58],
+    ),
+    "fairseq": (
+        "2024-05-01 12:00:00 | INFO | valid | epoch 001 "
+        "| valid on 'valid' subset | loss 3.1 | ppl 8.2\n",
+        r"valid on .*loss ([0-9.]+)",
+        [3.1],
+    ),
+    "mmengine": (
+        "05/01 12:00:00 - mmengine - INFO - Epoch(train) [1][ 50/234]  lr: 1.0000e-02  loss: 0.5\n"
+        "05/01 12:00:01 - mmengine - INFO - Epoch(val) [1][20/20]  accuracy/top1: 58.0\n",
+        "accuracy/top1: ([0-9.]+)",
+        [58.0],
+    ),
+    "what sums up": (
+        "epoch 0 val_acc=0.5\nbest val_acc=0.9\n  ** Final: val_acc=0.9\n"
+        "2024-05-01 12:00:00,123 INFO test val_acc=0.9\n[INFO] Testing: val_acc=0.9\n"
+        "test: 3% val_acc=0.9\r",
+        ACC,
+        [0.5],
+    ),
+    "what sums up, by its name": (
+        "epoch 0 val_acc=0.5\nbest val_acc=0.9\n",
+        "best val_acc=(.*)",
+        [0.9],
+    ),
+    "no summary": ("bestial val_acc=0.5\nepoch 1 (best) val_acc=0.6\n", ACC, [0.5, 0.6]),
+    "a longer name on the line": (
+        "val_loss=0.4 loss=0.5\nval_loss=0.3 loss=0.4\n",
+        "loss=([0-9.]+)",
+        [0.5, 0.4],
+    ),
+    "a longer name, greedily": ("a loss=0.5 b val_loss=0.4\n", ".*loss=([0-9.]+)", [0.5]),
+    "a longer name after the name": (
+        "loss=0.5\nval_loss=0.4\nloss=0.3\n",
+        "loss=([0-9.]+)",
+        [0.5, 0.3],
+    ),
+    "a longer name alone": ("val_loss=0.4\nval_loss=0.3\n", "loss=([0-9.]+)", [0.4, 0.3]),
+    "latin-1": (each("Époque {e}: précision val_acc={v}\n").encode("latin-1"), ACC, THREE),
+    "utf-16": (each("epoch {e} val_acc={v}\r\n").encode("utf-16"), ACC, THREE),
+    "spaces that do not break": (
+        each("val_acc\u00a0=\u202f{v}\n"),
+        r"val_acc\s*=\s*([0-9.]+)",
+        THREE,
+    ),
+    "a long line": (
+        "." * 3_000_000 + each("\nepoch {e} val_acc={v}") + "x" * 20_000 + " val_acc=0.9\n",
+        ACC,
+        THREE,
+    ),
+    "the end of a long line": ("." * 3_000_000 + " val_acc=0.5\n", ACC, [0.5]),
+}
+
+
+def read(
+    folder: AttemptFolder, data: bytes, pattern: str, cuts: list[int], rank: bool = False
+) -> dict[int, float]:
+    """Return the values by step, read while the output is written, by one reader after another."""
+    objective = Objective("m", "maximize", pattern=pattern)
+    more = {"read": lambda line: of_first(line, "torchrun")} if rank else {}
+    folder.log.unlink(missing_ok=True)
+    journal = Journal(folder, [objective], **more)  # type: ignore[arg-type]
+    found: dict[int, float] = {}
+    begin = 0
+    with folder.log.open("ab", buffering=0) as log:
+        for number, end in enumerate([*cuts, len(data)]):
+            log.write(data[begin:end])
+            begin = end
+            found |= {report.step: report.metrics["m"] for report in journal.read()}
+            if number % 3 == 2:
+                position = journal.position()
+                journal.close()
+                journal = Journal(folder, [objective], position=position, **more)  # type: ignore[arg-type]
+    found |= {report.step: report.metrics["m"] for report in journal.rest()}
+    journal.close()
+    return found
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_trainings_print(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value is one step, whenever it is read, and by however many readers in turn."""
+    monkeypatch.setattr(tail, "QUIET_S", 0.0)
+    printed, pattern, values = PRINTED[name]
+    data = printed if isinstance(printed, bytes) else printed.encode()
+    folder, chance = AttemptFolder(tmp_path), random.Random(name)
+    expected = repr(dict(enumerate(values)))
+    cuts: list[list[int]] = [[]]
+    if len(data) < 10_000:
+        cuts += [sorted(chance.sample(range(len(data)), min(40, len(data)))) for _ in range(2)]
+    for cut in cuts:
+        found = read(folder, data, pattern, cut, rank="torchrun" in name)
+        assert repr(dict(sorted(found.items()))) == expected, cut
+
+
+def test_a_bar_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it shows is read before its line ends; once, also where the line goes on."""
+    monkeypatch.setattr(tail, "QUIET_S", 0.0)
+    folder = AttemptFolder(tmp_path)
+    journal = Journal(folder, [Objective("m", "maximize", pattern=ACC)])
+    with folder.log.open("a", buffering=1) as log:
+
+        def write(text: str) -> list[tuple[int, float]]:
+            log.write(text)
+            log.flush()
+            return [(report.step, report.metrics["m"]) for report in journal.read()]
+
+        assert write(bar("", 0, 3)) == []
+        assert write(bar("", 0, 3, post(0.58))) == [(0, 0.58)]
+        assert write("") == []
+        assert write(bar("", 1, 3, post(0.58))) == []
+        assert write(bar("", 1, 3, post(0.66))) == [(1, 0.66)]
+        assert write(post(0.74)) == []  # may be a part of it
+        assert write("12\n") == [(2, 0.740012)]
+        assert write("epoch 3 val_acc=0.8 (") == [(3, 0.8)]
+        assert write("best)\n") == []
+    assert list(journal.rest()) == []
+
+
+def test_a_line_that_may_go_on_waits(tmp_path: Path) -> None:
+    """As long as it grows, nobody looks at what is there of it."""
+    folder = AttemptFolder(tmp_path)
+    journal = Journal(folder, [Objective("m", "maximize", pattern=ACC)])
+    folder.log.write_text(bar("", 0, 3, post(0.58)))
+    assert journal.read() == []
+    assert [report.metrics for report in journal.rest()] == [{"m": 0.58}]
+
+
+def notes(text: str, pattern: str, metric: str = "m") -> list[str]:
+    output = Output([Objective(metric, "minimize", pattern=pattern)])
+    for line in text.splitlines():
+        output.take(line, NEWLINE)
+    return output.notes()
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "note"),
+    [
+        ("val_acc=0.5", ACC, None),
+        ("val_acc=1,000.6", ACC, "m: its pattern takes '1' of '1,000.6'; the number is read whole"),
+        ("val_acc=58.00%", ACC, None),
+        ("val_loss=0.4", "loss=([0-9.]+)", "matches within a longer name, 'val_loss', and reads"),
+        ("[0]\ttrain-rmse:0.5", "rmse:([0-9.]+)", "a longer name, 'train-rmse', and reads that"),
+        (
+            "loss=1\nval_loss=0.4",
+            "loss=([0-9.]+)",
+            r"in 'val_loss', which is skipped. Put \b before",
+        ),
+        ("val_loss=1\nloss=0.4", "loss=([0-9.]+)", "since 'loss' came; 1 step before are of it"),
+        (
+            "train loss 2.0, val loss 2.1",
+            "loss ([0-9.]+)",
+            "('train loss' and 'val loss'), and the",
+        ),
+        ("train loss 2.0\nval loss 2.1", "loss ([0-9.]+)", "lines of train and val, and each is a"),
+        ("loss=nan", "loss=([0-9.]+)", "'nan' was printed where its pattern has a number, and is"),
+        ("loss=nan", "loss=([0-9.]+|nan)", None),
+        (
+            "epoch 5 acc 0.98",
+            ACC,
+            "near it came 'epoch 5 acc 0.98'; 'acc ([-+0-9.eE]+)' would find",
+        ),
+        ("{'eval_loss': 0.1, 'val_acc': 0.9}", ACC, "val_acc': ([-+0-9.eE]+)"),
+        (
+            "Test set: Accuracy: 98/100 (98%)",
+            r"\((\d+)%",
+            "that begin with 'test' match and are skip",
+        ),
+        ("acc: high", "acc: (.*)", "of 1 line its group takes what is no number, such as 'high'"),
+        ("nothing of it 5", ACC, None),
+    ],
+)
+def test_what_is_said_of_the_lines(text: str, pattern: str, note: str | None) -> None:
+    found = notes(
+        text, pattern, "val_acc" if "acc" in pattern and "m:" not in (note or "") else "m"
+    )
+    assert len(found) == (note is not None), found
+    assert note is None or note in found[0]
+
+
+def test_what_would_be_proposed_finds_it() -> None:
+    """A pattern that a note shows reads the line that it shows."""
+    for line in (
+        "epoch 5 acc 0.98",
+        "{'eval_acc': '0.98'}",
+        "Accuracy (val): 0.98",
+        "acc .... 0.98",
+    ):
+        output = Output([Objective("acc", "maximize", pattern="nothing=(.*)")])
+        output.take(line, NEWLINE)
+        pattern = output._metrics[0].near._propose(line)
+        again = Output([Objective("acc", "maximize", pattern=pattern)])
+        assert again.take(line, NEWLINE) == [("acc", 0, 0.98)], pattern
+
+
+def test_what_is_known_is_small(tmp_path: Path) -> None:
+    """It is stored with each batch of reports."""
+    output = Output([Objective("m", "maximize", pattern=ACC)])
+    for epoch in range(300):
+        for piece in batches(
+            epoch, "", post(epoch / 300), f"fold {epoch} {chr(97 + epoch % 26)}"
+        ).split("\r"):
+            output.take(piece, RETURN)
+    state = json.dumps(output.state())
+    assert len(state) < 4000
+    again = Output([Objective("m", "maximize", pattern=ACC)])
+    again.restore(json.loads(state))
+    assert again.take("val_acc=0.5", NEWLINE) == [("m", 300, 0.5)]
+
+
+def test_a_position_of_an_older_version(tmp_path: Path) -> None:
+    folder = AttemptFolder(tmp_path)
+    folder.log.write_text("val_acc=0.1\nval_acc=0.2\n")
+    old = json.dumps({"log": [folder.log.stat().st_ino, 12], "steps": {"m": 1}, "metrics": [0, 0]})
+    journal = Journal(folder, [Objective("m", "maximize", pattern=ACC)], position=old)
+    assert [(r.step, r.metrics["m"]) for r in journal.rest()] == [(1, 0.2)]
+
+
+def test_a_pattern_that_begins_with_anything_costs_no_square(tmp_path: Path) -> None:
+    """A line of a megabyte, and one that is drawn 5,000 times, are read at once."""
+    folder = AttemptFolder(tmp_path)
+    drawn = "".join(f"\r{n}/5000 loss={n % 7}" for n in range(5_000))
+    folder.log.write_text("x" * (LONGEST_LINE_BYTES - 9) + "\n" + drawn)
+    journal = Journal(folder, [Objective("m", "maximize", pattern=r".*loss=(\d+).*x")])
+    assert list(journal.rest()) == []
