@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
 CODE := sweep trainer templates studies tests benchmarks
 # Tests wait more than they compute, so some run side by side; JOBS=0 runs one after the other.
-JOBS ?= 3
+JOBS ?= 4
 # A test or demo starts hundreds of Pythons: each would compile sweep anew, for a third of a second.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder

@@ -135,8 +135,8 @@ def find_folder(item: pytest.Item) -> str:
 
 
 def rank(item: pytest.Item) -> int:
-    """Return how early a test is to begin: the longest first, what is not real last."""
-    order = ["cluster", "chaos", "e2e"]
+    """Return how early a test is to begin: the longest files first, what is not real last."""
+    order = ["cluster", "chaos", "tasks", "e2e"]
     if find_folder(item) in order:
         return order.index(find_folder(item))
     return len(order) if item.get_closest_marker("real") else len(order) + 1

@@ -116,6 +116,7 @@ MOST_INNER_IMPORTS = 60
 # How a command could leave, or swallow what it is to say, beside the one place that catches.
 WAYS_ROUND = ("sys.exit", "os._exit", "SystemExit", "exceptions.Exit", "UsageError", "suppress(")
 
+SKIPS = ("tests/needs.py", "tests/run_report.py", "tests/frameworks/scene.py")
 LINES = 500  # as the formatter lays them out
 LONGER = {
     "sweep/schedulers/local/runner.py": "one loop over one array: its states refer to each other",
@@ -606,6 +607,24 @@ def test_the_cluster_tests_of_every_day_exist() -> None:
         text = (ROOT / "tests/cluster" / file).read_text(encoding="utf-8")
         lost = [name for name in names if f"def {name.partition('[')[0]}(" not in text]
         assert lost == [], file
+
+
+def test_tests_wait_for_events_and_skip_by_their_needs() -> None:
+    """How long something takes says how busy a machine is (see ``tests.waiting``); and only what
+    ``tests.needs`` skips is turned into a failure by SWEEP_TEST_REQUIRE."""
+    found = []
+    for path in modules("tests"):
+        name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        if not re.search(r"\(\) - \w+|\.skip", text):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            compared = ast.unparse(node) if isinstance(node, ast.Assert) else ""
+            if re.search(r"\b(monotonic|perf_counter|time)\(\) - \w+ <", compared):
+                found.append(f"{name}:{node.lineno} compares seconds")
+            skips = isinstance(node, ast.Attribute) and node.attr in ("skip", "skipif")
+            if skips and name not in SKIPS:
+                found.append(f"{name}:{node.lineno} skips past tests.needs")
+    assert found == []
 
 
 def test_modules_are_small() -> None:

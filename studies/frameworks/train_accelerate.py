@@ -24,7 +24,7 @@ def main():
     args = parser.parse_args()
 
     set_seed(args.seed)
-    accelerator = Accelerator()
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
     model = torch.nn.Sequential(
         torch.nn.Linear(8, args.hidden), torch.nn.ReLU(), torch.nn.Linear(args.hidden, 1)
     )

@@ -222,7 +222,7 @@ def _is_wave_cancelled(
     return job, is_whole_array(job, states, os.getuid(), ours, None if late else time.time())
 
 
-def succeed(
+def end_predecessors(
     ledger: Ledger,
     folder: StudyFolder,
     schedule: Scheduler | None,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.errors import DamagedFile, InputError
+from sweep.core.errors import DamagedFile, InputError, SweepError
 from sweep.core.terminal_text import visible_lines
 
 if TYPE_CHECKING:
@@ -193,6 +193,38 @@ def read_tail(path: Path, lines: int = 20, limit_bytes: int = 64_000) -> list[st
     except OSError:
         return []
     return visible_lines(text)[-lines:]
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read: an opener for ``open``."""
+    return os.open(path, flags, 0o600)
+
+
+def take_lock(path: Path, *, shared: bool = False) -> int | None:
+    """Return the descriptor of a lock just taken, None if somebody else holds it.
+
+    ``flock``: the lock lasts until every copy of the descriptor is closed, a forked child's too.
+
+    Raises:
+        SweepError: The file system has no locks.
+        OSError: The file cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+        raise SweepError(
+            f"The file system of {path.parent} has no file locks ({error.strerror}).",
+            "Put the runs on another one (--runs or SWEEP_RUNS), or use a PostgreSQL server of "
+            "your own: SWEEP_STORAGE=postgresql://…",
+        ) from None
+    return descriptor
 
 
 @contextlib.contextmanager

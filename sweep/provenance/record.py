@@ -12,7 +12,7 @@ from sweep.core.files import write_atomic
 from sweep.core.paths import AttemptFolder, Runs, StudyFolder
 from sweep.core.study import Study
 from sweep.provenance import capture, container, manifest
-from sweep.provenance import snapshot as frozen
+from sweep.provenance import snapshot as code_snapshot
 from sweep.provenance.code import has_commit
 from sweep.provenance.differences import differences
 
@@ -22,7 +22,7 @@ def record_launch(
     folder: StudyFolder,
     runs: Runs,
     environ: Mapping[str, str],
-    code: frozen.SnapshotPlan | None,
+    code: code_snapshot.SnapshotPlan | None,
     say: Callable[[str], None],
     *,
     full: bool = False,
@@ -40,7 +40,7 @@ def record_launch(
         study, environ, runs=runs.root, known=before or None, full=full
     )
     if code is not None:
-        record["code"]["snapshot"] = frozen.freeze(code, folder)
+        record["code"]["snapshot"] = code_snapshot.freeze(code, folder)
     folder.code.mkdir(mode=0o700, exist_ok=True)
     if patch:
         diff = record["code"]["diff"]
@@ -129,7 +129,7 @@ def what_is_missing(folder: StudyFolder, study: Study, trial: int) -> list[str]:
     snapshot = code.get("snapshot")
     workdir = Path(study.workdir)
     commit = code.get("commit")
-    if snapshot and not frozen.is_there(folder, snapshot):
+    if snapshot and not code_snapshot.is_there(folder, snapshot):
         of = f" of commit {commit[:10]}" if commit else ""
         found.append(
             f"code: the snapshot{of} that trial {trial} ran is gone ({folder.code / snapshot})."

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +25,8 @@ from sweep.core.system import memory, processes
 from sweep.core.system.crash import write_crash
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
 from sweep.core.trial import Claim, End, Reading, Report, trial_seed
-from sweep.provenance import record as origin
-from sweep.provenance import snapshot as frozen
+from sweep.provenance import snapshot as code_snapshot
+from sweep.provenance.record import choose_snapshot
 from sweep.search import duplicates, propose, terminator
 from sweep.search.samplers import choose
 from sweep.storage import budgets, energy, studies
@@ -46,6 +47,7 @@ from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
 from sweep.training.exit_reason import read_end
 from sweep.training.journal import Journal
+from sweep.training.printed_steps import first_printed
 from sweep.training.supervisor import Ended, Leave, Supervisor, abrupt_s
 
 T = TypeVar("T")
@@ -83,7 +85,7 @@ class _Started:
     child: subprocess.Popen[bytes]
     argv: Sequence[str]
     snapshot: str | None
-    placed: frozen.Placed
+    placed: code_snapshot.Placed
 
 
 class AttemptRun:
@@ -174,7 +176,7 @@ class AttemptRun:
         params = config_of(self.study, values)
         for path, text in filling.config_files(self.study, values.config, params).items():
             write_atomic(path, text)
-        snapshot = origin.choose_snapshot(
+        snapshot = choose_snapshot(
             self.context.folder,
             self._resumed.path if self._resumed else None,
             keep=self.claim.attempt > 1 and not self._was_corrected(),
@@ -185,7 +187,10 @@ class AttemptRun:
             return self._not_started(error, time.monotonic() - began)
         self._note_start(values, started)
         journal = Journal(
-            self.folder, self.study.objectives, values.next_step, launchers.reader(self.study)
+            self.folder,
+            self.study.objectives,
+            partial(first_printed, self.study, self.folder, values.next_step),
+            launchers.reader(self.study),
         )
         supervisor = Supervisor(
             started.child,
@@ -221,7 +226,7 @@ class AttemptRun:
 
     def _start(self, values: TrialValues, snapshot: str | None) -> _Started:
         context, place = self.context, self.context.place
-        placed = frozen.place(self.study, context.folder, snapshot, context.environ)
+        placed = code_snapshot.place(self.study, context.folder, snapshot, context.environ)
         self._meeting = launchers.meet(
             self.study, context.environ, place.job, place.index, place.slot
         )

@@ -18,7 +18,7 @@ from sweep.tasks.context import Context
 if TYPE_CHECKING:
     from sweep.core.system import gpu_energy
     from sweep.provenance import container
-    from sweep.provenance import snapshot as frozen
+    from sweep.provenance import snapshot as code_snapshot
     from sweep.training.command.environment import TrialValues
 
 ENERGY_EVERY_S = 30.0  # what a killed attempt used is known up to here
@@ -41,7 +41,7 @@ class Recorder:
         snapshot: str | None,
         values: TrialValues,
         argv: Sequence[str],
-        placed: frozen.Placed,
+        placed: code_snapshot.Placed,
     ) -> None:
         """Record what makes an attempt that has just started, and begin to count its energy.
 

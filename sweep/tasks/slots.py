@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sweep.control.place import SLOT_VARIABLE
-from sweep.control.reconcile import succeed
+from sweep.control.reconcile import end_predecessors
 from sweep.core import outcomes
 from sweep.core.errors import EXIT_FAULT, EXIT_INPUT, DatabaseUnavailable
 from sweep.core.system import processes
@@ -169,7 +169,7 @@ class Slots:
         if place.job is None or place.index is None:
             return
         with self.ledger.db.patient(patience_s):
-            found = succeed(
+            found = end_predecessors(
                 self.ledger,
                 self.folder,
                 self.schedule,

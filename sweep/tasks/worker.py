@@ -12,7 +12,7 @@ import time
 
 from sweep.control import sick_nodes
 from sweep.control.look_after import look_after
-from sweep.control.reconcile import EVERY_S, succeed
+from sweep.control.reconcile import EVERY_S, end_predecessors
 from sweep.core import outcomes
 from sweep.core.attributes import CANCEL
 from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
@@ -124,7 +124,7 @@ class Worker:
         if place.job is None or place.index is None or place.slot is not None:
             return  # the process above a task's slots has done it for all of them
         with self.ledger.db.patient(PATIENCE_S):
-            found = succeed(
+            found = end_predecessors(
                 self.ledger, self.folder, self.context.schedule, place.job, place.index, place.host
             )
         for trial, attempt, end, state in found:

@@ -115,6 +115,9 @@ def _of_foreign(folder: AttemptFolder, plain: End, log: Sequence[str]) -> End:
             "\n".join(log[-_LAST:])
         ):
             return replace(plain, outcome=outcomes.PORT_CLASH, reason=plain.reason + _PORT_TAKEN)
+        if plain.outcome == outcomes.ERROR and (error := foreign_failure.find_lost_peer(log)):
+            reason = f"a rank is gone, and another one ended by that: {error[:300]}"
+            return replace(plain, outcome=outcomes.KILLED, reason=reason)
         return plain
     end = classify(found.exit_code, found.signal, "", found.cause[-memory_messages.WINDOW :])
     if end.outcome == outcomes.KILLED and memory_messages.says_killed(log):

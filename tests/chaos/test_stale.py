@@ -15,6 +15,7 @@ from sweep.core.scheduler import Task, TaskState, Wave
 from sweep.core.system import processes
 from tests.chaos.scene import Scene, kill
 from tests.conftest import sweep_environment
+from tests.waiting import PATIENCE_S
 
 # Values tell the attempts apart; there are no checkpoints, so that each begins at the first step.
 TRAIN = """
@@ -22,7 +23,8 @@ import json, os, sys, time
 
 attempt = int(os.environ["SWEEP_ATTEMPT"])
 for step in range(20):
-    time.sleep(float(sys.argv[1]) if attempt == 1 else 0.02)
+    # The first is slow, and never gets through.
+    time.sleep(0.02 if attempt > 1 else 600.0 if step == 12 else float(sys.argv[1]))
     line = json.dumps({"step": step, "metrics": {"loss": 100.0 * attempt + step}})
     with open(os.environ["SWEEP_METRICS"], "a") as stream:
         stream.write(line + "\\n")
@@ -72,7 +74,7 @@ def test_a_stopped_training_comes_back(
             [sys.executable, "-m", "tests.chaos.other_node", str(scene.root)],
             env=sweep_environment(runs, {"SWEEP_STORAGE": fresh_url}),
             check=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         expected = [(step, 200.0 + step) for step in range(20)]
         assert ledger.lineage(ledger.all_attempts()[0].trial_id, "loss") == expected
@@ -105,7 +107,8 @@ reporter = Reporter()
 attempt = int(os.environ["SWEEP_ATTEMPT"])
 start = int(open(reporter.resume).read()) + 1 if reporter.resume else 0
 for step in range(start, 20):
-    time.sleep(float(sys.argv[1]) if attempt == 1 else 0.02)
+    # The first is slow, and never gets through.
+    time.sleep(0.02 if attempt > 1 else 600.0 if step == 12 else float(sys.argv[1]))
     path = os.path.join(reporter.checkpoint_dir, "last")
     with open(path + ".tmp", "w") as stream:
         stream.write(str(step))
@@ -136,7 +139,7 @@ def test_what_a_stale_training_went_on_reporting_is_not_lost(
             [sys.executable, "-m", "tests.chaos.other_node", str(scene.root)],
             env=sweep_environment(runs, {"SWEEP_STORAGE": fresh_url}),
             check=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
     finally:
         for pid in workers:
@@ -197,4 +200,4 @@ def test_a_group_that_was_never_recorded_is_found_by_its_token(tmp_path: Path) -
         stdout=tmp_path / "log",
     )
     assert processes.end_attempt_group(None, "only-this-one")
-    assert child.wait(10) == -signal.SIGKILL
+    assert child.wait(PATIENCE_S) == -signal.SIGKILL

@@ -118,6 +118,7 @@ def test_the_studies_evaluate_and_export(tmp_path: Path, sweep: Sweep, study: st
     for name in ("studies", "trainer"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     given = ["--set", "trials=1", "--executor", "local"]
+    given += ["--set", "fixed.epochs=1"] * (study == "digits")
     given += ["--set", "fixed.train_fraction=0.05", "--set", "pruner=none"] * (study == "mnist")
     code, out, err = sweep("launch", f"studies/{study}.yaml", "--wait", *given, timeout_s=600)
     assert code == 0, out + err

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 
 from tests.conftest import Sweep
 from tests.processes import find_processes
+from tests.waiting import wait_for
 
 # Any training can take part: it looks for SWEEP_PROFILE and reports a few names.
 OTHER = """
@@ -85,15 +84,10 @@ def test_a_training_of_ones_own(tmp_path: Path, sweep: Sweep) -> None:
     assert sweep("scaling", path, "--gpus", "1,x").code == 2
 
 
-def wait_for(has_come: Callable[[], bool], timeout_s: float = 300) -> None:
-    until = time.monotonic() + timeout_s
-    while not has_come():
-        assert time.monotonic() < until
-        time.sleep(0.2)
-
-
 @pytest.mark.real
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_interrupted_it_shows_what_it_has(tmp_path: Path, runs: Path, how: signal.Signals) -> None:
     """The second training never ends: the first one's row is printed and kept, nothing runs on."""
     script = tmp_path / "slow.py"
@@ -109,11 +103,11 @@ def test_interrupted_it_shows_what_it_has(tmp_path: Path, runs: Path, how: signa
     )
     kept = runs / "scales/results/scaling-strong.json"
     second = runs / "scales/scaling/strong-2"
-    wait_for(lambda: kept.exists() and any(second.rglob("metrics.jsonl")))
+    wait_for(lambda: kept.exists() and any(second.rglob("metrics.jsonl")), "both trainings")
     process.send_signal(how)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 130, out + err
     assert [row["ranks"] for row in json.loads(kept.read_text())["rows"]] == [1]
     assert out.splitlines()[2].split()[:2] == ["1", "1"]
     assert f"written: {kept}" in err and "Traceback" not in err
-    wait_for(lambda: not find_processes(tmp_path))
+    wait_for(lambda: not find_processes(tmp_path), "their end", pause_s=0.2)

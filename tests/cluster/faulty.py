@@ -27,6 +27,7 @@ from sweep.report import Reporter
 steps, pause_s, every = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 if "deaf" in sys.argv:  # a script that heeds neither the control file nor signals
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+gate = sys.argv[4]
 reporter = Reporter()
 done = 0
 if reporter.resume:
@@ -44,6 +45,10 @@ for step in range(done + 1, steps + 1):
             stream.flush()
             os.fsync(stream.fileno())
         os.rename(path + ".tmp", path)
+    # The test decides how long a first attempt takes: from its third step on it waits for the test.
+    held = "held" in sys.argv and not reporter.resume and step >= 3
+    while held and not os.path.exists(gate) and not reporter.should_stop():
+        time.sleep(0.05)
     if "deaf" not in sys.argv and reporter.should_stop():
         break
 """
@@ -95,9 +100,15 @@ class Faulty:
         self.env |= env or {}
         python = str(self.user.bin / "python")
         plain = [python, str(self.user.folder / "train.py"), str(steps), str(pause_s), str(every)]
+        plain.append(str(self.gate))
         given = {"command": command or [*plain, *options.split()], "keep": 1000, **settings}
         self.path = self.user.study(self.name, given.pop("command"), **given)
         self.again()
+
+    @property
+    def gate(self) -> Path:
+        """A file for which first attempts wait with the option ``held``."""
+        return self.user.folder / "gate"
 
     def log_of(self, attempt: Seen) -> str:
         """Return what the task of an attempt has logged."""
@@ -196,8 +207,12 @@ class Faulty:
         assert twice <= interval * (len(attempts) - 1), self.tell()
 
     def count_files(self) -> int:
-        """Return how many files the study has."""
-        return sum(path.is_file() for path in (self.user.runs / self.name).rglob("*"))
+        """Return how many files the study has, but for those that come along into images."""
+        root = self.user.runs / self.name
+        return sum(
+            path.is_file() and path.relative_to(root).parts[0] != "python"
+            for path in root.rglob("*")
+        )
 
     def check_whole(self, trials: int, interval: int = 1) -> None:
         """Check that all trials are complete, and as ``check_resumed`` does."""

@@ -37,7 +37,9 @@ def read_pid(path: Path) -> int | None:
     return int(pid) if read_start(int(pid)) == start else None
 
 
-def wait_for(check: Callable[[], object], timeout_s: float, what: str) -> None:
+def wait_for(
+    check: Callable[[], object], timeout_s: float, what: str, pause_s: float = 0.1
+) -> None:
     """Wait until ``check`` returns something true.
 
     Raises:
@@ -50,7 +52,7 @@ def wait_for(check: Callable[[], object], timeout_s: float, what: str) -> None:
             return
         if is_late:
             raise TimeoutError(f"waited {timeout_s:.0f} s for {what}")
-        time.sleep(0.1)
+        time.sleep(pause_s)
 
 
 def find_leftovers(root: Path, uid: int | None) -> list[int]:

@@ -51,8 +51,10 @@ def scenes(
         )
         # Slurm looks every 30 s whether a signal is due, so it comes 12 to 42 s after the start.
         found["grace"].launch(**SLOW, trials=1, grace="48s", resources=A_MINUTE)
-        found["stepd"].launch(steps=25, trials=1, grace="10s")
-        found["whole"].launch(steps=20, options="hasten", trials=6, max_parallel=3, grace="10s")
+        found["stepd"].launch(steps=6, options="held", trials=1, grace="10s", pause_s=0.5)
+        found["whole"].launch(
+            steps=6, options="hasten held", trials=6, max_parallel=3, grace="10s", pause_s=0.5
+        )
         slurm.kill_slurmd(found["twice"].wait_steps(2, 1)[0].host)
         for mode in ("requeued", "preempted"):
             host = found[mode].wait_steps(2, 1)[0].host
@@ -61,6 +63,8 @@ def scenes(
         found["stepd"].kill(parent(found["stepd"].worker_of(live)))
         live = found["whole"].wait_steps(2, 3)[0]
         slurm.run(["scancel", live.job], slurm.user, check=True)
+        for mode in ("stepd", "whole"):  # what happens to them has happened
+            found[mode].gate.touch()
         yield found
         for study in found.values():
             slurm.run(["scancel", *{attempt.job for attempt in study.attempts()}], slurm.user)
@@ -95,7 +99,7 @@ def test_slurmstepd_dies(scenes: dict[str, Faulty]) -> None:
     study.wait_end(60)
     study.check_whole(1)
     said = "the scheduler's process above this task is gone; it pulls no further trial"
-    wait_for(lambda: said in study.log_of(study.of(0)[0]), 20, "the task to end")
+    wait_for(lambda: said in study.log_of(study.of(0)[0]), 60, "the task to end")
 
 
 def test_same_task_runs_twice(scenes: dict[str, Faulty]) -> None:
@@ -104,7 +108,7 @@ def test_same_task_runs_twice(scenes: dict[str, Faulty]) -> None:
     wait_for(lambda: len(study.attempts()) > 1, 150, "the second run of the task")
     first = study.of(0)[0]
     assert (first.outcome, first.reason) == ("node failed", "its node failed")
-    wait_for(lambda: not Path(f"/proc/{first.group}").exists(), 30, "its training to be ended")
+    wait_for(lambda: not Path(f"/proc/{first.group}").exists(), 60, "its training to be ended")
     first = study.of(0)[0]
     study.wait_end(60)
     assert replace(study.of(0)[0], steps=first.steps) == first, "a stale write was accepted"

@@ -117,11 +117,11 @@ def test_from_launch_to_the_winner_run_again(user: User) -> None:
 
 def test_editing_after_launch_changes_no_trial(user: User, url: dict[str, str]) -> None:
     """The script is edited while jobs wait in the queue: trials and the re-run keep the old one."""
-    script = "import sys, time; time.sleep(0.5); print('value=' + sys.argv[1])\n"
-    user.write("train.py", script)
+    may_end = user.folder / "may-end"
+    user.write("train.py", train_until(may_end)[2])
     path = user.study(
         "edited",
-        ["/usr/bin/python3", "train.py", "{x}"],
+        ["/usr/bin/python3", "train.py", "{x}", str(may_end)],
         objective=FROM_OUTPUT,
         trials=4,
         max_parallel=1,
@@ -129,6 +129,7 @@ def test_editing_after_launch_changes_no_trial(user: User, url: dict[str, str]) 
     user.sweep("launch", path, env=url)
     user.write("train.py", "print('value=99')\n")
     assert user.queue(), "nothing waited any more when the script was edited"
+    may_end.touch()
     watch(user, no_elements(user), 300)
     assert user.wait_state("edited", "finished")["counts"]["complete"] == 4
     assert all(trial["value"] == trial["params"]["x"] for trial in user.trials("edited"))
@@ -238,15 +239,22 @@ exec "$real" "$@"
 
 def test_more_trials_and_a_wider_cap_in_mid_wave(user: User, url: dict[str, str]) -> None:
     """Raised `trials` and `max_parallel` become rows and a throttle, never a second array."""
+    may_end = user.folder / "may-end"
     given = {"objective": FROM_OUTPUT, "trials": 8, "max_parallel": 2}
-    path = user.study("grows", train(1.0), **given)
+    path = user.study("grows", train_until(may_end), **given)
     user.sweep("launch", path, env=url)
-    wait_for(lambda: any(r[2] == "RUNNING" and "_" in r[0] for r in user.queue()), 30, "a task")
-    more = user.study("grows", train(1.0), **{**given, "trials": 20, "max_parallel": 5})
+
+    def running() -> int:
+        return sum(row[2] == "RUNNING" and "_" in row[0] for row in user.queue())
+
+    wait_for(running, 60, "a task")
+    more = user.study("grows", train_until(may_end), **{**given, "trials": 20, "max_parallel": 5})
     done = user.sweep("launch", more, env=url)
     assert "12 trials added" in done.stdout and "runs already" in done.stdout
+    wait_for(lambda: running() == 5, 60, "five tasks")
+    may_end.touch()
     most, arrays = watch(user, no_elements(user), 120)
-    assert 2 < most <= 5 and len(arrays) == 1
+    assert most <= 5 and len(arrays) == 1
     assert user.wait_state("grows", "finished")["counts"]["complete"] == 20
 
 
@@ -365,10 +373,14 @@ def test_dry_run_shows_all_and_makes_nothing(user: User) -> None:
 )
 def test_the_job_of_the_database_dies(user: User, how: str) -> None:
     """Tasks wait for it, it comes back at a new address, and no trial is lost."""
-    path = user.study("dbdies", train(1.0), objective=FROM_OUTPUT, trials=24, max_parallel=4)
+    may_end = user.folder / "may-end"
+    path = user.study(
+        "dbdies", train_until(may_end), objective=FROM_OUTPUT, trials=24, max_parallel=4
+    )
     user.sweep("launch", path)
-    wait_for(lambda: sum(r[2] == "RUNNING" for r in user.queue()) >= 4, 60, "tasks to run")
-    time.sleep(2)
+    wait_for(
+        lambda: user.status("dbdies")["counts"]["running"] == 4, 120, "four trials", pause_s=0.5
+    )
     job = next(row[0] for row in user.queue() if row[1].startswith("sweep-db-"))
     if how == "kill":  # the whole job, and not its server
         log = (user.runs / "dbdies/logs").glob("database_*.log")
@@ -377,6 +389,7 @@ def test_the_job_of_the_database_dies(user: User, how: str) -> None:
     else:
         command = ["scancel", job] if how == "scancel" else ["scontrol", "requeue", job]
         user.cluster.run(command, user=user.cluster.user, check=True)
+    may_end.touch()
     watch(user, no_elements(user), 240)
     status = user.wait_state("dbdies", "finished")
     assert status["counts"]["complete"] == 24

@@ -20,14 +20,15 @@ from tests.cluster.test_faults import SICK
 
 pytestmark = pytest.mark.slurm
 
-# Notes what it was given, and when it ran.
+# Notes what it was given, and when it ran; until the test has seen all that it waits for.
 TELLS = """
-import json, os, time
+import json, os, sys, time
 from sweep.report import Reporter
 
 began = time.time()
 Reporter().log(step=1, value=1.0)
-time.sleep(3)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
 names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURMD_NODENAME", "CUDA_VISIBLE_DEVICES",
          "SLURM_CPUS_PER_TASK")
 told = dict((name, os.environ.get(name)) for name in names)
@@ -78,18 +79,19 @@ def test_a_whole_node_serves_four_trials_at_once(faulty: Faulty) -> None:
 
     K is never exceeded, nor reached where it is no multiple of the slots.
     """
-    command = [str(faulty.user.bin / "python"), "-c", TELLS]
+    command = [str(faulty.user.bin / "python"), "-c", TELLS, str(faulty.gate)]
     launch(faulty, command=command, trials=18, max_parallel=9)
     plan = faulty.user.sweep("launch", faulty.path, "--dry-run").stdout
     assert "array      --array=0-4%2 (slurm, 4 trials at once in each task)" in plan
     assert "--ntasks=4 --cpus-per-task=1 --mem=1200M --gres=gpu:a100:4 --exclusive" in plan
-    faulty.wait_steps(1, trials=5)
+    faulty.wait_steps(1, trials=8)
     (job,) = {attempt.job for attempt in faulty.attempts()}
     shown = faulty.cluster.run(["scontrol", "show", "job", f"{job}_0"], check=True).stdout
     assert "TresPerNode=gres:gpu:a100:4" in shown and "gres/gpu:a100=4" in shown
     assert "NumCPUs=8" in shown and "MinMemoryNode=1200M" in shown
     status = faulty.user.status(faulty.name)
     assert status["slots"] == 4 and status["tasks"]["running"] <= 2
+    faulty.gate.touch()
     faulty.wait_end(90)
     assert faulty.states() == dict.fromkeys(range(18), "complete")
     told = []
@@ -129,14 +131,15 @@ def test_fewer_slots_where_k_is_less(faulty: Faulty) -> None:
 
 def test_a_slot_that_dies_and_a_task_that_is_requeued(faulty: Faulty) -> None:
     """One worker's death is its trial's alone; a requeued task goes on with all of its trials."""
-    launch(faulty, steps=10, options="hasten", trials=8, max_parallel=8)
-    live = faulty.wait_steps(2, trials=8)
+    launch(faulty, steps=6, options="hasten held", trials=8, max_parallel=8, pause_s=0.2)
+    live = faulty.wait_steps(3, trials=8)
     first = [attempt for attempt in live if attempt.index == 0]
     second = [attempt for attempt in live if attempt.index == 1]
     assert len(first) == len(second) == 4
     faulty.kill(faulty.worker_of(first[0]))
     run, user = faulty.cluster.run, faulty.cluster.user
     run(["scontrol", "requeue", f"{second[0].job}_1"], user, check=True)
+    faulty.gate.touch()
     faulty.wait_end(120)
     faulty.check_whole(8)
     ends = {trial: [a.outcome for a in faulty.of(trial)] for trial in range(8)}
@@ -239,7 +242,15 @@ def test_sick_node_of_a_task_with_slots(faulty: Faulty) -> None:
     """What fails in one slot counts for all of its task: none of them stays on the sick node."""
     sick = faulty.user.write("sick.py", SICK)
     python = str(faulty.user.bin / "python")
-    command = [python, str(sick), str(faulty.user.folder / "train.py"), "4", "1", "1"]
+    command = [
+        python,
+        str(sick),
+        str(faulty.user.folder / "train.py"),
+        "4",
+        "1",
+        "1",
+        str(faulty.gate),
+    ]
     launch(faulty, steps=4, command=command, trials=24, max_parallel=12)
     faulty.wait_end(150)
     faulty.check_whole(24)

@@ -133,7 +133,8 @@ class User:
             return seen["state"] in states
 
         try:
-            wait_for(has_come, timeout_s, f"{name} to be {' or '.join(states)}")
+            # Each look is a command, and the machine has other things to compute.
+            wait_for(has_come, timeout_s, f"{name} to be {' or '.join(states)}", pause_s=1.0)
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{seen}\n{self.explain()}") from None
         return seen

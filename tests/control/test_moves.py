@@ -83,6 +83,8 @@ class Mover:
         return [max(a.number for a in attempts if a.trial == trial) for trial in range(4)]
 
     def ended(self) -> dict[str, Any] | None:
+        if self.ask(lambda o: o.ledger.unfinished()):
+            return None  # a command takes longer to say so
         status = json.loads(self.sweep("status", "toy", "--json").stdout)
         return status if status["state"] == "finished" else None
 

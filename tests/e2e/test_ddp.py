@@ -9,8 +9,7 @@ import os
 import random
 import signal
 import socket
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,16 @@ pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 
 from sweep.core.system import processes
 from sweep.report import Reporter
-from tests.conftest import Sweep
+from tests.conftest import Sweep, run_sweep
 from tests.trainer.curves import read_curve
+from tests.waiting import wait_for
 from trainer import config, loop
 
 # Sums over a batch are taken in another order, which changes the last bit of a float32 (6e-8) in
 # each step; over some hundred steps of a network that learns without chaos it stays below this.
 TOLERANCE = 1e-4
-FIXED = {"epochs": 40, "batch_size": 64, "width": 16, "optimizer": "adamw", "lr": 0.01}
+EPOCHS = 6
+FIXED = {"epochs": EPOCHS, "batch_size": 64, "width": 16, "optimizer": "adamw", "lr": 0.01}
 STUDY: dict[str, Any] = {
     "name": "ranks",
     "command": "python -m trainer.train --data digits --config {config}",
@@ -39,6 +40,23 @@ STUDY: dict[str, Any] = {
     "fixed": FIXED,
     "ddp": {"ranks_per_node": 2, "timeout_s": 40},
 }
+# An epoch takes a while; the second rank of the first attempt does not begin the third before it is
+# killed.
+WAITS = """
+import os, sys, time
+from trainer import train
+from trainer.run import Run
+begin = Run.begin_epoch
+def wait(self):
+    time.sleep(0.1)
+    held = "holds" in sys.argv and os.environ["SWEEP_ATTEMPT"] + os.environ["RANK"] == "11"
+    while held and self.sampler.epoch == 2:
+        time.sleep(0.1)
+    begin(self)
+Run.begin_epoch = wait
+sys.exit(train.main([word for word in sys.argv[1:] if word != "holds"]))
+"""
+WAITING = "python waits.py --data digits --config {config}"
 # Ranks that need no torch: what counts is which of them says and does what.
 RAISES = """
 import os, sys, time
@@ -58,6 +76,12 @@ total = ranks.sum(torch.tensor([own])).item()
 Reporter().log(step=0, val_accuracy=total - 2 * own)
 ranks.leave()
 """
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, runs: Path, fresh_url: str) -> Sweep:
+    """Run the command line on a database of the test's own, on the server that all share."""
+    return partial(run_sweep, runs=runs, cwd=tmp_path, env={"SWEEP_STORAGE": fresh_url})
 
 
 def write(folder: Path, **more: Any) -> Path:
@@ -86,18 +110,12 @@ def count_that_fit(most: int) -> int:
     return max(2, min(most, int(free_kb / 1e6 / 2 / 0.7)))
 
 
-def wait_for(has_come: Callable[[], bool], what: str, timeout_s: float = 120) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not has_come():
-        assert time.monotonic() < deadline, f"{what} has not come"
-        time.sleep(0.05)
-
-
 def test_a_killed_rank_and_the_curve_of_one_process(
     tmp_path: Path, sweep: Sweep, runs: Path
 ) -> None:
     """SIGKILL of rank 1: the trial goes on as attempt 2, to the curve of one process."""
-    assert sweep("launch", write(tmp_path)).code == 0
+    (tmp_path / "waits.py").write_text(WAITS)
+    assert sweep("launch", write(tmp_path, command=f"{WAITING} holds")).code == 0
     first = attempt(runs, 0, 1)
     wait_for(lambda: len(list((first / "checkpoints").glob("*.pt"))) > 0, "a checkpoint")
     # Other tests on this machine may have a rank 1 as well.
@@ -118,16 +136,19 @@ def test_a_killed_rank_and_the_curve_of_one_process(
     argv = [f"--{name.replace('_', '-')}={value}" for name, value in FIXED.items()]
     loop.train(config.parse([*argv, f"--seed={trial['seed']}"], {}), alone, lambda line: None)
     expected = read_curve(tmp_path / "one/metrics.jsonl")
-    assert got.keys() == expected.keys() == set(range(1, 41))
+    assert got.keys() == expected.keys() == set(range(1, EPOCHS + 1))
     for step, metrics in expected.items():
         assert got[step] == pytest.approx(metrics, rel=TOLERANCE), step
 
 
 def test_pruning_ends_all_ranks(tmp_path: Path, sweep: Sweep, runs: Path) -> None:
     """The verdict reaches rank 0 by the control file, and the others through it."""
+    (tmp_path / "waits.py").write_text(WAITS)
     fixed = {**FIXED, "epochs": 3000}
     pruner = {"type": "threshold", "lower": 2.0}  # an accuracy is never above it
-    _, out, err = sweep("launch", write(tmp_path, fixed=fixed, pruner=pruner), "--wait")
+    _, out, err = sweep(
+        "launch", write(tmp_path, command=WAITING, fixed=fixed, pruner=pruner), "--wait"
+    )
     log = (attempt(runs, 0, 1) / "log.txt").read_text()
     assert [trial["state"] for trial in trials(sweep)] == ["pruned"], out + err + log
     assert processes.processes_with("SWEEP_TRIAL_DIR", str(attempt(runs, 0, 1))) == []

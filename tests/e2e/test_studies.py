@@ -7,15 +7,22 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Sweep
+from tests.conftest import Sweep, run_sweep
 from tests.needs import skip_or_fail
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "studies"
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, runs: Path, fresh_url: str) -> Sweep:
+    """Run the command line on a database of the test's own, on the server that all share."""
+    return partial(run_sweep, runs=runs, cwd=tmp_path, env={"SWEEP_STORAGE": fresh_url})
 
 
 @pytest.fixture
@@ -49,7 +56,7 @@ def test_any_command(sweep: Sweep, checkout: Path) -> None:
 
 
 def test_digits(sweep: Sweep, checkout: Path) -> None:
-    """The demo's study, six trials of it: real networks on real digits, the best run again."""
+    """The demo's study, four trials of it: real networks on real digits, the best run again."""
     code, out, err = sweep(
         "launch",
         "studies/digits.yaml",
@@ -57,7 +64,7 @@ def test_digits(sweep: Sweep, checkout: Path) -> None:
         "--executor",
         "local",
         "--set",
-        "trials=6",
+        "trials=4",
         cwd=checkout,
     )
     assert code == 0, out + err

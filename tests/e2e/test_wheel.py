@@ -276,6 +276,7 @@ def test_the_reference_trainer_trains_from_the_wheel(with_torch: Installed) -> N
     text = (ROOT / "studies/digits.yaml").read_text().replace("-m trainer.", "-m sweep.trainer.")
     (project / "study.yaml").write_text(text)
     launch = ["launch", "study.yaml", "--executor", "local", "--wait", "--set", "trials=1"]
+    launch += ["--set", "fixed.epochs=1", "--set", "pruner=none"]
     with_torch.run(sweep, *launch, folder=project)
     rows = json.loads(with_torch.run(sweep, "collect", "--format", "json", folder=project))
     assert [row["state"] for row in rows] == ["complete"]

@@ -28,6 +28,7 @@ T = TypeVar("T")
 Which = Callable[[str, Mapping[str, str]], bool]
 ROOT = Path(__file__).parents[2]
 GATE = Path(__file__).parent / "gate"
+KILLER = Path(__file__).parent / "killer"
 LIMIT_S = 300.0  # a framework's import alone takes ten seconds on a busy machine
 
 

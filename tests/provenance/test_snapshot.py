@@ -18,7 +18,7 @@ from sweep.core.errors import InputError
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Environment, Study
 from sweep.provenance import code_tree, manifest
-from sweep.provenance import snapshot as frozen
+from sweep.provenance import snapshot as code_snapshot
 from sweep.provenance.record import choose_snapshot, what_is_missing
 from tests.needs import skip_or_fail
 from tests.provenance.test_capture import git, make_study
@@ -29,10 +29,10 @@ ENVIRON = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": "x"}
 def freeze(
     study: Study, runs: Path, environ: Mapping[str, str] = ENVIRON
 ) -> tuple[StudyFolder, str]:
-    found = frozen.plan(study, runs, environ)
+    found = code_snapshot.plan(study, runs, environ)
     assert found is not None
     folder = StudyFolder(runs / study.name)
-    return folder, frozen.freeze(found, folder)
+    return folder, code_snapshot.freeze(found, folder)
 
 
 def listing(folder: Path) -> list[str]:
@@ -107,10 +107,10 @@ def test_a_repository(repository: Path) -> None:
     assert (snapshot / "package/link.py").resolve() == (snapshot / "train.py").resolve()
     assert os.readlink(snapshot / "outer") == str(repository.parent / "elsewhere")
     assert os.access(snapshot / "train.py", os.X_OK)
-    assert frozen.changed_files(folder, name) == []
+    assert code_snapshot.changed_files(folder, name) == []
     (snapshot / "new.py").write_text("touched")
     (snapshot / "written.txt").write_text("by a training")
-    assert frozen.changed_files(folder, name) == ["new.py"]
+    assert code_snapshot.changed_files(folder, name) == ["new.py"]
 
 
 def test_the_same_code_is_the_same_snapshot(repository: Path) -> None:
@@ -139,7 +139,7 @@ def test_hostile_file_names(tmp_path: Path) -> None:
     fill(top, "a\nb.py", "c\\n.py", "d\r\u2028é.py", " e  f.py", "-g.py")
     folder, name = freeze(make_study(top), tmp_path / "runs")
     assert listing(folder.code / name) == listing(top)
-    assert frozen.changed_files(folder, name) == []
+    assert code_snapshot.changed_files(folder, name) == []
     checked = subprocess.run(
         ["sha256sum", "-c", "--strict", f"../{name}.sha256"],
         cwd=folder.code / name,
@@ -148,7 +148,7 @@ def test_hostile_file_names(tmp_path: Path) -> None:
     )
     assert checked.returncode == 0, checked
     (folder.code / name / "a\nb.py").write_text("x")
-    assert frozen.changed_files(folder, name) == ["a\nb.py"]
+    assert code_snapshot.changed_files(folder, name) == ["a\nb.py"]
 
 
 def test_submodules_come_along(repository: Path, tmp_path: Path) -> None:
@@ -250,13 +250,13 @@ def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures/x.raw").write_bytes(bytes(2_000_000))
     with pytest.raises(InputError) as caught:
-        frozen.plan(make_study(tmp_path), tmp_path / "runs", ENVIRON)
+        code_snapshot.plan(make_study(tmp_path), tmp_path / "runs", ENVIRON)
     assert "Largest: pictures 2 MB, train.py 0 MB" in caught.value.message
     assert "`data`" in str(caught.value) and "code: live" in str(caught.value)
     git(tmp_path, "init", "-q")
     with pytest.raises(InputError, match=r"\.gitignore"):
-        frozen.plan(make_study(tmp_path), tmp_path / "runs", ENVIRON)
-    assert frozen.plan(make_study(tmp_path, code="live"), tmp_path / "runs", ENVIRON) is None
+        code_snapshot.plan(make_study(tmp_path), tmp_path / "runs", ENVIRON)
+    assert code_snapshot.plan(make_study(tmp_path, code="live"), tmp_path / "runs", ENVIRON) is None
 
 
 def test_where_training_starts(repository: Path) -> None:
@@ -276,7 +276,7 @@ def test_where_training_starts(repository: Path) -> None:
     study = make_study(work, command, environment=given)
     folder, name = freeze(study, repository / "runs")
     snapshot = folder.code / name
-    placed = frozen.place(study, folder, name, {"PYTHONPATH": f"{work}:/usr/x", "A": "b"})
+    placed = code_snapshot.place(study, folder, name, {"PYTHONPATH": f"{work}:/usr/x", "A": "b"})
     assert placed.study.workdir == str(snapshot / "work")
     assert placed.study.command == (
         "python",
@@ -291,11 +291,13 @@ def test_where_training_starts(repository: Path) -> None:
     assert placed.environ == {"PYTHONPATH": f"{snapshot}/work:/usr/x", "A": "b"}
     assert placed.study.environment.env == {"PYTHONPATH": f"{snapshot}/work:{snapshot}:/opt"}
     with pytest.raises(InputError, match="frozen code that this runs is gone"):
-        frozen.place(study, folder, "0123", {})
-    assert frozen.place(study, folder, None, {"A": "b"}) == frozen.Placed(study, {"A": "b"})
-    found = frozen.plan(study, repository / "runs", ENVIRON)
+        code_snapshot.place(study, folder, "0123", {})
+    assert code_snapshot.place(study, folder, None, {"A": "b"}) == code_snapshot.Placed(
+        study, {"A": "b"}
+    )
+    found = code_snapshot.plan(study, repository / "runs", ENVIRON)
     assert found is not None
-    said = frozen.notes(found)
+    said = code_snapshot.notes(found)
     assert any("run.py is an absolute path; training gets its frozen copy" in s for s in said)
     assert f"{repository}/data points into the live tree; it is not frozen." in said
 
@@ -314,12 +316,12 @@ def test_editable_installs(repository: Path, tmp_path: Path) -> None:
     given = Environment(runtime="venv", image=str(tmp_path / "env"))
     study = make_study(repository, environment=given)
     folder, name = freeze(study, repository / "runs")
-    placed = frozen.place(study, folder, name, {})
+    placed = code_snapshot.place(study, folder, name, {})
     snapshot = folder.code / name
     assert placed.environ["PYTHONPATH"] == f"{snapshot}:{snapshot}/package"
-    found = frozen.plan(study, repository / "runs", ENVIRON)
+    found = code_snapshot.plan(study, repository / "runs", ENVIRON)
     assert found is not None
-    said = frozen.notes(found)
+    said = code_snapshot.notes(found)
     assert len(said) == 3
     mine = f"{repository}/package is installed as editable; training imports its frozen copy."
     assert mine in said
@@ -334,9 +336,9 @@ def test_containers_see_the_copy_in_the_codes_place(repository: Path) -> None:
     study = make_study(repository, environment=Environment(runtime="apptainer", image="x.sif"))
     runs = repository / "runs"
     folder, name = freeze(study, runs)
-    placed = frozen.place(study, folder, name, {})
+    placed = code_snapshot.place(study, folder, name, {})
     assert placed.study.workdir == str(repository)
-    pairs = frozen.bindings(folder, name)
+    pairs = code_snapshot.bindings(folder, name)
     assert placed.study.environment.binds == tuple(f"{a}:{b}" for a, b in pairs)
     assert pairs[0] == (folder.code / name, repository)
     fill(folder.root, "trials/00000/config.yaml", "reruns/1/x", "python/sweep/report.py")

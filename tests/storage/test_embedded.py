@@ -504,9 +504,10 @@ def test_place_that_cannot_be_used(tmp_path: Path) -> None:
         start_stop.start(tmp_path / "runs" / ".postgres")
 
 
-@pytest.mark.skipif(not DEBIAN_15.exists(), reason="no PostgreSQL 15 of Debian's here")
 def test_binaries_of_the_system(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another PostgreSQL serves as well, and its data are opened by its version only."""
+    if not DEBIAN_15.exists():
+        skip_or_fail("postgres", "no PostgreSQL 15 of Debian's here")
     monkeypatch.setenv("SWEEP_PG_BIN", str(DEBIAN_15))
     server = start_stop.start(data_dir)
     assert _query(server, "SHOW server_version_num")[0][0].startswith("15")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweep.core.errors import BusyError, SweepError
+from sweep.core.files import take_lock
 from sweep.core.system.processes import find_process
 from sweep.storage.embedded.binaries import find_binaries, major_version
 from sweep.storage.embedded.cluster import HIGHEST_PORT, LOWEST_PORT, choose_port
@@ -27,7 +28,6 @@ from sweep.storage.embedded.folder import (
     may_take_over,
     mind_os_errors,
     read_record,
-    take_lock,
     write,
     write_record,
 )

@@ -79,7 +79,7 @@ def test_ranks_give_the_curve_of_one_process(
 def test_pruning_stops_all_ranks_at_the_same_step(tmp_path: Path) -> None:
     """Rank 0 reads the control file; nobody waits for a rank that left."""
     ranks = start(2, tmp_path, *QUICK, "--epochs", "1000", plant=SLOW)
-    ranks[0].stdout.readline()
+    assert ranks[0].stdout.readline(), "rank 0 has ended"
     (tmp_path / "control.json").write_text(json.dumps({"stop": "pruned"}))
     done = finish(ranks)
     assert [code for code, _, _ in done] == [0, 0], done
@@ -91,7 +91,7 @@ def test_ranks_that_leave_in_mid_epoch_go_on_bit_for_bit(tmp_path: Path) -> None
     """With dropout, whose random states are each rank's own; --resume FILE names the checkpoint."""
     argv = [*QUICK, "--epochs", "2", "--dropout", "0.3", "--batch-size", "8"]
     ranks = start(2, tmp_path / "1", *argv, plant=SLOW)
-    ranks[0].stdout.readline()
+    assert ranks[0].stdout.readline(), "rank 0 has ended"
     time.sleep(1)
     (tmp_path / "1" / "control.json").write_text(json.dumps({"stop": "checkpoint"}))
     assert [code for code, _, _ in finish(ranks)] == [0, 0]
@@ -115,7 +115,7 @@ def test_a_killed_rank_ends_the_others_who_name_it(tmp_path: Path) -> None:
     """SIGKILL: exit code 1, and which rank it was and where."""
     ranks = start(2, tmp_path, *QUICK, "--epochs", "1000", plant=SLOW, **PATIENCE)
     for _ in range(12):  # three seconds: time for signs of life
-        ranks[0].stdout.readline()
+        assert ranks[0].stdout.readline(), "rank 0 has ended"
     ranks[1].send_signal(signal.SIGKILL)
     done = finish(ranks)
     assert [code for code, _, _ in done] == [1, -9]
@@ -136,7 +136,7 @@ def test_a_hung_rank_ends_with_its_stack_and_the_others_name_it(tmp_path: Path) 
 def test_a_frozen_rank_ends_the_others(tmp_path: Path) -> None:
     """SIGSTOP, as a host that swaps to death: no sign of life."""
     ranks = start(2, tmp_path, *QUICK, "--epochs", "1000", plant=SLOW, **PATIENCE)
-    ranks[0].stdout.readline()
+    assert ranks[0].stdout.readline(), "rank 0 has ended"
     ranks[1].send_signal(signal.SIGSTOP)
     code, _, err = finish(ranks[:1])[0]
     ranks[1].kill()
@@ -180,7 +180,7 @@ def test_a_run_goes_on_when_a_stranger_knocks(tmp_path: Path) -> None:
         SWEEP_TOKEN="own",
         **PATIENCE,
     )
-    ranks[0].stdout.readline()
+    assert ranks[0].stdout.readline(), "rank 0 has ended"
     stranger = start(
         2, tmp_path / "other", *QUICK, port=port, only=(1,), SWEEP_TOKEN="other", **PATIENCE
     )
@@ -217,6 +217,7 @@ def test_a_batch_that_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
     assert "2 ranks cannot share it evenly. Take a multiple of 2." in done[0][2]
 
 
+@pytest.mark.long  # e2e/test_ddp and e2e/test_wheel start it so in every form
 def test_torchrun_starts_it(tmp_path: Path) -> None:
     """The launcher's own store and variables."""
     done = subprocess.run(

@@ -194,7 +194,7 @@ def test_the_command_killed_from_outside_goes_on(tmp_path: Path) -> None:
 
     whole = run("a")
     process = start("b")
-    process.stdout.readline()  # the first epoch's
+    assert process.stdout.readline()  # the first epoch's
     time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)

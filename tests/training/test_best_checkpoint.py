@@ -15,7 +15,7 @@ from sweep.core.trial import Report
 from sweep.training.best_checkpoint import BestKeeper, ReportedStep, find_best, step_of
 from sweep.training.save_names import parse
 from sweep.training.saves import Save
-from tests.waiting import wait_for
+from tests.waiting import returns, wait_for
 
 # Steps with the time of their report, ten seconds apart: 1 at 10 s, 2 at 20 s, 3 at 30 s.
 STEPS = [ReportedStep(step, 10.0 * step, 0.0) for step in (1, 2, 3)]
@@ -89,6 +89,22 @@ def test_it_stays_while_its_training_removes_it(folder: AttemptFolder, name: str
     assert sorted(os.listdir(folder.root)) == ["best", "checkpoints"]
 
 
+def test_one_that_is_saved_into_the_folder_itself(folder: AttemptFolder) -> None:
+    """Then all of the folder is the checkpoint, and each save writes into it again."""
+    keeper = BestKeeper(folder, Objective("acc", "maximize"))
+    keeper.start()
+    for name in ("__0_0.distcp", ".metadata"):
+        (folder.checkpoints / name).write_text("step 1")
+    keeper.see([report(1, 0.5)])
+    wait_for(lambda: find_best(folder, 0.5), "the save of 1")
+    (folder.checkpoints / "__0_0.distcp").write_text("step 2, which is worse")
+    keeper.see([report(2, 0.4)])
+    keeper.finish()
+    found = find_best(folder, 0.5)
+    assert found == folder.best / "checkpoint"
+    assert (found / "__0_0.distcp").read_text() == "step 1"
+
+
 def test_what_is_still_there_is_not_copied(folder: AttemptFolder) -> None:
     """A training that ends at once, or keeps all its checkpoints."""
     keeper = BestKeeper(folder, Objective("loss", "minimize"))
@@ -126,3 +142,20 @@ def test_a_training_that_reports_without_end(folder: AttemptFolder) -> None:
     os.utime(path, (71.0, 71.0))
     keeper.finish()
     assert find_best(folder, 0.0) == path
+
+
+def test_an_end_that_comes_while_it_looks_elsewhere_is_not_missed(
+    folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training ends before the thread waits for news: the task goes on all the same."""
+    keeper = BestKeeper(folder, Objective("acc", "maximize"))
+    watch = keeper._watch
+
+    def watch_late() -> None:
+        wait_for(lambda: keeper._over, "the end")
+        watch()
+
+    monkeypatch.setattr(keeper, "_watch", watch_late)
+    keeper.start()
+    returns(keeper.finish, limit_s=60.0)
+    assert keeper._thread is not None and not keeper._thread.is_alive()

@@ -31,7 +31,7 @@ ENDS = [
     ("Open MPI 4.1, killed", "rank 1 on vm (mpirun)", "killed", KILLED),
     ("Open MPI 4.1 --tag-output, an error", "rank 1 (mpirun)", "error", "1: ValueError: boom"),
     ("Open MPI 4.1, exit code 3", "rank 1 (mpirun)", "error", "exit code 3"),
-    ("MPICH 4.0, killed", "process 5558 on vm (mpiexec)", "killed", KILLED),
+    ("MPICH 4.0, killed", "a process on vm (mpiexec)", "killed", KILLED),
     ("DeepSpeed 0.18, killed", "rank 1 (deepspeed)", "killed", KILLED),
     ("DeepSpeed 0.18, an error", "rank 1 (deepspeed)", "error", "exit code 1: ValueError: boom"),
     ("mp.spawn of torch 2.13, killed", "rank 1 (mp.spawn)", "killed", KILLED),
@@ -45,7 +45,7 @@ ENDS = [
     ("Intel MPI 2021, killed", "rank 1 on n1 (mpiexec)", "killed", KILLED),
     (
         "MPICH 3.3, a segmentation fault with a core",
-        "process 4774 on n1 (mpiexec)",
+        "a process on n1 (mpiexec)",
         "error",
         "crashed with signal 11: epoch 1",
     ),
@@ -105,6 +105,40 @@ def test_an_attempts_end_is_that_of_its_rank(tmp_path: Path) -> None:
     assert end(LOGS["Open MPI 4.1, killed"], 0) == ("finished", "")
 
 
+GLOO = (
+    "RuntimeError: [/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:30087: Connection reset"
+)
+TRACEBACK = "Traceback (most recent call last):\n  File 'x.py', line 1\n    work.wait()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (TRACEBACK + GLOO, "killed"),
+        (f"[rank0]: {TRACEBACK}[rank0]: {GLOO} by peer. GLHF!\n", "killed"),
+        (
+            TRACEBACK + "torch.distributed.DistBackendError: NCCL error: remote process exited or "
+            "there was a network error, NCCL version 2.29\nncclRemoteError: A call failed",
+            "killed",
+        ),
+        # The rank that is gone says why, before or after the one that lost it.
+        (f"{TRACEBACK}ValueError: boom\n{TRACEBACK}{GLOO}", "error"),
+        (f"[rank0]: {TRACEBACK}[rank0]: {GLOO}\n[rank1]: {TRACEBACK}KeyError: 'x'\n", "error"),
+        (TRACEBACK + "ConnectionError: Connection refused\n", "error"),
+        (GLOO, "error"),
+    ],
+)
+def test_a_rank_that_lost_another_one_is_no_error_of_the_codes(
+    text: str, outcome: str, tmp_path: Path
+) -> None:
+    """A rank that is killed says nothing; the one that ends by it may end before its launcher."""
+    folder = AttemptFolder(tmp_path)
+    folder.log.write_text(text)
+    end = read_end(make_study(["python", "train.py"]), folder, 1, None, "")
+    assert end.outcome == outcome
+    assert ("a rank is gone" in end.reason) == (outcome == "killed")
+
+
 DIE = """\
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
 echo "rank $rank"
@@ -117,7 +151,7 @@ OPEN_MPI = ("--allow-run-as-root", "--oversubscribe")
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("program", "options", "place"),
-    [("mpirun.openmpi", OPEN_MPI, "rank 1"), ("mpiexec.hydra", (), "process")],
+    [("mpirun.openmpi", OPEN_MPI, "rank 1"), ("mpiexec.hydra", (), "a process on ")],
 )
 def test_a_killed_rank_of_a_real_mpirun(
     program: str, options: tuple[str, ...], place: str, tmp_path: Path

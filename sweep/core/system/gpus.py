@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sweep.core.files import make_private
+from sweep.core.files import make_private, take_lock
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 ASK_TIMEOUT_S = 60  # nvidia-smi without the persistence daemon takes seconds a GPU
@@ -80,11 +79,4 @@ class GpuPool:
             os.close(self.held.pop(name))
 
     def _lock(self, name: str) -> int | None:
-        path = self.folder / re.sub(r"[^\w.-]", "_", name)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            return None
-        return descriptor
+        return take_lock(self.folder / re.sub(r"[^\w.-]", "_", name))

@@ -14,7 +14,6 @@ The token is the job id. However many elements an array has, these are all its f
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.errors import CouldNotAsk
-from sweep.core.files import read_json, write_atomic
+from sweep.core.files import read_json, take_lock, write_atomic
 from sweep.core.scheduler import ArrayJob
 from sweep.core.system.processes import boot_id, is_alive, start_time
 
@@ -81,13 +80,7 @@ class JobFolder:
     def try_lock(self) -> int | None:
         """Take the runner's lock; return its descriptor, or None where somebody holds it."""
         # flock, because the runner forks once after taking it and a record lock would not follow.
-        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            return None
-        return descriptor
+        return take_lock(self.lock)
 
     def settle(self) -> bool:
         """Tell whether this is a job, for good: a request that no runner has taken is given up.

@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from sweep.core.files import write_atomic
+from sweep.core.files import open_private, write_atomic
 from sweep.core.scheduler import END_VARIABLE, INDEX_VARIABLE, JOB_VARIABLE, ArrayJob
 from sweep.core.system.fork import Forked, fork
 from sweep.core.system.gpus import GPU_VARIABLE, GpuPool
@@ -283,7 +283,7 @@ class Runner:
         path = self._log(index)
         with (
             contextlib.suppress(OSError),
-            open(path, "a", encoding="utf-8", errors="surrogateescape", opener=_private) as log,
+            open(path, "a", encoding="utf-8", errors="surrogateescape", opener=open_private) as log,
         ):
             log.write(f"sweep: {error}\n")
 
@@ -473,15 +473,11 @@ def await_folder() -> JobFolder | None:
     if not path:
         return None
     folder = JobFolder(Path(os.fsdecode(path)))
-    with open(os.devnull, "rb") as null, open(folder.runner_log, "ab", opener=_private) as log:
+    with open(os.devnull, "rb") as null, open(folder.runner_log, "ab", opener=open_private) as log:
         os.dup2(null.fileno(), 0)
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     return folder
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def main(argv: list[str]) -> int:

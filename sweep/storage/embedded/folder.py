@@ -18,8 +18,6 @@ Linux turns them into byte-range locks that the file server keeps for all hosts.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import re
@@ -32,6 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sweep.core.errors import BusyError, SweepError
+from sweep.core.files import take_lock
 
 # File systems that one kernel alone can have mounted for writing; any other may be shared by hosts.
 LOCAL_FILE_SYSTEMS = frozenset(
@@ -261,33 +260,6 @@ def write(path: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def take_lock(path: Path, *, shared: bool = False) -> int | None:
-    """Return the descriptor of a lock just taken, None if somebody else holds it.
-
-    The lock lasts until every copy of the descriptor is closed.
-
-    Raises:
-        SweepError: The file system has no locks.
-        OSError: The file cannot be opened.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except OSError as error:
-        os.close(descriptor)
-        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-            raise
-        raise SweepError(
-            f"The file system of {path.parent} has no file locks ({error.strerror}).",
-            "Put the runs on another one (--runs or SWEEP_RUNS), or use a PostgreSQL server of "
-            "your own: SWEEP_STORAGE=postgresql://…",
-        ) from None
-    return descriptor
 
 
 def is_locked(path: Path) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.errors import SweepError
+from sweep.core.files import open_private, take_lock
 from sweep.core.paths import PACKAGE
 from sweep.core.system.processes import find_process
 from sweep.storage.embedded.account import choose_account
@@ -36,7 +37,6 @@ from sweep.storage.embedded.folder import (
     locked,
     mind_os_errors,
     read_record,
-    take_lock,
     write_record,
 )
 from sweep.storage.embedded.lease import Lease
@@ -208,7 +208,7 @@ def _start(folder: Folder, listen: str, within: Within | None) -> Server:
         # Our copy is closed after the start: from then on the server's processes alone hold it.
         with (
             locked(folder.alive_file, wait_s=5) as alive,
-            open(folder.log, "ab", opener=_private) as log,
+            open(folder.log, "ab", opener=open_private) as log,
         ):
             pid = spawn(
                 [binaries / "postgres", "-D", folder.pgdata],
@@ -304,7 +304,7 @@ def _ensure_watcher(folder: Folder, idle_stop_s: float) -> None:
     home = str(PACKAGE.parent)
     python_path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
-        with open(folder.log, "ab", opener=_private) as log:
+        with open(folder.log, "ab", opener=open_private) as log:
             detach(
                 [
                     *(sys.executable, "-m", "sweep.storage.embedded.watch"),
@@ -335,7 +335,3 @@ def _log_tail(folder: Folder, offset: int = 0) -> str:
     except OSError as error:
         return f"(no log: {error})"
     return "\n".join(lines) or "(nothing in its log)"
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -25,7 +25,7 @@ from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.trial import End, Report, summarise, trial_seed
 from sweep.provenance import capture, container, manifest, record
-from sweep.provenance import snapshot as frozen
+from sweep.provenance import snapshot as code_snapshot
 from sweep.results.feasibility import read_none_feasible
 from sweep.schedulers import arrays
 from sweep.storage import reruns, trial_rows
@@ -127,7 +127,7 @@ def as_it_ran(study: Study, folder: StudyFolder, trial: int) -> Study:
 def _snapshot(folder: StudyFolder, trial: int) -> str | None:
     """Return the snapshot that a trial ran; None for the live code, also where it is gone."""
     name = manifest.of_trial(folder, trial)["code"].get("snapshot")
-    return name if name and frozen.is_there(folder, name) else None
+    return name if name and code_snapshot.is_there(folder, name) else None
 
 
 def submit(
@@ -156,7 +156,7 @@ def submit(
         record.refuse_missing(folder, study, trials)
     for trial in trials:
         ran = as_it_ran(study, folder, trial)
-        placed = frozen.place(ran, folder, _snapshot(folder, trial), environ)
+        placed = code_snapshot.place(ran, folder, _snapshot(folder, trial), environ)
         check_command(placed.study, placed.environ)
     made = ask(ledger, reruns.insert_all, plan)
     make_private(folder.logs)
@@ -221,7 +221,7 @@ def _capture(context: Context, study: Study, trial: int, snapshot: str | None) -
         study, base, context.environ, runs=folder.root.parent, thorough=True
     )
     if snapshot:
-        changed = frozen.changed_files(folder, snapshot)
+        changed = code_snapshot.changed_files(folder, snapshot)
         found["code"] = {**found["code"], "modified": changed}
     found["environment"] |= _look_inside(context, study, snapshot)
     return found
@@ -230,7 +230,7 @@ def _capture(context: Context, study: Study, trial: int, snapshot: str | None) -
 def _look_inside(context: Context, study: Study, snapshot: str | None) -> dict[str, Any]:
     """Return what is installed where a re-run trains; empty where that cannot be asked."""
     try:
-        placed = frozen.place(study, context.folder, snapshot, context.environ)
+        placed = code_snapshot.place(study, context.folder, snapshot, context.environ)
         build.make_ready(placed.study, placed.environ, context.say)
     except SweepError:
         return {}  # the training says why

@@ -20,7 +20,7 @@ from sweep.core.scheduler import ArrayJob, Scheduler
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.trial import End, Place, Reading, Report
-from sweep.provenance import snapshot as frozen
+from sweep.provenance import snapshot as code_snapshot
 from sweep.storage import reruns
 from sweep.storage.claims import read_params
 from sweep.storage.ledger import Ledger
@@ -205,7 +205,7 @@ def train_claimed(
         snapshot: The frozen code that it runs; None for the live code.
     """
     db = context.ledger.db
-    placed = frozen.place(study, context.folder, snapshot, context.environ)
+    placed = code_snapshot.place(study, context.folder, snapshot, context.environ)
     return train(
         placed.study,
         values,

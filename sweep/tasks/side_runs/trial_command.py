@@ -22,7 +22,7 @@ from sweep.core.scheduler import Scheduler
 from sweep.core.study import Choice, Study
 from sweep.core.trial import End, Report, trial_seed
 from sweep.provenance import record
-from sweep.provenance import snapshot as frozen
+from sweep.provenance import snapshot as code_snapshot
 from sweep.schedulers import arrays
 from sweep.storage import records, reruns
 from sweep.storage.ledger import Ledger
@@ -149,7 +149,7 @@ def request(
     study, folder = as_study(opened.study, name), opened.folder
     find_checkpoint(opened.ledger, folder, trial, of)
     snapshot = record.choose_snapshot(folder, None, keep=False)
-    placed = frozen.place(study, folder, snapshot, environ)
+    placed = code_snapshot.place(study, folder, snapshot, environ)
     check_command(placed.study, placed.environ)
     seed = trial_seed(study.seed, trial)
     k = ask(opened.ledger, reruns.insert, trial_id, _kind(name, of), seed)

@@ -8,9 +8,7 @@ lock that ends with this process. Ranks that meet strangers all the same are tol
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import os
 import socket
 import zlib
@@ -20,7 +18,7 @@ from pathlib import Path
 
 from sweep.core.errors import InputError, SweepError
 from sweep.core.executors import kind_of
-from sweep.core.files import make_private
+from sweep.core.files import make_private, take_lock
 from sweep.core.study import Study
 
 LOOPBACK = "127.0.0.1"
@@ -76,7 +74,7 @@ def meet(
     folder = make_private(folder or Path(f"/tmp/sweep-ports-{os.geteuid()}"))
     for tried in range(high - low + 1):
         port = low + (first + tried) % (high - low + 1)
-        lock = _lock(folder / str(port))
+        lock = take_lock(folder / str(port))
         if lock is None:
             continue
         if is_free(port):
@@ -135,12 +133,3 @@ def check_interface(wanted: str | None, existing: Iterable[str] | None = None) -
             "Set ddp.interface to the one by which the hosts reach each other (`ip -br address` "
             "shows them), or leave it out.",
         )
-
-
-def _lock(path: Path) -> int | None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with contextlib.suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return descriptor
-    os.close(descriptor)
-    return None
