@@ -217,7 +217,7 @@ class _Xgboost:
 
     @staticmethod
     def share(collective, word):
-        return collective.broadcast(word, 0)
+        return collective.broadcast(word or "", 0) or None  # it refuses None
 
 
 class _Ray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from sweep.core.paths import AttemptFolder
 from sweep.report import Reporter
-from sweep.training.attempt_files import Reply, read_answer, tell, write_exit
+from sweep.training.attempt_files import Reply, has_resumed, read_answer, tell, write_exit
 
 
 def reporter(folder: AttemptFolder, **more: str) -> Reporter:
@@ -56,6 +57,40 @@ def test_done(folder: AttemptFolder) -> None:
     assert read_answer(folder) == Reply(saw=True, done=True)
     write_exit(folder, 0, None, "")
     assert {path.name for path in folder.root.iterdir()} == {"exit.json"}
+
+
+@pytest.mark.parametrize(
+    ("way", "first"), [("read", 4), ("argument", 4), ("inside", 4), ("nothing", 0)]
+)
+def test_steps_of_a_resumed_training(
+    folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch, way: str, first: int
+) -> None:
+    """They count on where it goes on from its checkpoint: has asked for it, has it from its
+    command, or finds it where it saves; else they begin at 0."""
+    where = folder.checkpoints if way == "inside" else folder.root.parent / "1/checkpoints"
+    resume = str(where / "last.pt")
+    given = {"SWEEP_RESUME": resume, "SWEEP_CHECKPOINT_DIR": str(folder.checkpoints)}
+    monkeypatch.setattr(sys, "argv", ["train.py", f"--ckpt={resume}" if way == "argument" else ""])
+    one = reporter(folder, SWEEP_NEXT_STEP="4", **given)
+    if way == "read":
+        assert one.resume == resume
+    one.log(loss=1.0)
+    one.log(loss=1.0)
+    assert [line["step"] for line in lines_of(folder)] == [first, first + 1]
+    assert has_resumed(folder) == (way != "nothing")
+    write_exit(folder, 0, None, "")
+    assert not folder.answer.exists() and has_resumed(folder) == (way != "nothing")
+
+
+def test_steps_at_the_first_attempt(folder: AttemptFolder) -> None:
+    """There is nothing to go on from, whoever asks."""
+    one = reporter(folder)
+    assert one.resume is None
+    one.log(loss=1.0)
+    one.log(step=7, loss=1.0)
+    one.log(loss=1.0)
+    assert [line["step"] for line in lines_of(folder)] == [0, 7, 8]
+    assert not has_resumed(folder)
 
 
 def test_rank_0_alone_notes(folder: AttemptFolder) -> None:

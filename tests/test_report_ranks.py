@@ -219,6 +219,28 @@ def test_a_word_for_all_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert Reporter(several).should_stop(all_ranks=True) == "from 0"
 
 
+@pytest.mark.usefixtures("nothing_alive")
+def test_a_word_by_xgboost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its communicator refuses to send None."""
+
+    def broadcast(data: Any, root: int) -> Any:
+        assert data is not None and root == 0
+        return data
+
+    module(
+        monkeypatch,
+        "xgboost.collective",
+        get_rank=lambda: 0,
+        get_world_size=lambda: 2,
+        broadcast=broadcast,
+    )
+    control = tmp_path / "control.json"
+    one = Reporter({"SWEEP_METRICS": str(tmp_path / "m"), "SWEEP_CONTROL": str(control)})
+    assert one.should_stop(all_ranks=True) is None
+    control.write_text('{"stop": "pruned"}')
+    assert one.should_stop(all_ranks=True) == "pruned"
+
+
 def lines_of(metrics: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in metrics.read_text().splitlines()]
 

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
@@ -31,6 +32,7 @@ from sweep.training.best_checkpoint import note_best
 from sweep.training.command import launchers
 from sweep.training.exit_reason import classify, last_lines
 from sweep.training.journal import Journal
+from sweep.training.printed_steps import first_printed
 
 
 class Look:
@@ -222,7 +224,13 @@ def _drain(
     if attempt.resumed_from:
         resume = Path(attempt.resumed_from)
         first = db.retry(lambda _: find_next_step(ledger, study_folder, attempt, resume, folder))
-    journal = Journal(folder, study.objectives, first, launchers.reader(study), attempt.journal)
+    journal = Journal(
+        folder,
+        study.objectives,
+        partial(first_printed, study, folder, first),
+        launchers.reader(study),
+        attempt.journal,
+    )
 
     def record(reports: Sequence[Report], reading: Reading) -> None:
         db.retry(lambda _: ledger.record(attempt.token, reports, reading), transaction=False)

@@ -56,6 +56,13 @@ class Program:
         return [*self.before, self.prefix + words[0], *words[1:]]
 
 
+def interpreter(command: Sequence[str], otherwise: str = "python") -> str:
+    """Return the Python that a command names, also within what wraps it; else another word."""
+    found = read_program(command)
+    word = found.words[0] if found.words else ""
+    return word if INTERPRETER.fullmatch(os.path.basename(word)) else otherwise
+
+
 def read_program(command: Sequence[str]) -> Program:
     """Return what a command starts in the end; of an empty one, nothing of kind OTHER."""
     words, before, prefix = list(command), list[str](), ""

@@ -22,6 +22,7 @@ from typing import Any
 from sweep.core.errors import SweepError
 from sweep.core.files import make_private, read_json, write_atomic
 from sweep.core.paths import AttemptFolder, StudyFolder
+from sweep.core.programs import interpreter
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.provenance.installed import MARK
@@ -221,8 +222,8 @@ def _parse(said: str) -> dict[str, Any]:
 
 def _words(study: Study) -> tuple[str, ...]:
     """Return the names of the Python that is asked: the command's own, or those to look for."""
-    first = study.command[0]
-    return (first,) if os.path.basename(first).startswith("python") else ("python", "python3")
+    own = interpreter(study.command, "")
+    return (own,) if own else ("python", "python3")
 
 
 def _is_for_one(study: Study) -> bool:

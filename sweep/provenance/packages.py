@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from sweep.core.programs import interpreter, read_program
 from sweep.core.study import Study
 from sweep.core.system.search_path import search_path
 from sweep.provenance.installed import list_packages
@@ -24,10 +25,13 @@ def find_python(study: Study, environ: Mapping[str, str]) -> Path | None:
         return None
     if given.runtime == "venv":
         path = str(study.venv_folder / "bin")
-    first = study.command[0]
-    word = first if os.path.basename(first).startswith("python") else "python"
-    found = shutil.which(word, path=path) or shutil.which("python3", path=path)
-    return Path(found) if found else None
+    if given.runtime == "none" and read_program(study.command).is_elsewhere:
+        # uv run, poetry run and their like: of a project's own folder it is known.
+        found = study.at_workdir(".venv/bin/python")
+        return found if found.exists() else None
+    word = interpreter(study.command)
+    there = shutil.which(word, path=path) or shutil.which("python3", path=path)
+    return Path(there) if there else None
 
 
 def describe_python(python: Path) -> dict[str, object]:

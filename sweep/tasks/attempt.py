@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +47,7 @@ from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
 from sweep.training.exit_reason import read_end
 from sweep.training.journal import Journal
+from sweep.training.printed_steps import first_printed
 from sweep.training.supervisor import Ended, Leave, Supervisor, abrupt_s
 
 T = TypeVar("T")
@@ -185,7 +187,10 @@ class AttemptRun:
             return self._not_started(error, time.monotonic() - began)
         self._note_start(values, started)
         journal = Journal(
-            self.folder, self.study.objectives, values.next_step, launchers.reader(self.study)
+            self.folder,
+            self.study.objectives,
+            partial(first_printed, self.study, self.folder, values.next_step),
+            launchers.reader(self.study),
         )
         supervisor = Supervisor(
             started.child,

@@ -37,8 +37,9 @@ class Journal:
     Args:
         folder: The attempt's folder.
         objectives: Those with a pattern are also read from the output: each value there becomes a
-            report of its own, at steps 0, 1, 2, … of that metric (see ``Output``).
-        first_step: Step of the first value (a resumed script goes on counting).
+            report of its own (see ``Output``).
+        first_step: Step of the first value there, where steps are counted (a resumed script goes
+            on); asked when there is one: by then training has said whether it goes on.
         read: Returns what of a line of output may match, None for nothing of it: of several ranks
             the first one's lines count.
         position: Where an earlier reader had come to (``position``), "" for the start.
@@ -52,7 +53,7 @@ class Journal:
         self,
         folder: AttemptFolder,
         objectives: Sequence[Objective] = (),
-        first_step: int = 0,
+        first_step: Callable[[], int] = int,
         read: Callable[[str], str | None] = lambda line: line,
         position: str = "",
     ) -> None:
@@ -60,7 +61,8 @@ class Journal:
         known = json.loads(position) if position else {}
         self._output = Output(objectives, first_step, read)
         # "steps" is how tasks of an older version have it.
-        before = {name: {"step": step} for name, step in known.get("steps", {}).items()}
+        steps = known.get("steps", {}).items()
+        before = {name: {"step": step, "start": 0} for name, step in steps}
         self._output.restore(known.get("output", {"metrics": before}))
         self._peeked: tuple[str, list[Value]] = ("", [])
         self._metrics = Tail(folder.metrics, Position(*known.get("metrics", ())))

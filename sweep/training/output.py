@@ -34,7 +34,7 @@ class Output:
 
     Args:
         objectives: Those with a pattern are read.
-        first_step: Step of the first value.
+        first_step: Step of the first value, where steps are counted; asked when there is one.
         read: Returns what of a line may match, None for nothing of it: of several ranks the first
             one's lines count.
     """
@@ -42,7 +42,7 @@ class Output:
     def __init__(
         self,
         objectives: Sequence[Objective],
-        first_step: int = 0,
+        first_step: Callable[[], int] = int,
         read: Callable[[str], str | None] = lambda line: line,
     ) -> None:
         self._metrics = [PrintedMetric(o, first_step) for o in objectives if o.pattern]
@@ -116,6 +116,8 @@ class Output:
             return []
         if len(text) > 2 * _LONGEST:
             text = text[:_LONGEST] + "\n" + text[-_LONGEST:]
+        for metric in self._metrics:
+            metric.look_for_step(text)
         is_sure = progress_bars.is_bar(text)
         bar, printed_behind = progress_bars.split_end(text) if is_sure else (text, "")
         is_drawn = is_sure or ended == RETURN or self._redrawn > 0
@@ -163,7 +165,7 @@ class Output:
             changed = {
                 name: value
                 for name, value in vars(metric.seen).items()
-                if name != "step" and value != vars(SeenOfMetric(0))[name]
+                if name != "step" and value != vars(SeenOfMetric())[name]
             }
             metrics[metric.name] = {"step": metric.seen.step, **changed}
             if not metric.has_found and metric.near.count:

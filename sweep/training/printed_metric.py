@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sweep.core.study import Objective
@@ -18,6 +18,7 @@ from sweep.training.printed_numbers import (
     read_not_finite,
     read_number,
 )
+from sweep.training.printed_steps import find_step
 from sweep.training.progress_bars import Drawing
 
 _FIRST_GROUP = re.compile(r"(?<!\\)\((?!\?)|\(\?P<")
@@ -47,7 +48,12 @@ class SeenOfMetric:
     """What was read of one metric so far.
 
     Attributes:
-        step: The next one.
+        step: How many were read.
+        start: Where counting them began; -1 before that was asked.
+        at: The step that was printed last; -1 where none was.
+        told: The step of the last value.
+        held_at: ``at`` when the value was held.
+        odd_step: The first that was printed for a step and is no whole number.
         value: The last step's, as text; "" before it.
         bar: The bar that has shown it last; "" where a line said it.
         shown: What each bar has shown last, of some that were drawn lately.
@@ -67,7 +73,12 @@ class SeenOfMetric:
         no_number: Lines whose group holds no number, and the first one's.
     """
 
-    step: int
+    step: int = 0
+    start: int = -1
+    at: int = -1
+    told: int = -1
+    held_at: int = -1
+    odd_step: str = ""
     value: str = ""
     bar: str = ""
     shown: dict[str, str] = field(default_factory=dict)
@@ -89,7 +100,7 @@ class SeenOfMetric:
 class PrintedMetric:
     """One objective's pattern, and what was read by it."""
 
-    def __init__(self, objective: Objective, first_step: int) -> None:
+    def __init__(self, objective: Objective, first_step: Callable[[], int]) -> None:
         assert objective.pattern is not None
         self.name = objective.metric
         self.pattern = objective.pattern
@@ -100,8 +111,9 @@ class PrintedMetric:
         self._anchored = self.pattern.startswith(".*") and "|" not in self.pattern
         group = _FIRST_GROUP.search(self.pattern)
         self._before_group = self.pattern[: group.start()] if group else ""
-        self.first_step = first_step
-        self.seen = SeenOfMetric(first_step)
+        self._first_step = first_step
+        self._step = re.compile(objective.step_pattern) if objective.step_pattern else None
+        self.seen = SeenOfMetric()
         self.near = NearLines(self.name, self.pattern)
 
     def copy(self) -> PrintedMetric:
@@ -196,6 +208,16 @@ class PrintedMetric:
                 return word
         return ""
 
+    def look_for_step(self, text: str) -> None:
+        """Look for the step that holds from here on, where the study says how it is printed."""
+        if self._step is None:
+            return
+        step, taken = find_step(self._step, text)
+        if step is not None:
+            self.seen.at = step
+        elif taken:
+            self.seen.odd_step = self.seen.odd_step or taken[:40]
+
     def line(self, printed: Printed) -> list[tuple[int, float]]:
         """Take a value that a line says."""
         seen = self.seen
@@ -204,8 +226,8 @@ class PrintedMetric:
             if not is_more_exact(printed.text, seen.value):
                 return []
             seen.value = printed.text
-            return [(seen.step - 1, printed.value)]
-        return self._take(printed, "")
+            return [(seen.told, printed.value)]
+        return self._take(printed, "", seen.at)
 
     def drawing(
         self, printed: Printed, bar: str, drawing: Drawing, has_grown: bool
@@ -227,10 +249,10 @@ class PrintedMetric:
             return []
         values = self._pass_to(bar)
         if not seen.value or not is_same(seen.value, printed.text):
-            return [*values, *self._take(printed, bar)]
+            return [*values, *self._take(printed, bar, seen.at)]
         # A new one shows the last step's value, or this one what a line has just said.
         if not shown and (seen.bar or not drawing.is_complete):
-            seen.bar, seen.held = bar, True
+            seen.bar, seen.held, seen.held_at = bar, True, seen.at
             self._note_progress(drawing, has_grown)
         return values
 
@@ -249,7 +271,8 @@ class PrintedMetric:
         seen.held = False
         if not seen.is_begun:
             return []
-        return self._take(Printed(seen.value, float(seen.value), seen.value), seen.bar)
+        printed = Printed(seen.value, float(seen.value), seen.value)
+        return self._take(printed, seen.bar, seen.held_at)
 
     def is_as_long(self, number: str) -> bool:
         """Tell whether a number is printed with as many characters as the last value."""
@@ -261,16 +284,18 @@ class PrintedMetric:
             return []
         return self._pass_to("")
 
-    def _take(self, printed: Printed, bar: str) -> list[tuple[int, float]]:
+    def _take(self, printed: Printed, bar: str, at: int) -> list[tuple[int, float]]:
         seen = self.seen
-        step = seen.step
-        seen.step, seen.value, seen.bar = step + 1, printed.text, bar
+        if at < 0 and seen.start < 0:
+            seen.start = self._first_step()
+        seen.told = at if at >= 0 else seen.start + seen.step
+        seen.step, seen.value, seen.bar = seen.step + 1, printed.text, bar
         seen.is_unsaid, seen.held = bool(bar), False
-        return [(step, printed.value)]
+        return [(seen.told, printed.value)]
 
     @property
     def has_found(self) -> bool:
-        return self.seen.step > self.first_step
+        return self.seen.step > 0
 
     def notes(self) -> list[str]:
         """Return, in sentences, what was odd about the lines."""
@@ -282,6 +307,11 @@ class PrintedMetric:
             found.append(
                 f"its pattern takes {seen.cut}; the number is read whole. A group for all of it: "
                 f"{FOR_PATTERNS}"
+            )
+        if seen.odd_step:
+            found.append(
+                f"the pattern of its step takes {seen.odd_step!r}, which is no whole number; the "
+                "step before it holds"
             )
         if seen.odd:
             found.append(f"{seen.odd!r} was printed where its pattern has a number, and is read")

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from sweep.core.programs import LAUNCHER, OTHER, PYTHON, SHELL, read_program
+from sweep.core.programs import LAUNCHER, OTHER, PYTHON, SHELL, interpreter, read_program
 from sweep.core.wrappers import WRAPPERS
 
 PROGRAMS = [
@@ -108,3 +108,14 @@ def test_every_wrapper_shows_its_command(name: str) -> None:
     words = [name, *verb, *["1"] * wrapper.operands, "torchrun", "train.py"]
     found = read_program(words)
     assert (found.kind, found.words) == (LAUNCHER, ("torchrun", "train.py"))
+
+
+def test_the_interpreter_of_a_command() -> None:
+    """Also within what wraps it; another word where it names none."""
+    for command, word in [
+        ("nice -n 5 /v/bin/python3.11 -u t.py", "/v/bin/python3.11"),
+        ("uv run t.py", "python"),
+        ("torchrun t.py", "python"),
+    ]:
+        assert interpreter(command.split()) == word
+    assert interpreter(["bash", "t.sh"], "") == interpreter([], "") == ""

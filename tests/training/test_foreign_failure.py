@@ -31,7 +31,7 @@ ENDS = [
     ("Open MPI 4.1, killed", "rank 1 on vm (mpirun)", "killed", KILLED),
     ("Open MPI 4.1 --tag-output, an error", "rank 1 (mpirun)", "error", "1: ValueError: boom"),
     ("Open MPI 4.1, exit code 3", "rank 1 (mpirun)", "error", "exit code 3"),
-    ("MPICH 4.0, killed", "process 5558 on vm (mpiexec)", "killed", KILLED),
+    ("MPICH 4.0, killed", "a process on vm (mpiexec)", "killed", KILLED),
     ("DeepSpeed 0.18, killed", "rank 1 (deepspeed)", "killed", KILLED),
     ("DeepSpeed 0.18, an error", "rank 1 (deepspeed)", "error", "exit code 1: ValueError: boom"),
     ("mp.spawn of torch 2.13, killed", "rank 1 (mp.spawn)", "killed", KILLED),
@@ -45,7 +45,7 @@ ENDS = [
     ("Intel MPI 2021, killed", "rank 1 on n1 (mpiexec)", "killed", KILLED),
     (
         "MPICH 3.3, a segmentation fault with a core",
-        "process 4774 on n1 (mpiexec)",
+        "a process on n1 (mpiexec)",
         "error",
         "crashed with signal 11: epoch 1",
     ),
@@ -151,7 +151,7 @@ OPEN_MPI = ("--allow-run-as-root", "--oversubscribe")
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("program", "options", "place"),
-    [("mpirun.openmpi", OPEN_MPI, "rank 1"), ("mpiexec.hydra", (), "process")],
+    [("mpirun.openmpi", OPEN_MPI, "rank 1"), ("mpiexec.hydra", (), "a process on ")],
 )
 def test_a_killed_rank_of_a_real_mpirun(
     program: str, options: tuple[str, ...], place: str, tmp_path: Path

@@ -211,10 +211,10 @@ def test_a_part_at_a_time_and_on_from_there(folder: AttemptFolder) -> None:
     objective = Objective("acc", "maximize", pattern="acc=([0-9.]+)")
     folder.metrics.write_text("".join(line(step, loss=step) for step in range(10)))
     folder.log.write_text("".join(f"acc=0.{step}\n" for step in range(5)))
-    journal = Journal(folder, [objective], first_step=7)
+    journal = Journal(folder, [objective], first_step=lambda: 7)
     assert [report.step for report in journal.read(4)] == [0, 1, 2, 3]
     assert [report.step for report in journal.read(8)] == [4, 5, 6, 7, 8, 9, 7, 8]
-    again = Journal(folder, [objective], first_step=7, position=journal.position())
+    again = Journal(folder, [objective], first_step=lambda: 7, position=journal.position())
     rest = again.read(final=True)
     assert [(report.step, report.metrics) for report in rest] == [
         (9, {"acc": 0.2}),

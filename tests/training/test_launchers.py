@@ -308,6 +308,19 @@ def test_ranks_of_one_node_meet_there(tmp_path: Path) -> None:
     assert [one.host for one in found if one] == ["127.0.0.1", "n3"]
 
 
+def test_a_torchrun_of_the_commands_own_has_a_port_of_its_own(tmp_path: Path) -> None:
+    """By its own variable, which its --master-port beats: two at once would take the same port."""
+    for command in (["torchrun", "t.py"], ["bash", "t.sh"], ["uv", "run", "torchrun", "t.py"]):
+        study = make("auto", 1, 2, command=command, executor="local")
+        meeting = launchers.meet(study, {}, "77", 0, None)
+        assert meeting is not None
+        env = build(study, VALUES, BASE | {"PET_MASTER_PORT": "1"}, Path("/p"), meeting)[1]
+        assert env["PET_MASTER_PORT"] == str(meeting.port) and "MASTER_PORT" not in env
+        meeting.close()
+    for study in (make("auto", 1, 1), make("auto", 1, 1, command=["bash", "t.sh"])):
+        assert launchers.meet(study, {}, "77", 0, None) is None
+
+
 def test_neighbours_have_ports_of_their_own(tmp_path: Path) -> None:
     """All elements and slots of an array differ; what is held or taken is passed over."""
     study = make("auto", 1, 2, executor="local", slurm=Slurm(slots=2))

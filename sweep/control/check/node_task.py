@@ -26,13 +26,13 @@ from sweep.core.errors import SweepError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, read_tail, write_atomic
 from sweep.core.paths import StudyFolder
+from sweep.core.programs import interpreter
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.trial import trial_seed
 from sweep.schedulers.choose import scheduler_of
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
-from sweep.training.command.filling import PYTHON as PYTHON_NAME
 from sweep.training.command.launchers import PYTHON
 from sweep.training.command.rendezvous import Rendezvous
 
@@ -283,9 +283,7 @@ class Inside:
         return {"error": how, "hangs": hangs, "tail": ended.tail()}
 
     def _words(self) -> list[str]:
-        first = self.study.command[0]
-        own = [first] if PYTHON_NAME.fullmatch(os.path.basename(first)) else []
-        return list(dict.fromkeys([*own, "python", "python3"]))
+        return list(dict.fromkeys([interpreter(self.study.command), "python", "python3"]))
 
     def _command(self, mode: str, word: str) -> tuple[str, ...]:
         escaped = (

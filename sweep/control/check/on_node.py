@@ -26,13 +26,13 @@ from sweep.core.errors import CouldNotAsk, SweepError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, read_tail, write_atomic
 from sweep.core.paths import Runs, StudyFolder
+from sweep.core.programs import interpreter
 from sweep.core.scheduler import ENDED, PENDING, Scheduler, TaskState
 from sweep.core.secrets import is_secret
 from sweep.core.study import Study
 from sweep.schedulers import arrays
 from sweep.storage import access
 from sweep.training.command import environment
-from sweep.training.command.filling import PYTHON as PYTHON_NAME
 
 TIME_LIMIT_S = 900
 POLL_S = 0.2
@@ -276,7 +276,7 @@ def _job(study: Study, went: Went) -> Line:
 
 
 def _inside(study: Study, fact: Mapping[str, Any] | None, missing: str) -> list[Line]:
-    runs_python = bool(PYTHON_NAME.fullmatch(Path(study.command[0]).name))
+    runs_python = bool(interpreter(study.command, ""))
     first = judged(
         "python",
         fact,

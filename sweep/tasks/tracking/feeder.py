@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sweep.provenance.capture import capture_host
 from sweep.tasks.tracking.tracker import Described, Tracker
 from sweep.training.command import launchers
 from sweep.training.journal import Journal
+from sweep.training.printed_steps import first_printed
 
 LOOK_EVERY_S = 1.0
 PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # after a refusal
@@ -40,7 +42,10 @@ class FedAttempt:
         self.trial, self.number = int(message["trial"]), int(message["attempt"])
         self._folder = folder.attempt(self.trial, self.number)
         self._journal = Journal(
-            self._folder, study.objectives, int(message["first_step"]), launchers.reader(study)
+            self._folder,
+            study.objectives,
+            partial(first_printed, study, self._folder, int(message["first_step"])),
+            launchers.reader(study),
         )
         files = [folder.config(self.trial), self._folder.log]
         self.described = Described(

@@ -125,7 +125,7 @@ class MlflowTracker:
         cut = first
         for number in range(described.attempt - 1, 0, -1):
             folder = self._folder.attempt(described.trial, number)
-            journal = Journal(folder, self._study.objectives, 0, launchers.reader(self._study))
+            journal = Journal(folder, self._study.objectives, read=launchers.reader(self._study))
             reports = list(journal.rest())
             found = [*(report for report in reports if report.step < cut), *found]
             cut = min([cut, *(report.step for report in reports)])

@@ -21,7 +21,7 @@ class FailureMessage:
 
     Attributes:
         whose: Its name.
-        pattern: Has some of the groups ``rank``, ``pid``, ``host``, ``code`` (negative: a signal)
+        pattern: Has some of the groups ``rank``, ``host``, ``code`` (negative: a signal)
             and ``signal`` (a number or a name); with none of the last two it is an exit code 1.
         cut: What the launcher prints first; what the processes printed stands before it.
         is_raised: Whether it is an exception of the launcher's, whose traceback comes before it.
@@ -80,10 +80,11 @@ MESSAGES = (
         r"Process name: \[(?:\[\d+,\d+\]|[^\]\s]+),(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)",
         _OF_MPIRUN,
     ),
+    # MPICH names a process, which may be one that it has ended itself: only Intel's names the rank.
     _message(
         "mpiexec",
         r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\s*\n(?:=\s*)"
-        r"(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)\s*\n=\s+"
+        r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)\s*\n=\s+"
         r"(?:KILLED BY SIGNAL: (?P<signal>\d+)|EXIT STATUS: (?P<code>\d+)|"
         r"EXIT CODE: (?P<status>\d+))",
         r"^={60,}\n=\s+BAD TERMINATION",
@@ -151,7 +152,6 @@ class Failed:
     Attributes:
         whose: The launcher that says so.
         rank: None where it names no rank.
-        pid: Where it names that instead.
         host: Empty where it names none, or this one.
         exit_code, signal: How it ended; one of them is None.
         cause: The end of what it printed; of all processes where no line says whose it is.
@@ -160,7 +160,6 @@ class Failed:
 
     whose: str
     rank: int | None
-    pid: int | None
     host: str
     exit_code: int | None
     signal: int | None
@@ -170,11 +169,7 @@ class Failed:
     @property
     def place(self) -> str:
         """The process in words."""
-        which = "a process"
-        if self.rank is not None:
-            which = f"rank {self.rank}"
-        elif self.pid is not None:
-            which = f"process {self.pid}"
+        which = "a process" if self.rank is None else f"rank {self.rank}"
         host = f" on {self.host}" if self.host else ""
         return f"{which}{host} ({self.whose})"
 
@@ -194,7 +189,6 @@ def find(lines: Sequence[str]) -> Failed | None:
     named = match.groupdict()
     code, signal = _read_end(named)
     rank = int(named["rank"]) if named.get("rank") else None
-    pid = int(named["pid"]) if named.get("pid") and rank is None else None
     host = named.get("host") or ""
     before = (text[match.end() :] if message.shows_cause else _before(text, match, message)).split(
         "\n"
@@ -203,7 +197,6 @@ def find(lines: Sequence[str]) -> Failed | None:
     return Failed(
         message.whose,
         rank,
-        pid,
         "" if host in ("localhost", "127.0.0.1") else host,
         code,
         signal,

@@ -145,13 +145,19 @@ def labels(study: Study) -> str:
 def meet(
     study: Study, environ: Mapping[str, str], job: str | None, index: int | None, slot: int | None
 ) -> Rendezvous | None:
-    """Return where the ranks of this task's trial meet; None where sweep starts a single process.
+    """Return where the ranks of this task's trial meet; None where there are none.
 
     See ``rendezvous.meet`` for the arguments and for what it raises.
     """
-    if choose(study) == PYTHON:
+    if choose(study) == PYTHON and not _may_call_torchrun(study):
         return None
     return rendezvous.meet(study, environ, job, index, slot)
+
+
+def _may_call_torchrun(study: Study) -> bool:
+    """Tell whether a command that runs as it is may start ranks by torchrun."""
+    kind = read_program(study.command).kind
+    return kind == LAUNCHER or (kind != IS_PYTHON and expects_ranks(study))
 
 
 def inside(study: Study, argv: list[str], meeting: Rendezvous | None, trial_dir: Path) -> list[str]:
@@ -245,7 +251,9 @@ def variables(study: Study, meeting: Rendezvous | None) -> dict[str, str]:
     """Return the variables by which a study's ranks meet and talk."""
     found = network(study.ddp)
     if choose(study) == PYTHON:
-        return found  # a single process, or one that starts its ranks itself
+        # A single process, or one that starts its ranks itself: a torchrun that is told no port
+        # would take the one that all others take.
+        return found | ({"PET_MASTER_PORT": str(meeting.port)} if meeting is not None else {})
     threads = max(1, _cpus_per_node(study) // study.ranks_per_node)
     found |= {"OMP_NUM_THREADS": str(threads), "SWEEP_CPUS": str(threads)}
     found["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] = "[rank${rank}]: "
