@@ -20,7 +20,8 @@ from sweep.studyfile.starter.init import init as write_starter
     "--from",
     "source",
     type=click.Path(exists=True, path_type=Path),
-    help="Convert a W&B sweep (a file, or a dict in a script) or a Hydra configuration.",
+    help="Convert a W&B sweep, a Hydra configuration, an Optuna script, a job array, or a file of "
+    "NNI, Determined or seml.",
 )
 @click.option(
     "--dir",

@@ -189,13 +189,13 @@ class BestKeeper:
         # A name with its number is written once, and removed: its files can be linked.
         links = bool(save.name.numbers)
         for file in save.files:
-            goal = part / file.relative_to(self._folder.checkpoints)
+            goal = self._within(part, file)
             if not clone(file, goal, links=links, goes_on=lambda: not self._over):
                 shutil.rmtree(part, ignore_errors=True)
                 return
         if [_state_of(file) for file in save.files] == before:  # not saved again meanwhile
-            inside = [part / file.relative_to(self._folder.checkpoints) for file in save.files]
-            path = part / save.path.relative_to(self._folder.checkpoints)
+            inside = [self._within(part, file) for file in save.files]
+            path = self._within(part, save.path)
             self._write_note(part, best, path, inside)
             old = self._folder.root / ".best-before"
             with contextlib.suppress(FileNotFoundError):
@@ -205,6 +205,11 @@ class BestKeeper:
             self._kept = best
         else:
             shutil.rmtree(part, ignore_errors=True)
+
+    def _within(self, part: Path, file: Path) -> Path:
+        """Return where a file of the checkpoint folder, or all of it, is put."""
+        inside = file.relative_to(self._folder.checkpoints)
+        return part / (inside if inside.parts else "checkpoint")
 
     def _write_note(
         self, into: Path, best: ReportedStep, path: Path, files: Sequence[Path]

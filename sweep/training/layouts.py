@@ -79,6 +79,8 @@ LAYOUTS = (
         only=("latest.weights.h5*", "training_metadata.json*"),
     ),
 )
+# Files by which a checkpoint folder is seen to be one checkpoint itself, saved into it directly.
+FLAT = ("*.distcp", "random_states_*.pkl", "_checkpoint_metadata", "manifest.ocdbt")
 # Whoever writes one of these writes it last, whatever it is called above; where the save before has
 # one, a save without is not whole.
 WRITTEN_LAST = _words(
@@ -86,6 +88,7 @@ WRITTEN_LAST = _words(
     ".success complete .complete completed done .done *.done _done _complete committed .committed "
     "training_metadata.json latest metadata.json random_states_*.pkl"
 )
+_MARKERS_WITH_CONTENT = (".metadata", "_metadata", "_checkpoint_metadata")
 # Small files in which a framework names its newest whole save, by its name or number.
 POINTERS = _words(
     "latest latest.txt last last.txt last_checkpoint last_checkpoint.txt latest_checkpoint "
@@ -189,16 +192,32 @@ def is_whole(content: Content, *, needs_marker: bool = True) -> bool:
         _has_metadata(content)
         and _has_all_parts(content)
         and not _is_being_written(content)
-        and are_whole(content.folder, [f for f in content.files if _STATE_END.search(f)])
-        and not any(_STATE_END.search(file) for file in content.empty)
+        and are_whole(content.folder, [f for f in content.files if _is_read(f)])
+        and not any(_is_read(file) for file in content.empty)
     )
+
+
+def _is_read(file: str) -> bool:
+    """Tell whether a file has to have its end: states, and markers that are more than a mark."""
+    return bool(_STATE_END.search(file)) or _matches(file, _MARKERS_WITH_CONTENT)
 
 
 def misses_what_others_have(content: Content, before: Content) -> bool:
     """Tell whether a save lacks what the save before it has: a marker, a file, a rank."""
-    if any(before.has((one,)) and not content.has((one,)) for one in WRITTEN_LAST):
+    if not _markers(before) <= _markers(content):
         return True
     return content.ranks < before.ranks or not _kinds(before) <= _kinds(content)
+
+
+def _markers(content: Content) -> set[tuple[str, str]]:
+    """Return what of a folder's files is written last, each with the folder in it, unnumbered."""
+    found = set()
+    for file in content.files:
+        folder, _, base = file.rpartition("/")
+        for pattern in WRITTEN_LAST:
+            if fnmatchcase(base.lower(), pattern):
+                found.add((re.sub(r"\d+", "#", folder), pattern))
+    return found
 
 
 def _kinds(content: Content) -> set[tuple[str, str]]:

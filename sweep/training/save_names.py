@@ -25,6 +25,7 @@ OTHER = "other"  # no save at all: config.json, events.out.tfevents…
 UNFINISHED = "unfinished"  # being written: .last.pt, checkpoint-5.tmp, tmp-checkpoint-500
 
 _LAST_WORDS = _words("last latest newest current recent")
+_ROLLING = _words("checkpoint ckpt")
 _LEFT_WORDS = _words(
     "interrupt interrupted preempt preempted preemption emergency exception sigterm sigusr hpc "
     "autosave autosaved"
@@ -90,6 +91,7 @@ _OTHER_NAMES = (
     "*.index.json",
     # Keras, TensorFlow, DeepSpeed, Orbax, others
     "training_metadata.json",
+    "catboost_training.json",
     "metadata.json",
     "ds_config*.json",
     "zero_to_fp32.py",
@@ -140,10 +142,11 @@ _LOG_FOLDER_ENDS = ("_logs", "-logs", "_log", "_tensorboard", "_tb", "_samples",
 # Folders that hold saves and are none.
 HOLDERS = _words(
     "checkpoints ckpts ckpt weights saves saved snapshots models saved_models model_checkpoints "
-    "lightning_logs states"
+    "lightning_logs states catboost_info"
 )
 
 _DIGITS = re.compile(r"\d+")
+_DAY_FIRST = re.compile(r"(?<!\d)\d{1,2}[-_.]\d{1,2}[-_.]((?:19|20)\d{2})(?!\d).*")
 _WHOLE_NUMBER = re.compile(r"(?<![\d.])\d+(?!\d|\.\d)")
 _HASH = re.compile(r"(?<![a-z0-9])(?=[0-9a-f]*\d[a-f])[0-9a-f]{7,}(?![a-z0-9])")
 # Words before a number that counts; before any other word a decimal number is a measurement.
@@ -201,6 +204,7 @@ def parse(name: str, *, is_folder: bool = False) -> Name:
         version, text = int(found[1]), text[: found.start()]
     text = _HASH.sub("", text)
     text = _WHOLE_MEASUREMENT.sub("", _MEASUREMENT.sub(_without_measurement, text))
+    text = _DAY_FIRST.sub(r"\1", text)  # what comes first of day and month, nobody knows
     first = _DIGITS.search(text)
     start = text[: first.start()] if first else text
     return Name(
@@ -254,6 +258,14 @@ def _without_measurement(found: re.Match[str]) -> str:
     return found[0] if found["word"] in _COUNTS else ""
 
 
+def _is_part(words: list[str]) -> bool:
+    """Tell whether words name a part: epoch-9-optimizer.pt is one, model_optimizer.pt is not."""
+    if words and words[0] in _PART_WORDS:
+        return True
+    others = {word for word in words[:-1] if word not in _PART_WORDS}
+    return len(others) < len(words) - 1 and others <= _COUNTS - {"model", "state"}
+
+
 def _role(name: str, text: str, is_folder: bool) -> str:
     words = re.findall(r"[a-z]+", text)
     if not is_folder and is_companion(name):
@@ -264,8 +276,10 @@ def _role(name: str, text: str, is_folder: bool) -> str:
         return LAST
     if not _LEFT_WORDS.isdisjoint(words):
         return LEFT
-    if not is_folder and ((words and words[0] in _PART_WORDS) or _PART.search(name)):
+    if not is_folder and (_is_part(words) or _PART.search(name)):
         return PART
+    if words and words[0] in _ROLLING and len(words) <= 3 and not _DIGITS.search(text):
+        return LAST  # checkpoint.pth.tar: written again and again
     named = not is_folder and any(fnmatchcase(name, pattern) for pattern in _WEIGHTS_NAMES)
     if named or not _WEIGHTS_WORDS.isdisjoint(words):
         return WEIGHTS

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sweep.training import save_names
 from sweep.training.save_names import LAST, LEFT, PREVIOUS, STATE, WEIGHTS
-from sweep.training.saves import _DEEPEST, Listing, Save, look, matching
+from sweep.training.saves import _DEEPEST, Listing, Save, folder_save, is_flat, look, matching
 
 
 def find(folder: Path, pattern: str | None = None) -> list[Save]:
@@ -34,6 +34,8 @@ def find(folder: Path, pattern: str | None = None) -> list[Save]:
 
 
 def _find(folder: Path, depth: int, *, is_of_logs: bool) -> list[Save]:
+    if is_flat(folder):
+        return [save for save in folder_save(folder, folder.stat()) if save.is_whole]
     listing = look(folder, folders_only=is_of_logs)
     lists = [in_order(_finished(listing))]
     series: dict[str, list[Path]] = {}

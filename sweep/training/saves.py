@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sweep.training import layouts, save_names
@@ -103,6 +104,12 @@ def look(folder: Path, *, folders_only: bool = False) -> Listing:
             del files[name]
     found.saves += file_saves(folder, files)
     return found
+
+
+def is_flat(folder: Path) -> bool:
+    """Tell whether a checkpoint folder is itself one checkpoint, saved into it directly."""
+    names = [entry.name.lower() for entry, _ in _entries(folder)]
+    return any(fnmatchcase(name, pattern) for name in names for pattern in layouts.FLAT)
 
 
 def matching(folder: Path, pattern: str) -> Listing:

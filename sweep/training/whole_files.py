@@ -65,6 +65,10 @@ def _pickle_ends(stream: BinaryIO, head: bytes, size: int) -> bool:
     return head.startswith(_LEGACY_TORCH) or _tail(stream, size, 1) == b"."
 
 
+def _ubjson_ends(stream: BinaryIO, _head: bytes, size: int) -> bool:
+    return _tail(stream, size, 1) == b"}"  # an object (XGBoost's .ubj)
+
+
 def _json_ends(stream: BinaryIO, _head: bytes, size: int) -> bool:
     if size <= _MOST_JSON_BYTES:
         stream.seek(0)
@@ -102,6 +106,7 @@ _FORMATS: tuple[tuple[bytes, Callable[[BinaryIO, bytes, int], bool]], ...] = (
     (b"\x80\x03", _pickle_ends),
     (b"\x80\x04", _pickle_ends),
     (b"\x80\x05", _pickle_ends),
+    (b"{L", _ubjson_ends),
     (b'{"', _json_ends),
     (b"{\n", _json_ends),
 )

@@ -59,7 +59,8 @@ def read_cases(path: Path) -> list[Case]:
 
 WANDB = read_cases(FOLDER / "wandb.txt")
 HYDRA = read_cases(FOLDER / "hydra.txt")
-ALL = WANDB + HYDRA
+OTHER_TOOLS = read_cases(FOLDER / "others.txt")
+ALL = WANDB + HYDRA + OTHER_TOOLS
 
 
 def compare(case: Case, converted: Converted) -> None:
@@ -160,21 +161,45 @@ def test_a_sweep_in_a_script(name: str, tmp_path: Path) -> None:
     assert any("W&B's agent calls a function" in line for line in converted.lost)
 
 
-OTHERS = {
-    "comet.yaml": "algorithm: bayes\nspec: {}\nparameters: {lr: {type: float, min: 0, max: 1}}",
-    "azure.yaml": "type: sweep\nsampling_algorithm: random\nsearch_space: {lr: {type: uniform}}",
-    "MLproject.yaml": "name: a\nentry_points: {main: {parameters: {lr: float}, command: x}}",
-    "openapi.yaml": "parameters: {limit: {in: query, name: limit}}\nname: x",
-    "bot.yaml": "rules: [a]\nbranch: main\ngha_enabled: yes",
-    "plain.py": "x = {'method': 'random'}",
-}  # fmt: skip
+@pytest.mark.parametrize("case", OTHER_TOOLS, ids=lambda case: case.name)
+def test_other_tools(case: Case, tmp_path: Path) -> None:
+    """Each small file of a further tool becomes the study that is written beside it."""
+    head, _, text = case.text.partition("\n")
+    path = tmp_path / head.removeprefix("file: ")
+    path.write_text(text)
+    compare(case, convert(path))
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_a_file_of_another_tool_is_no_wandb_sweep(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(OTHERS[name])
-    with pytest.raises(InputError):
+# What is not converted, by file: its text, and the name that the error says.
+NAMED = {
+    "comet.yaml": ("algorithm: bayes\nspec: {}\nparameters: {lr: {type: float}}", "Comet"),
+    "azure.yaml": ("type: sweep\nsampling_algorithm: random\nsearch_space: {}", "Azure ML"),
+    "MLproject.yaml": ("name: a\nentry_points: {main: {parameters: {lr: float}}}", "MLflow"),
+    "katib.yaml": ("apiVersion: kubeflow.org/v1beta1\nkind: Experiment\nspec: {}", "Katib"),
+    "dvc.yaml": ("stages: {train: {cmd: python train.py}}", "DVC"),
+    "guild.yml": ("- model: m\n  operations: {train: {main: t}}", "guild"),
+    "space.json": ('{"hyperparameters": [{"name": "a", "type": "uniform_float"}]}', "ConfigSpace"),
+    "tune.py": ("from ray import tune\nspace = {'lr': tune.loguniform(1e-4, 1e-1)}", "Ray Tune"),
+    "kt.py": ("import keras_tuner as kt\n", "Keras Tuner"),
+    "syne.py": ("from syne_tune.config_space import uniform\n", "Syne Tune"),
+    "ax.py": ("from ax.service.ax_client import AxClient\n", "Ax"),
+    "hp.py": ("from hyperopt import hp, fmin\n", "Hyperopt"),
+    "openapi.yaml": ("parameters: {limit: {in: query, name: limit}}\nname: x", ""),
+    "bot.yaml": ("rules: [a]\nbranch: main\ngha_enabled: yes", ""),
+    "plain.py": ("x = {'method': 'random'}", ""),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_is_not_converted_is_named(name: str, tmp_path: Path) -> None:
+    """A file of another tool is taken for no other's, and the answer says where its words are."""
+    text, tool = NAMED[name]
+    (tmp_path / name).write_text(text)
+    message = f"is a search of {tool}, which is not converted" if tool else "neither|has no dict"
+    with pytest.raises(InputError, match=message):
         convert(tmp_path / name)
+    page = (Path(__file__).parents[2] / "docs/coming-from.md").read_text(encoding="utf-8")
+    assert not tool or f"## {tool}" in page
 
 
 def mutate(text: str, random: Random) -> str:
@@ -213,7 +238,8 @@ def test_a_damaged_file_is_refused_or_converted(count: int, tmp_path: Path) -> N
     texts = [case.text for case in ALL]
     for number in range(count):
         text = mutate(random.choice(texts), random)
-        path = tmp_path / ("s.py" if number % 10 == 9 else "sweep.yaml")
+        kind = ("s.py", "s.sh", "s.ipynb", "sweep.yaml")[min(number % 20, 3)]
+        path = tmp_path / kind
         path.write_text(f"config = {text}" if path.suffix == ".py" else text, errors="ignore")
         try:
             loads(convert(path).text, "study.yaml")

@@ -89,6 +89,22 @@ def test_it_stays_while_its_training_removes_it(folder: AttemptFolder, name: str
     assert sorted(os.listdir(folder.root)) == ["best", "checkpoints"]
 
 
+def test_one_that_is_saved_into_the_folder_itself(folder: AttemptFolder) -> None:
+    """Then all of the folder is the checkpoint, and each save writes into it again."""
+    keeper = BestKeeper(folder, Objective("acc", "maximize"))
+    keeper.start()
+    for name in ("__0_0.distcp", ".metadata"):
+        (folder.checkpoints / name).write_text("step 1")
+    keeper.see([report(1, 0.5)])
+    wait_for(lambda: find_best(folder, 0.5), "the save of 1")
+    (folder.checkpoints / "__0_0.distcp").write_text("step 2, which is worse")
+    keeper.see([report(2, 0.4)])
+    keeper.finish()
+    found = find_best(folder, 0.5)
+    assert found == folder.best / "checkpoint"
+    assert (found / "__0_0.distcp").read_text() == "step 1"
+
+
 def test_what_is_still_there_is_not_copied(folder: AttemptFolder) -> None:
     """A training that ends at once, or keeps all its checkpoints."""
     keeper = BestKeeper(folder, Objective("loss", "minimize"))

@@ -66,6 +66,12 @@ FOLDERS = [
         "epoch=2-step=18.ckpt last.ckpt",
     ),
     (
+        "saved into the folder itself",
+        ["__0_0.distcp", "__1_0.distcp", ".metadata"],
+        ".",
+        ".metadata __0_0.distcp __1_0.distcp",
+    ),
+    (
         "several ranks",
         ["s9-rank0.pt", "s9-rank1.pt", "s10-rank0.pt", "s10-rank1.pt", "s11-rank0.pt"],
         "s10-rank0.pt",

@@ -351,7 +351,23 @@ LAYOUTS = [
         "latest.weights.h5",
     ),
     ("… in a folder", ["backup/:latest.weights.h5 training_metadata.json"], "backup"),
+    (
+        "Orbax, its items are whole and it is not",
+        [
+            "9/:_CHECKPOINT_METADATA commit_success.txt default/commit_success.txt default/d/x",
+            "10/:_CHECKPOINT_METADATA default/commit_success.txt default/d/x",
+        ],
+        "9",
+    ),
     # Trees, scikit-learn
+    (
+        "CatBoost",
+        [
+            *("catboost_info/experiment.cbsnapshot", "catboost_info/learn_error.tsv"),
+            *("catboost_info/catboost_training.json", "catboost_info/learn/events.out.tfevents"),
+        ],
+        "catboost_info/experiment.cbsnapshot",
+    ),
     ("XGBoost", ["model_9.ubj", "model_10.ubj"], "model_10.ubj"),
     ("XGBoost's JSON", ["model_9.json", "model_10.json", "config.json"], "model_10.json"),
     ("LightGBM", ["model_9.txt", "model_10.txt", "log.txt"], "model_10.txt"),
@@ -365,7 +381,16 @@ LAYOUTS = [
         ["random_forest_9.joblib", "random_forest_10.joblib"],
         "random_forest_10.joblib",
     ),
+    # Saved into the folder itself
+    ("DCP, flat", ["__0_0.distcp", "__1_0.distcp", ".metadata"], "."),
+    ("DCP, flat, killed in save", ["__0_0.distcp", "__1_0.distcp"], None),
+    ("Accelerate, flat", ["model.safetensors", "optimizer.bin", "random_states_0.pkl"], "."),
     # By hand
+    ("DETR", ["checkpoint.pth", "checkpoint0099.pth"], "checkpoint.pth"),
+    ("a model exported at the end", ["checkpoint.pt", "model.pt"], "checkpoint.pt"),
+    ("an optimizer's own file", ["epoch-3-model.pt", "epoch-3-optimizer.pt"], "epoch-3-model.pt"),
+    ("days first", ["31-12-2023.pt", "01-01-2024.pt"], "01-01-2024.pt"),
+    ("days first in one year", ["28-02-2024.pt", "01-03-2024.pt"], "01-03-2024.pt"),
     ("dates", ["2024-01-05_10-22-33.pt", "2024-01-05_09-59-59.pt"], "2024-01-05_10-22-33.pt"),
     (
         "safetensors alone",

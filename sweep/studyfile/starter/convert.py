@@ -14,6 +14,10 @@ from sweep.studyfile.starter.draft import Draft, write_draft
 from sweep.studyfile.starter.foreign_python import find_dicts, read_source
 from sweep.studyfile.starter.foreign_yaml import Read, read_yaml
 from sweep.studyfile.starter.hydra import convert_hydra, find_sweeper
+from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestions
+from sweep.studyfile.starter.other_yaml import convert_other, find_other
+from sweep.studyfile.starter.recognised import PAGE, recognise_data, recognise_source
+from sweep.studyfile.starter.sbatch import convert_sbatch, is_sbatch
 from sweep.studyfile.starter.wandb import convert_wandb, find_wandb, is_wandb
 from sweep.studyfile.tree import YamlError, decode
 
@@ -28,7 +32,7 @@ class Converted:
     Attributes:
         text: The study file; what is in ``lost`` stands on top of it as comments, too.
         lost: What was not carried over, or only nearly, and what to do: one sentence each.
-        source: "W&B" or "Hydra".
+        source: The tool: "W&B", "Hydra", "Optuna", "Slurm", "NNI", "Determined" or "seml".
     """
 
     text: str
@@ -45,7 +49,9 @@ def convert(path: Path) -> Converted:
     text = _text(path)
     lost: list[str] = []
     if path.suffix in SCRIPTS:
-        source, draft = "W&B", _convert_script(text, path, lost)
+        source, draft = _convert_script(text, path, lost)
+    elif is_sbatch(text):
+        source, draft = "Slurm", convert_sbatch(text, path, lost)
     else:
         source, draft = _convert_data(_read(text, path), path, text, lost)
     lost = [f"{sentence}." for sentence in dict.fromkeys(lost)]
@@ -73,13 +79,27 @@ def _convert_data(read: Read, path: Path, text: str, lost: list[str]) -> tuple[s
         return "W&B", draft
     if sweeper is not None:
         return "Hydra", convert_hydra(read.data, path, text, lost)
+    other = find_other(read.data)
+    if other:
+        return other, convert_other(other, read.data, path.name, lost)
+    tool = recognise_data(read.data)
+    if tool:
+        raise _not_converted(path, tool)
     raise InputError(
         f"{path} is neither a W&B sweep nor a Hydra configuration with a sweeper.",
-        "A W&B sweep has `parameters`; a Hydra configuration `hydra: {sweeper: {params: …}}`.",
+        "A W&B sweep has `parameters`; a Hydra configuration `hydra: {sweeper: {params: …}}`. "
+        "Also read: NNI, Determined, seml, Optuna scripts and job arrays of Slurm.",
     )
 
 
-def _convert_script(text: str, path: Path, lost: list[str]) -> Draft:
+def _not_converted(path: Path, tool: str) -> InputError:
+    return InputError(
+        f"{path} is a search of {tool}, which is not converted.",
+        f"How its words are said here: {PAGE}, under {tool}.",
+    )
+
+
+def _convert_script(text: str, path: Path, lost: list[str]) -> tuple[str, Draft]:
     try:
         tree = read_source(text, is_notebook=path.suffix == ".ipynb")
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
@@ -89,6 +109,11 @@ def _convert_script(text: str, path: Path, lost: list[str]) -> Draft:
     except RecursionError:
         raise InputError(f"{path}: its dicts are nested too deep.") from None
     sweeps = [(name, data) for name, data in found if is_wandb(data)]
+    if not sweeps and has_suggestions(tree):
+        return "Optuna", convert_optuna(tree, path, lost)
+    tool = recognise_source(text)
+    if not sweeps and tool:
+        raise _not_converted(path, tool)
     if not sweeps:
         raise InputError(
             f"{path} has no dict that is a W&B sweep, as far as it can be read without running it.",
@@ -108,7 +133,7 @@ def _convert_script(text: str, path: Path, lost: list[str]) -> Draft:
             f"{path.name}: W&B's agent calls a function of the script; make the script train once "
             "when it is called, with the values as its arguments, and name it in the command"
         )
-    return draft
+    return "W&B", draft
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,243 @@
+"""A job-array script of Slurm as a study file: its ``#SBATCH`` lines, its lists, its command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from sweep.core.placeholders import EDIT, RESERVED, escape
+from sweep.studyfile.starter.draft import HINTS, Draft, make_name
+from sweep.studyfile.starter.foreign_yaml import read_word
+
+_OPTION = re.compile(
+    r"^#SBATCH[ \t]+(--?[\w-]+)(?:[= \t]+([^\s#].*?))?[ \t]*(?:[ \t]#.*)?$", re.MULTILINE
+)
+_SHORT = {
+    "-t": "time",
+    "-p": "partition",
+    "-A": "account",
+    "-q": "qos",
+    "-C": "constraint",
+    "-N": "nodes",
+    "-c": "cpus-per-task",
+    "-a": "array",
+    "-J": "job-name",
+    "-o": "output",
+    "-e": "error",
+    "-G": "gpus",
+    "-n": "ntasks",
+}
+_LIST = re.compile(r"^\s*(?:declare\s+-a\s+)?(\w+)=\(([^()]*)\)", re.MULTILINE)
+_PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
+_VARIABLE = re.compile(r"^\s*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
+_TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")
+_COMMAND = re.compile(
+    r"^\s*(?:time\s+|exec\s+)?(?:srun\s+(?:-\S+\s+)*)?((?:python3?|torchrun|accelerate|bash|uv|poetry|apptainer"
+    r"|singularity|Rscript|julia|\./\S+)\b.*)$",
+    re.MULTILINE,
+)
+
+
+def is_sbatch(text: str) -> bool:
+    """Tell whether a script has lines for sbatch."""
+    return _OPTION.search(text) is not None
+
+
+def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
+    """Return the study of a job-array script; what could not be carried over goes to ``lost``."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    options: dict[str, str] = {}
+    for found in _OPTION.finditer(text):
+        name = _SHORT.get(found[1], found[1].lstrip("-"))
+        options[name] = (found[2] or "").strip("\"'")
+    draft = Draft(
+        f"Made from the job script {path.name}.",
+        make_name(options.get("job-name") or path.stem),
+        [],
+        hints=list(HINTS),
+        objectives=[{"metric": "val_loss", "direction": "minimize"}],
+    )
+    lists = {found[1]: _split(found[2]) for found in _LIST.finditer(text)}
+    picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(text)}
+    body = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
+    commands = [found[1] for found in _COMMAND.finditer(body)]
+    uses = [one for one in commands if "$" in one]
+    line = (uses or commands or [f"python {EDIT}"])[-1]
+    indexes: dict[str, str] = {}
+    draft.command = _command(draft, line, lists, picked, indexes, options, lost)
+    if len(commands) > 1:
+        lost.append(f"the script runs {len(commands)} commands; {line.split()[0]} … was taken")
+    if re.search(r"\b(sed|awk|head)\b[^\n]*SLURM_ARRAY_TASK_ID", body):
+        lost.append(
+            "the lines of a file: each task reads its own. Make the file a CSV with names in its "
+            "first line, and write points: file.csv"
+        )
+    _pair(draft, indexes, lost)
+    _add_options(draft, options, lost)
+    setup = [
+        one.strip()
+        for one in body.split("\n")
+        if re.match(r"\s*(module|ml|source|conda activate|\. )\b", one)
+    ]
+    if setup:
+        draft.more.setdefault("slurm", {})["setup"] = setup
+    lost.append("objective: a job array compares nothing; name what the script prints or reports")
+    return draft
+
+
+def _split(text: str) -> list[Any]:
+    try:
+        return [read_word(word) for word in shlex.split(text, comments=True)]
+    except ValueError:
+        return []
+
+
+def _command(
+    draft: Draft,
+    line: str,
+    lists: dict[str, list[Any]],
+    picked: dict[str, str],
+    indexes: dict[str, str],
+    options: dict[str, str],
+    lost: list[str],
+) -> list[str]:
+    """Return the command with placeholders for what each task picks for itself."""
+    line = re.sub(r"\s+(?:[12&]?>>?|\|).*$", "", line)
+    for name, value in picked.items():
+        line = re.sub(rf"\$\{{{name}\}}|\${name}\b", value.replace("\\", r"\\"), line)
+    picks: list[tuple[str, str]] = []
+
+    def keep(match: re.Match[str]) -> str:
+        picks.append((match[1], match[2]))
+        return f"\0{len(picks) - 1}\1"
+
+    # An index may hold spaces, at which the line would be split.
+    line = _PICKED.sub(keep, line)
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return [EDIT]
+    found: list[str] = []
+    for i, word in enumerate(words):
+        before = words[i - 1] if i else ""
+        option = word.partition("=")[0] if word.startswith("-") and "=" in word else before
+        name = re.sub(r"\W+", "_", option.lstrip("-")) if option.startswith("-") else ""
+        pieces = []
+        for piece in re.split(r"(\x00\d+\x01|\$\{?SLURM_ARRAY_TASK_ID\}?)", word):
+            if piece.startswith("\0"):
+                array, index = picks[int(piece[1:-1])]
+                pieces.append(_add(draft, name or array.lower(), lists.get(array), index, indexes))
+            elif _TASK.fullmatch(piece):
+                low, high = _bounds(options.get("array", ""))
+                own = "task" if not name or name in RESERVED else name
+                draft.space[own] = {"type": "int", "low": low, "high": high}
+                indexes.setdefault(own, piece)
+                pieces.append(f"{{{own}}}")
+            elif "$" in piece:
+                lost.append(f"command: {piece} holds a variable; replace {EDIT}")
+                pieces.append(escape(re.sub(r"\$\{?\w+\}?", EDIT, piece)))
+            else:
+                pieces.append(escape(piece))
+        found.append("".join(pieces))
+    return found
+
+
+def _add(
+    draft: Draft, name: str, values: list[Any] | None, index: str, indexes: dict[str, str]
+) -> str:
+    """Add the choices that a task picks one of; return what stands in the command."""
+    if not values:
+        return EDIT
+    name = f"{name}_value" if name in RESERVED else name
+    draft.space[name] = {"type": "categorical", "choices": values}
+    indexes[name] = index
+    return f"{{{name}}}"
+
+
+def _bounds(array: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)-(\d+)", array)
+    return (int(found[1]), int(found[2])) if found else (0, 9)
+
+
+def _pair(draft: Draft, indexes: dict[str, str], lost: list[str]) -> None:
+    """Make points of lists that are gone through together, and a grid of all others."""
+    together = [
+        name
+        for name, index in indexes.items()
+        if _TASK.fullmatch(index.strip("$(){} ")) or _TASK.fullmatch(index)
+    ]
+    sizes = {
+        len(draft.space[name].get("choices", ()))
+        for name in together
+        if "choices" in draft.space[name]
+    }
+    if len(together) > 1 and len(sizes) == 1 and len(together) == len(indexes):
+        rows = [
+            {
+                name: draft.space[name]["choices"][i]
+                for name in together
+                if "choices" in draft.space[name]
+            }
+            for i in range(sizes.pop())
+        ]
+        for name in together:
+            choices = draft.space[name].get("choices")
+            if choices:
+                draft.space[name]["choices"] = [
+                    one for i, one in enumerate(choices) if one not in choices[:i]
+                ]
+        draft.more |= {"points": rows, "trials": len(rows), "seed": 0, "sampler": "random"}
+    else:
+        for name in together:
+            choices = draft.space[name].get("choices")
+            if choices:
+                draft.space[name]["choices"] = [
+                    one for i, one in enumerate(choices) if one not in choices[:i]
+                ]
+        draft.more |= {"seed": 0, "sampler": "grid"}
+        if not draft.space:
+            draft.more["trials"] = 1
+            lost.append("no list and no use of SLURM_ARRAY_TASK_ID was found in the command")
+
+
+def _add_options(draft: Draft, options: dict[str, str], lost: list[str]) -> None:
+    resources: dict[str, Any] = {}
+    slurm: dict[str, Any] = {}
+    extra: list[str] = []
+    for name, value in options.items():
+        if name == "array":
+            width = re.search(r"%(\d+)$", value)
+            draft.more["max_parallel"] = int(width[1]) if width else 4
+        elif name == "time":
+            resources["time"] = value
+        elif name == "nodes" and value.isdecimal():
+            if int(value) > 1:
+                resources["nodes"] = int(value)
+        elif name == "cpus-per-task" and value.isdecimal():
+            resources["cpus"] = int(value)
+        elif name == "mem":
+            resources["memory"] = value
+        elif name in ("gres", "gpus", "gpus-per-node", "gpus-per-task"):
+            found = re.fullmatch(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d+)|gpu", value)
+            if found:
+                count = int(found[2] or 1)
+                resources["gpus"] = f"{found[1]}:{count}" if found[1] else count
+            else:
+                lost.append(f"--{name}={value}: has no counterpart here; see resources.gpus")
+        elif name in ("partition", "account", "qos", "constraint", "reservation"):
+            slurm[name] = value
+        elif name == "exclusive":
+            slurm["exclusive"] = True
+        elif name in ("job-name", "output", "error", "ntasks", "ntasks-per-node", "open-mode"):
+            if name.startswith("ntasks") and value not in ("", "1"):
+                lost.append(f"--{name}={value}: see the key launcher, and ddp.ranks_per_node")
+        else:
+            extra.append(f"--{name}={value}" if value else f"--{name}")
+    if extra:
+        slurm["extra"] = extra
+    if resources:
+        draft.more["resources"] = resources
+    if slurm:
+        draft.more["slurm"] = slurm
