@@ -153,7 +153,8 @@ def _exception(log: Sequence[str]) -> str:
 
     It need not be the last one: what the training had printed and not flushed comes after it.
     """
-    heads = [place for place, line in enumerate(log) if line.strip() == _TRACEBACK]
+    # A progress bar may stand before it, on the same line.
+    heads = [place for place, line in enumerate(log) if line.rstrip().endswith(_TRACEBACK)]
     for line in log[heads[-1] + 1 :] if heads else ():
         if line.strip() and not line.startswith((" ", "\t")):
             return line.strip()
