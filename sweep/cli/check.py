@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli.common import get_runs, json_option, runs_option, scheduler_for
-from sweep.control.check import FAILED, NOT_ASKED, OK, WARNING, has_failed, quick, reach, table
+from sweep.control.check import (
+    FAILED,
+    NOT_ASKED,
+    OK,
+    WARNING,
+    has_failed,
+    patterns,
+    quick,
+    reach,
+    table,
+)
 from sweep.control.check.on_node import check as ask_node
 from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
@@ -95,7 +105,7 @@ def check(
     )
     name, why = choose(study)
     click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))
-    for line in reach.look(study):
+    for line in (*reach.look(study), *patterns.look(study)):
         click.echo(f"  {line.state}   {line.text}\n            → {line.advice}")
     return EXIT_DONE
 
@@ -118,7 +128,7 @@ def _check_on_node(
     place = get_runs(runs)
     # As launch does it: what is asked is what trials would start.
     study, _ = build.ensure(resolve(load(study_file, overrides)), place, os.environ, say)
-    lines = [*reach.look(study)]
+    lines = [*reach.look(study), *patterns.look(study)]
     lines += ask_node(study, place, scheduler_for(study), os.environ, say, float(patience_s))
     failed = has_failed(lines)
     if as_json:

@@ -28,6 +28,7 @@ from sweep.core import executors
 from sweep.core.durations import format_time
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED
 from sweep.core.scheduler import Wave
+from sweep.core.terminal_text import visible
 from sweep.provenance import shared_output
 from sweep.provenance import snapshot as code_snapshot
 from sweep.results.live import progress
@@ -251,13 +252,15 @@ def _wait(opened: Opened, *, quiet: bool = False) -> Status:
 def _show_end(status: Status) -> None:
     click.echo(f"study {status.name}: {status.state}: {counted(status.counts)}")
     if status.reason and status.reason not in [failure.reason for failure in status.failures]:
-        click.echo(f"  {status.reason}")
+        click.echo(f"  {visible(status.reason)}")
     for failure in status.failures:
         where = f" (sweep logs {status.name} {failure.trial})" if failure.log else ""
-        click.echo(f"  {failure.count} failed: {failure.reason}{where}")
+        click.echo(f"  {failure.count} failed: {visible(failure.reason)}{where}")
         if status.state == "held":
             for line in failure.tail:
                 click.echo(f"    | {line}")
+    for note in status.notes:
+        click.echo(f"  note: {visible(note)}")
     if status.state == "held":
         click.echo("correct the command or the study file; then `sweep launch` goes on")
     elif status.state == "finished":

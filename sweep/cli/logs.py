@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import click
 from sweep.cli.common import get_runs, open_study, runs_option
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.core.files import read_part
+from sweep.core.terminal_text import VisibleText, visible_lines
 from sweep.core.trial import Attempt
 from sweep.storage.trial_rows import FINISHED
 
@@ -22,11 +24,19 @@ from sweep.storage.trial_rows import FINISHED
 @click.argument("study_and_trial", metavar="[STUDY] TRIAL", nargs=-1, required=True)
 @click.option("--attempt", type=click.IntRange(1), help="Of this attempt only [default: all].")
 @click.option("-f", "--follow", is_flag=True, help="Go on as the log grows, into later attempts.")
+@click.option("--raw", is_flag=True, help="As it was printed: colours, redraws, odd characters.")
 @runs_option
 def logs(
-    study_and_trial: tuple[str, ...], attempt: int | None, follow: bool, runs: Path | None
+    study_and_trial: tuple[str, ...],
+    attempt: int | None,
+    follow: bool,
+    raw: bool,
+    runs: Path | None,
 ) -> int:
-    """Print what a trial's training printed, attempt after attempt."""
+    """Print what a trial's training printed, attempt after attempt.
+
+    Of a progress bar only its last state is shown, and nothing in the output acts on your terminal.
+    """
     if len(study_and_trial) > 2:
         raise InputError(
             "There are too many words.", "Give a trial's number, and the study's name before it."
@@ -57,7 +67,7 @@ def logs(
         click.echo(f"trial {trial} {why}", err=True)
         if not (follow and is_ours):
             return EXIT_FAILED
-    for text in _log_text(opened, trial, attempts, follow):
+    for text in _log_text(opened, trial, attempts, follow, raw):
         sys.stdout.write(text)
         sys.stdout.flush()
     return EXIT_DONE
@@ -68,7 +78,9 @@ def _why(attempt: Attempt) -> str:
     return "".join([attempt.reason, *(f"\n--- note: {note}" for note in attempt.notes)])
 
 
-def _log_text(opened: object, trial: int, attempts: object, follow: bool) -> Iterator[str]:
+def _log_text(
+    opened: object, trial: int, attempts: object, follow: bool, raw: bool
+) -> Iterator[str]:
     shown = 0
     while True:
         for number, outcome, reason in attempts():  # type: ignore[operator]
@@ -76,10 +88,11 @@ def _log_text(opened: object, trial: int, attempts: object, follow: bool) -> Ite
                 continue
             path = opened.folder.attempt(trial, number).log  # type: ignore[attr-defined]
             yield f"--- trial {trial}, attempt {number}\n"
-            yield from _file_text(path, number, attempts, follow)
+            yield from _file_text(path, number, attempts, follow, raw)
             latest = {n: (o, r) for n, o, r in attempts()}  # type: ignore[operator]
             outcome, reason = latest.get(number, (outcome, reason))
             if outcome:
+                reason = "\n".join(visible_lines(reason))
                 why = f": {reason}" if reason and not reason.startswith("\n") else reason
                 yield f"--- attempt {number}: {outcome}{why}\n"
             shown = number
@@ -88,20 +101,23 @@ def _log_text(opened: object, trial: int, attempts: object, follow: bool) -> Ite
         time.sleep(1.0)
 
 
-def _file_text(path: Path, number: int, attempts: object, follow: bool) -> Iterator[str]:
+def _file_text(path: Path, number: int, attempts: object, follow: bool, raw: bool) -> Iterator[str]:
     offset = 0
+    is_terminal = follow and sys.stdout.isatty()
+    visible = VisibleText(is_terminal, shutil.get_terminal_size().columns)
     while True:
         live = follow and {n: o for n, o, _ in attempts()}.get(number) is None  # type: ignore[operator]
         while True:
             text, offset, wrong = read_part(path, offset, 65536)
             if not text:
                 break
-            yield text
-        if wrong:
-            yield f"--- {path} {wrong}\n"
+            yield text if raw else visible.add(text)
+        if wrong or not live:
+            yield visible.end()
+            if wrong:
+                yield f"--- {path} {wrong}\n"
             return
-        if not live:
-            return
+        yield visible.pause()
         time.sleep(0.5)
 
 

@@ -160,9 +160,11 @@ def _finish(
             outcome = outcomes.TOO_LONG
             reason = "used up its trial_time without reporting the objective"
         else:
-            reason = "ended well, but never reported "
-            reason += expected(missing[0].metric, study, ledger.attempts(trial_id)[-1].notes)
-            reason += others_text(missing[0].metric, ledger.reported_names(trial_id))
+            metric, notes = missing[0].metric, ledger.attempts(trial_id)[-1].notes
+            reason = f"ended well, but never reported {expected(metric, study, notes)}"
+            reported = ledger.reported_names(trial_id)
+            if reported or not missing[0].pattern:
+                reason += others_text(metric, reported)
         ledger.fail(token, End(outcome, reason, end.exit_code, end.signal), checkpoint)
         return outcomes.FAILED
     broken = _violations(ledger, trial_id)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.errors import DamagedFile, InputError, SweepError
+from sweep.core.terminal_text import visible_lines
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -180,7 +181,10 @@ def is_private(path: Path) -> bool:
 
 
 def read_tail(path: Path, lines: int = 20, limit_bytes: int = 64_000) -> list[str]:
-    """Return the last lines of a text file, whatever its encoding; empty where none can be read."""
+    """Return the last lines of a text file as a terminal shows them, whatever its encoding.
+
+    Empty where none can be read.
+    """
     try:
         with os.fdopen(open_regular(path), "rb") as stream:
             size = stream.seek(0, os.SEEK_END)
@@ -188,7 +192,7 @@ def read_tail(path: Path, lines: int = 20, limit_bytes: int = 64_000) -> list[st
             text = stream.read().decode("utf-8", "replace")
     except OSError:
         return []
-    return text.splitlines()[-lines:]
+    return visible_lines(text)[-lines:]
 
 
 def open_private(path: str, flags: int) -> int:

@@ -98,7 +98,7 @@ def read_end(
         return replace(end, outcome=outcomes.PORT_CLASH) if found.clash else end
     place = f"rank {found.rank} of {study.world}" + (f" on {found.host}" if found.host else "")
     blamed = found.rank if found.blamed is None else found.blamed
-    _note_first(folder, place, end, blamed, found.lines)
+    _note_first(folder, place, end, blamed, found.lines or ["(it printed nothing)"])
     outcome = outcomes.PORT_CLASH if found.clash else end.outcome
     return replace(end, outcome=outcome, reason=f"{place}: {end.reason}")
 
@@ -153,7 +153,8 @@ def _exception(log: Sequence[str]) -> str:
 
     It need not be the last one: what the training had printed and not flushed comes after it.
     """
-    heads = [place for place, line in enumerate(log) if line.strip() == _TRACEBACK]
+    # A progress bar may stand before it, on the same line.
+    heads = [place for place, line in enumerate(log) if line.rstrip().endswith(_TRACEBACK)]
     for line in log[heads[-1] + 1 :] if heads else ():
         if line.strip() and not line.startswith((" ", "\t")):
             return line.strip()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,6 +142,21 @@ def test_prune(study: Scene, case: Case) -> None:
 def test_kill_and_stop(study: Scene, case: Case) -> None:
     """One process is killed, the trial goes on; it is stopped, launched again, and ends whole."""
     study.check_kill_and_stop(case.killed, case.first, case.last, case.interval, case.saved)
+
+
+@pytest.mark.parametrize("name", ["lightning.pytorch", "pytorch_lightning"])
+def test_a_callback_is_of_the_lightning_that_the_script_has(name: str) -> None:
+    """One project under two names, whose Trainers take callbacks of their own name."""
+    scene.need(name.partition(".")[0])
+    code = (
+        f"import {name} as pl\n"
+        "from sweep.integrations.lightning import SweepCallback\n"
+        "callback = SweepCallback()\n"
+        "assert isinstance(callback, pl.Callback)\n"
+        "pl.Trainer(callbacks=[callback], enable_checkpointing=False, logger=False)\n"
+        "assert SweepCallback.resume() is None"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=scene.ROOT, check=True)
 
 
 # What `sweep init` reads: scripts in Python. The two that need several processes have one here.

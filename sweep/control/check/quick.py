@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep.control.check import facts, judge_node, probes, reach, requirements
+from sweep.control.check import facts, judge_node, patterns, probes, reach, requirements
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
 from sweep.core.errors import DamagedFile, SweepError
 from sweep.core.executors import slots_of
@@ -42,6 +42,7 @@ def look(study: Study, runs: Runs, url: str | None) -> list[Line]:
     missing = "not asked by launch"
     lines = [
         *reach.look(study),
+        *patterns.look(study),
         judged(
             "image",
             facts.ask_image(study, recorded_digest(study, runs), MOST_HASHED_BYTES),

@@ -8,7 +8,7 @@ script can be looked into and speaks of the variable, nothing is said.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sweep.control.check.lines import WARNING, Line
@@ -61,6 +61,11 @@ def _named(study: Study) -> set[str]:
 
 def _script_has(study: Study, pattern: re.Pattern[str]) -> bool:
     """Tell whether a file that the command names, as far as it can be read here, has a pattern."""
+    return any(pattern.search(text) for text in scripts(study))
+
+
+def scripts(study: Study) -> Iterator[str]:
+    """Yield the text of each file that the command names, as far as it can be read here."""
     folder = Path(study.workdir)
     for element in study.command:
         if "\0" in element or "{" in element:
@@ -68,12 +73,9 @@ def _script_has(study: Study, pattern: re.Pattern[str]) -> bool:
         path = folder / element
         try:
             if path.is_file() and path.stat().st_size <= _MOST_BYTES:
-                text = path.read_bytes().decode("utf-8", "replace")
-                if pattern.search(text):
-                    return True
+                yield path.read_bytes().decode("utf-8", "replace")
         except OSError:
             continue
-    return False
 
 
 def _list(names: Iterable[str]) -> str:
