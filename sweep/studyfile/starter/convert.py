@@ -68,6 +68,8 @@ def _convert_data(read: Read, path: Path, text: str, lost: list[str]) -> tuple[s
         if key:
             lost.append(f"{key}: the sweep lies under this key, where W&B itself does not look")
         draft = convert_wandb(data, path.name, lost)
+        for place, line in read.twice.items():
+            lost.append(f"{place}: is there twice; the last was taken, in line {line}, as by W&B")
         places = [place for place in read.numbers if place.startswith(key)]
         if places:
             shown = ", ".join(f"{read.numbers[p]} ({p})" for p in places[:_SHOWN])
@@ -77,6 +79,9 @@ def _convert_data(read: Read, path: Path, text: str, lost: list[str]) -> tuple[s
                 "1.0e-5); here they are the numbers that they look like"
             )
         return "W&B", draft
+    if read.twice:  # what OmegaConf refuses too
+        place, line = next(iter(read.twice.items()))
+        raise InputError(f"{path} is not YAML: {place} is there twice, again in line {line}.")
     if sweeper is not None:
         return "Hydra", convert_hydra(read.data, path, text, lost)
     other = find_other(read.data)
