@@ -184,6 +184,12 @@ def look_for_chromium() -> Found:
     return Found(bool(path), path or "apt-get install chromium")
 
 
+def look_for_dashboard() -> Found:
+    """Optuna's dashboard; not imported, for it brings scikit-learn, and takes seconds."""
+    there = bool(find_spec("optuna_dashboard"))
+    return Found(there, "installed" if there else "pip install 'sweep-hpo[dashboard]'")
+
+
 def look_for_mlflow() -> Found:
     """MLflow's client: the lock file has its small form, mlflow-skinny."""
     there = bool(find_spec("mlflow"))
@@ -311,6 +317,7 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "tmux": look_for_tmux,
     "git": look_for_git,
     "chromium": look_for_chromium,
+    "dashboard": look_for_dashboard,
     "mlflow": look_for_mlflow,
     "mlflow_server": look_for_mlflow_server,
 }

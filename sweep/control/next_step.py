@@ -44,8 +44,13 @@ def find_next_step(
 def _saved_s(checkpoint: Path) -> float:
     """Return when a checkpoint was last written to, by its file system's clock; for ever where it
     is not there any more."""
-    inside = checkpoint.rglob("*") if checkpoint.is_dir() else ()
-    saved_s = last_change((checkpoint, *inside))
+    if checkpoint.is_dir():
+        files = [checkpoint, *checkpoint.rglob("*")]
+    elif checkpoint.exists():
+        files = [checkpoint]
+    else:  # TensorFlow's name of several files: ckpt-5.index, …
+        files = [p for p in checkpoint.parent.glob("*") if p.name.startswith(checkpoint.name + ".")]
+    saved_s = last_change(files)
     if not saved_s:
         return math.inf
     return saved_s + 1.0 if saved_s.is_integer() else saved_s  # some keep whole seconds only

@@ -98,7 +98,7 @@ def read_end(
         return replace(end, outcome=outcomes.PORT_CLASH) if found.clash else end
     place = f"rank {found.rank} of {study.world}" + (f" on {found.host}" if found.host else "")
     blamed = found.rank if found.blamed is None else found.blamed
-    _note_first(folder, place, end, blamed, found.lines)
+    _note_first(folder, place, end, blamed, found.lines or ["(it printed nothing)"])
     outcome = outcomes.PORT_CLASH if found.clash else end.outcome
     return replace(end, outcome=outcome, reason=f"{place}: {end.reason}")
 

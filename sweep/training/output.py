@@ -141,8 +141,7 @@ class Output:
         drawing = progress_bars.read(text, places[0] if places else None)
         if drawing.count is None and not places:
             return []  # no bar that could be told from others
-        epoch = progress_bars.epoch_of(text) or self._epoch
-        key, has_grown = self._bars.see(drawing, epoch)
+        key, has_grown = self._bars.see(drawing, drawing.epoch or self._epoch)
         values: list[Value] = []
         for metric, match in found:
             if match:

@@ -88,14 +88,14 @@ def read_number(text: str, start: int, end: int, before_group: str = "") -> Prin
     end = min(end, start + _LONGEST)
     group = text[start:end]
     odd = _NOT_FINITE.search(group)
-    digit = next((place for place in range(start, end) if text[place].isdecimal()), None)
-    if odd and (digit is None or start + odd.start() < digit):
-        is_first = _BEFORE.fullmatch(group, 0, odd.start())
-        return read_not_finite(odd[0]) if is_first else None
-    if digit is None:
+    if odd and _BEFORE.fullmatch(group, 0, odd.start()):
+        return read_not_finite(odd[0])
+    before = _BEFORE.match(text, start, end)
+    digit = before.end() if before else start
+    if digit == end or not text[digit].isdecimal():
         return None
     found = _token_at(text, start, digit)
-    if found is None or not _BEFORE.fullmatch(text, start, max(start, found.start())):
+    if found is None:
         return None
     if found.start() < start and _is_named(text[found.start() : start], before_group):
         found = _NUMBER.match(text, start)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 # Drawn by tqdm, rich, Keras, alive-progress: what no other output looks like, also where
 # each drawing has a line of its own (torchrun makes lines of them, Keras does without a terminal).
 _BAR = re.compile(
-    r"\d%\||\d(?:it|\?it)? \[\d\d:\d\d<|\d+it \[|[━╸╺█▉▊▋▌▍▎▏▐░▒▓⣿]{2}|\[=*[>.][.]*\]|\[={5,}\]"
+    r"\d%\||\d(?:it|\?it)? \[[\d:]+<|\d+it \[|[━╸╺█▉▊▋▌▍▎▏▐░▒▓⣿]{2}|\[=*[>.][.]*\]|\[={5,}\]"
 )
 _PERCENT = re.compile(r"(?<![=\d.])\b(\d{1,3}(?:\.\d+)?) ?%")
 _COUNT = re.compile(r"(?<![=\d./])\b(\d[\d.,]*)([kKMG]?) ?/ ?(\d[\d.,]*[kKMG]?|\?)(?![\d/])")
@@ -24,7 +24,7 @@ _GLYPHS = re.compile(r"[|\[━╸╺█▉▊▋▌▍▎▏▐░▒▓⣿#]|=>
 _EPOCH = re.compile(r"\bep(?:och)?\b\W{0,4}(\d+)(?![\d.]*\s*%)", re.IGNORECASE)
 _EPOCH_FIRST = re.compile(r"\W*" + _EPOCH.pattern, re.IGNORECASE)
 # The end of tqdm's bar, where a print that knows nothing of it has gone on behind it.
-_END = re.compile(r"(?:\d+%\|.*?\|\s*\S+|\d+it) \[\d[^\[\]]*\](?=\S)")
+_END = re.compile(r"(?:\d/\S+|\dit) \[\d+:[^\[\]]*\](?=\S)")
 _LONGEST = 1000  # characters in which a bar shows what it is
 
 
@@ -34,11 +34,13 @@ class Drawing:
 
     Attributes:
         description: What stands before the bar, without its numbers; and the total.
+        epoch: The epoch that it names before the bar; "" where it names none.
         count: How far it has come, or None where that is not shown.
         is_complete: Whether it has come to its end.
     """
 
     description: str
+    epoch: str = ""
     count: float | None = None
     is_complete: bool = False
 
@@ -52,12 +54,6 @@ def split_end(text: str) -> tuple[str, str]:
     """Return a bar, and what was printed behind it on the same line; "" for nothing."""
     found = _END.search(text, 0, _LONGEST)
     return (text[: found.end()], text[found.end() :]) if found else (text, "")
-
-
-def epoch_of(text: str) -> str:
-    """Return the epoch that a text names; "" where it names none."""
-    found = _EPOCH.search(text, 0, _LONGEST)
-    return found[1] if found else ""
 
 
 def epoch_at_start(line: str) -> str:
@@ -90,9 +86,12 @@ def read(text: str, value: tuple[int, int] | None = None) -> Drawing:
         complete = reached >= 100
     elif count is None and items is not None:
         reached = float(items[1])
-    marks = [found.start() for found in (percent, count, items, _GLYPHS.search(head)) if found]
+    glyphs = _GLYPHS.search(head)
+    epoch = _EPOCH.search(head, 0, glyphs.start() if glyphs else len(head))
+    marks = [found.start() for found in (percent, count, items, glyphs) if found]
     head = head[: min(marks)] if marks else head
-    return Drawing(f"{_DIGITS.sub('#', head).strip()}/{total}", reached, complete)
+    description = f"{_DIGITS.sub('#', head).strip()}/{total}"
+    return Drawing(description, epoch[1] if epoch else "", reached, complete)
 
 
 class Bars:

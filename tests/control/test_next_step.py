@@ -91,6 +91,18 @@ def test_a_report_and_a_save_at_once(story: Story) -> None:
     assert story.begin(path) == 2
 
 
+def test_the_name_of_several_files(story: Story) -> None:
+    """TensorFlow's checkpoints go by a prefix, which is no file."""
+    story.begin()
+    story.log(_1=1.5, _2=2.5, _3=3.5)
+    for end in ("index", "data-00000-of-00001"):
+        story.save(f"ckpt-2.{end}", 3.25)
+        story.save(f"ckpt-20.{end}", 9.25)
+    prefix = story.own.checkpoints / "ckpt-2"
+    story.end()
+    assert story.begin(prefix) == 3
+
+
 @pytest.mark.parametrize(("when", "step"), [(101.0, 2), (100.0, 1)])
 def test_times_in_whole_seconds(story: Story, when: float, step: int) -> None:
     """Some file systems keep no more: what came in that second was before."""

@@ -18,9 +18,8 @@ import psycopg2
 import pytest
 
 from tests.conftest import Sweep, run_sweep, stop_runs
+from tests.needs import require
 from tests.toys import write_toy
-
-pytest.importorskip("optuna_dashboard", reason="optuna-dashboard (extra: dashboard)")
 
 TRIALS = 6
 SERVE = "from optuna_dashboard._cli import main; main()"
@@ -29,6 +28,7 @@ SERVE = "from optuna_dashboard._cli import main; main()"
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
     """The command line in a folder whose embedded server holds one finished study."""
+    require("dashboard")
     folder = tmp_path_factory.mktemp("dashboard")
     study = write_toy(folder, trials=TRIALS, fixed="{steps: 2}")
     call = partial(run_sweep, runs=folder / "runs", cwd=folder)

@@ -261,6 +261,29 @@ PRINTED: dict[str, tuple[str | bytes, str, list[float]]] = {
         "accuracy/top1: ([0-9.]+)",
         [58.0],
     ),
+    "averages of batches, then of all": (
+        "Test: [0/9]\tTime 0.1 (0.1)\tAcc@1 90.0 (90.0)\n"
+        "Test: [5/9]\tTime 0.1 (0.1)\tAcc@1 70.0 (80.0)\n"
+        " * Acc@1 76.130 Acc@5 92.862\n",
+        "Acc@1 ([0-9.]+)",
+        [76.13],
+    ),
+    "a dictionary behind a bar": (
+        "\r100%|████| 850/850 [1:41:01<00:00,  4.69s/it]{'eval_loss': 0.66, 'eval_mse': 0.81}\n"
+        "Epoch 1: 100% 50/50 [00:05<00:00, 9.1it/s, v_num=0, mse=9]"
+        "{'eval_mse': np.float64(0.7)}\n",
+        "'eval_mse': (.*)",
+        [0.81, 0.7],
+    ),
+    "keras 2": (
+        "Epoch 64/99\n9/9 [=======>......] - ETA: 0s - loss: 0.3 - accuracy: 0.8\r"
+        "9/9 [==============] - 1s 9us/step - loss: 0.2 - accuracy: 0.9 - val_accuracy: 0.94\n"
+        "Epoch 64: val_accuracy did not improve from 0.95000\n"
+        "Epoch 65/99\n8/9 [=====>.] - ETA: 0s - accuracy: 0.9Restoring the best epoch: 15.\n"
+        "9/9 [==============] - 1s 9us/step - loss: 0.2 - accuracy: 0.9 - val_accuracy: 0.94\n",
+        "val_accuracy: ([0-9.]+)",
+        [0.94, 0.94],
+    ),
     "what sums up": (
         "epoch 0 val_acc=0.5\nbest val_acc=0.9\n  ** Final: val_acc=0.9\n"
         "2024-05-01 12:00:00,123 INFO test val_acc=0.9\n[INFO] Testing: val_acc=0.9\n"
@@ -364,6 +387,19 @@ def test_a_bar_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert write("epoch 3 val_acc=0.8 (") == [(3, 0.8)]
         assert write("best)\n") == []
     assert list(journal.rest()) == []
+
+
+def test_a_line_drawn_by_hand_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with its number: the first is told at once, and again where it was half of one."""
+    monkeypatch.setattr(tail, "QUIET_S", 0.0)
+    folder = AttemptFolder(tmp_path)
+    journal = Journal(folder, [Objective("m", "maximize", pattern=ACC)])
+    told = []
+    for text in ("\rval_acc=0.5", "8", "\rval_acc=0.6", "6", "\r", "\n"):
+        with folder.log.open("a") as log:
+            log.write(text)
+        told.append([(report.step, report.metrics["m"]) for report in journal.read()])
+    assert told == [[(0, 0.5)], [(0, 0.58)], [], [(1, 0.66)], [], []]
 
 
 def test_a_line_that_may_go_on_waits(tmp_path: Path) -> None:

@@ -80,6 +80,20 @@ def test_what_is_no_python_runs_as_it_is(workdir: Path) -> None:
     assert own_ranks.notes(make("bash two.sh", workdir, ddp=Ddp())) == []
 
 
+def test_a_script_that_spawns_is_said(workdir: Path) -> None:
+    """Each of sweep's ranks would start as many again, where it does not look."""
+    (workdir / "sp.py").write_text("import x\nmp.spawn(work, nprocs=2)\n")
+    (workdir / "t.py").write_text("spawn(1)\n")
+    (said,) = own_ranks.notes(make("uv run sp.py", workdir))
+    assert said.startswith(
+        "sp.py starts processes itself (mp.spawn, line 2), and torchrun starts 2"
+    )
+    assert own_ranks.notes(make("python sp.py", workdir, launcher="python")) == []
+    assert own_ranks.notes(make("python sp.py", workdir, ddp=Ddp())) == []
+    for command in ("python t.py", "python gone.py", "python -m sp"):
+        assert own_ranks.notes(make(command, workdir)) == []
+
+
 def test_two_launchers_are_refused(workdir: Path) -> None:
     """In a script as in the command itself; where it may not be called, it is said."""
     study = make("bash two.sh", workdir, launcher="torchrun")

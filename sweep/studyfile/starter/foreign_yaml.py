@@ -32,10 +32,12 @@ class Read:
 
     Attributes:
         numbers: Places of numbers that PyYAML takes for texts, with what is written there.
+        twice: Keys that are given twice, with the line of the later, which PyYAML takes.
     """
 
     data: Any = None
     numbers: dict[str, str] = field(default_factory=dict)
+    twice: dict[str, int] = field(default_factory=dict)
     nodes: int = 0
 
 
@@ -70,7 +72,7 @@ def _build(node: Any, read: Read, file: str, path: str, depth: int) -> Any:
         name = str(key.value)
         below = f"{path}.{name}" if path else name
         if name in found:
-            raise YamlError(file, key.start_mark.line + 1, "is there twice", path=below)
+            read.twice[below] = key.start_mark.line + 1
         built = _build(value, read, file, below, depth + 1)
         if name == "<<" and key.style is None:
             sources = built if isinstance(built, list) else [built]

@@ -22,6 +22,7 @@ from sweep.studyfile.starter.hydra_launcher import add_launcher
 from sweep.studyfile.starter.hydra_others import convert_ax, convert_nevergrad
 from sweep.studyfile.starter.hydra_params import add_parameters, whole
 from sweep.studyfile.starter.hydra_sweeps import AX, BASIC, NEVERGRAD, OPTUNA, OPTUNA_GRID
+from sweep.studyfile.starter.metrics import Metric
 from sweep.studyfile.starter.wandb_ranges import distinct
 
 DEFAULT_TRIALS = 20  # the plugin's own
@@ -341,6 +342,8 @@ def _add_metric(draft: Draft, data: Mapping[str, Any], lost: list[str]) -> None:
     is_one = isinstance(found, str) and not is_open(found) and len(draft.objectives) == 1
     if is_one:
         draft.objectives[0]["metric"] = found
+        if Metric(str(found)).is_test:
+            lost.append(f"optimized_metric: {found}: a search should not choose by the test set")
     elif found is not None:
         lost.append(f"optimized_metric: {found} is not in this file; name the metric")
     metric = str(draft.objectives[0]["metric"])

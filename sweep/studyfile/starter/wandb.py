@@ -79,6 +79,9 @@ def convert_wandb(data: Mapping[str, Any], file: str, lost: list[str]) -> Draft:
         draft.command.pop(0)
     _add_objectives(draft, data, lost)
     _add_search(draft, data, lost)
+    if any("{config:json}" in word for word in draft.command):
+        # W&B's file holds the parameters alone, and groups as objects.
+        draft.more["config"] = {"seed": False} | ({"nested": True} if passed.nested else {})
     if variables:
         draft.more["environment"] = {"env": variables}
     for key in data:
@@ -165,6 +168,8 @@ def _add_objective(draft: Draft, metric: Any, lost: list[str], *, is_only: bool)
         )
     elif Metric(name).direction == "maximize":
         lost.append(f"metric.goal: is missing, so W&B minimizes {name}; check the direction")
+    if Metric(name).is_test:
+        lost.append(f"metric.name: {name}: a search should not choose by the test set")
     # W&B compares runs by the summary, which holds the last value.
     draft.objectives.append({"metric": name, "direction": direction, "at": "last"})
     target = metric.get("target")

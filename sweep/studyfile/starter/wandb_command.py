@@ -134,10 +134,12 @@ def _pass_all(macro: str, passed: Passed, lost: list[str]) -> list[str]:
         )
         return usual
     if macro == "args_json_file":
-        lost.append(
-            f"parameters.{groups}: nested; in W&B's JSON file they are objects, in that of "
-            f"{{config:json}} flat keys ({flat})"
-        )
+        dotted = [name for name, below in passed.top().items() if name == below and "." in name]
+        if dotted:
+            lost.append(
+                f"parameters.{groups}: nested; in W&B's JSON file they are objects and "
+                f"{dotted[0]} is not, here all are"
+            )
         return usual
     try:
         if macro == "args_json":

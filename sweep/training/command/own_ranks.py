@@ -4,6 +4,7 @@ about a command that runs as it is."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,21 @@ from sweep.core.programs import LAUNCHER, OTHER, SHELL, SHELLS, Program, read_pr
 from sweep.core.programs import PYTHON as IS_PYTHON
 from sweep.core.shell_text import list_commands
 from sweep.core.study import Study
-from sweep.training.command.launchers import AUTO, SRUN, TORCHRUN, expects_ranks, twice
+from sweep.training.command.launchers import (
+    AUTO,
+    PYTHON,
+    SRUN,
+    TORCHRUN,
+    choose,
+    expects_ranks,
+    twice,
+)
 
 _MOST_SCRIPT = 1 << 18  # characters; a script that starts a training is a page
+# By which scripts of Python start ranks.
+_SPAWNS = re.compile(
+    r"\b(?:mp|multiprocessing|xmp)\.(?:spawn|start_processes)\(|\b(?:notebook|debug)_launcher\("
+)
 _DEEPEST = 4  # scripts that call scripts
 _PYTHONS = ("$PYTHON", "${PYTHON}", "$python", "${python}", "$PY")  # as scripts name it
 
@@ -69,6 +82,14 @@ def _launchers(program: Program, workdir: Path, deep: int) -> Iterator[OwnLaunch
             )
 
 
+def _read(path: Path) -> str | None:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            return stream.read(_MOST_SCRIPT)
+    except OSError:
+        return None
+
+
 def _read_script(program: Program, workdir: Path) -> tuple[str | None, str]:
     """Return the text of a shell's script, and how its lines are named; None where it has none."""
     if program.code is not None:
@@ -78,14 +99,28 @@ def _read_script(program: Program, workdir: Path) -> tuple[str | None, str]:
         name = program.words[0]
     if name is None or program.has_moved:
         return None, ""
-    try:
-        with (workdir / name).open(encoding="utf-8", errors="replace") as stream:
-            text = stream.read(_MOST_SCRIPT)
-    except OSError:
+    text = _read(workdir / name)
+    if text is None:
         return None, ""
     if program.kind == OTHER and not _is_shell(text):
         return None, ""
     return text, f"{name} "
+
+
+def _say_twice(study: Study, program: Program) -> list[str]:
+    """Say where a script of Python starts processes itself, as each of its ranks would."""
+    if program.script is None or program.has_moved:
+        return []
+    text = _read(Path(study.workdir) / program.script) or ""
+    found = _SPAWNS.search(text)
+    if found is None:
+        return []
+    line = text.count("\n", 0, found.start()) + 1
+    return [
+        f"{program.script} starts processes itself ({found[0].rstrip('(')}, line {line}), and "
+        f"{choose(study)} starts {study.world} of it. Unless it does so only where it is alone, "
+        "write launcher: python."
+    ]
 
 
 def _is_shell(text: str) -> bool:
@@ -116,6 +151,8 @@ def notes(study: Study) -> list[str]:
             f"launcher: {study.launcher} starts {study.world} of it: write launcher: python if it "
             "does."
         ]
+    if program.kind == IS_PYTHON and study.launcher != PYTHON and expects_ranks(study):
+        return _say_twice(study, program)
     if study.launcher != AUTO or program.kind == IS_PYTHON or not expects_ranks(study):
         return []
     shown = " ".join((*program.words[:1], *([program.script] if program.script else [])))
