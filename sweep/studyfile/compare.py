@@ -24,7 +24,7 @@ _KEYS = {
     for section in (STUDY, RESOURCES, SERVICE, OBJECTIVE)
     for name, key in section.keys.items()
     if key.field != name
-} | {"pattern": "from.stdout", "step_pattern": "from.step"}
+} | {"pattern": "from.stdout", "step_pattern": "from.step", "own_workdir": "workdir: trial"}
 
 
 def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:

@@ -137,3 +137,9 @@ def test_several_objectives() -> None:
     assert changes(old, new) == ([], ['objective[1].metric was "b" and is now "c".'])
     single = loads(BASE, "s.yaml")
     assert len(changes(single, new)[1]) == 1
+
+
+def test_a_workdir_of_ones_own_is_named_as_it_is_written() -> None:
+    """And a section ddp that only a later version notes is no change."""
+    old, new = loads(BASE, "s.yaml"), loads(BASE, "s.yaml", ["workdir=trial", "ddp={}"])
+    assert changes(old, new) == (["workdir: trial was false and is now true."], [])
