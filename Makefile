@@ -11,7 +11,7 @@ JOBS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help demo test test-cluster test-frameworks test-all check bench cluster lint format types unit clean
+.PHONY: help reference demo test test-cluster test-frameworks test-all check bench cluster lint format types unit clean
 
 help:
 	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-frameworks  Lightning, transformers, Keras, … installed, and each one for real"
 	@echo "make test-all  every long form too; goes on where it was interrupted; test-report.json"
 	@echo "make check     lint, types and unit tests (under 2 minutes)"
+	@echo "make reference  the tables of docs/study-file.md made anew"
 	@echo "make bench     the benchmarks"
 	@echo "make cluster   a shell on a real Slurm cluster on this machine (as root)"
 
@@ -65,6 +66,9 @@ format: $(VENV)/.ready
 
 types: $(VENV)/.ready
 	$(BIN)/mypy
+
+reference: $(VENV)/.ready
+	@$(BIN)/python -m tests.reference
 
 unit: $(VENV)/.ready
 	$(PYTEST) tests -m "not real" -q

@@ -7,9 +7,9 @@ for epoch in (epochs := Epochs(10, engine)):
     epochs.log(val_loss=loss)
 """
 
-from sweep.integrations.base import Loop
+import os
 
-TAG = "state"  # each save has a folder of its own: the tag within says nothing
+from sweep.integrations.base import Loop, is_first
 
 
 class Epochs(Loop):
@@ -25,10 +25,21 @@ class Epochs(Loop):
         super().__init__(total, save_every)
         self._engine = engine
 
+    def _keep(self, epoch):
+        super()._keep(epoch)
+        folder = self._link.reporter.checkpoint_dir
+        if folder and is_first():  # as DeepSpeed would, but once all is whole
+            part = os.path.join(folder, ".latest")
+            with open(part, "w") as stream:
+                stream.write("epoch-%06d" % epoch)
+            os.replace(part, os.path.join(folder, "latest"))
+
     def _save(self, path):
-        self._engine.save_checkpoint(path, tag=TAG)
+        folder, tag = os.path.split(path)
+        self._engine.save_checkpoint(folder, tag=tag, save_latest=False)
 
     def _load(self, path):
-        loaded, _ = self._engine.load_checkpoint(path, tag=TAG)
+        folder, tag = os.path.split(os.path.normpath(path))
+        loaded, _ = self._engine.load_checkpoint(folder, tag=tag)
         if loaded is None:
             raise FileNotFoundError("DeepSpeed found no checkpoint in %s" % path)

@@ -1,18 +1,15 @@
 """The tables of ``docs/study-file.md``: every key, from the table that the loader checks by.
 
-``python -m sweep.studyfile.document docs/study-file.md`` renews what stands between the two marks
-of that file; the rest of it is written by hand.
+``make reference`` renews what stands between the two marks of that file; the rest of it is written
+by hand.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from sweep.core.errors import InputError
-from sweep.core.files import write_atomic
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import BOUNDS
@@ -22,7 +19,7 @@ from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
 from sweep.studyfile.space_keys import PARAMETERS
 
-BEGIN = "<!-- Made by `python -m sweep.studyfile.document docs/study-file.md`: do not edit. -->"
+BEGIN = "<!-- Made by `make reference`: do not edit. -->"
 END = "<!-- The end of what is made. -->"
 
 
@@ -94,13 +91,3 @@ def renew(text: str) -> str:
     if not begin or not end:
         raise InputError("The document lacks the marks between which the tables stand.")
     return f"{head}{BEGIN}\n\n{document()}\n{END}{tail}"
-
-
-def main(arguments: list[str]) -> None:
-    """Renew the file that is named."""
-    path = Path(arguments[0])
-    write_atomic(path, renew(path.read_text(encoding="utf-8")), mode=0o644)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -275,8 +275,11 @@ class PrintedMetric:
         return self._take(printed, seen.bar, seen.held_at)
 
     def is_as_long(self, number: str) -> bool:
-        """Tell whether a number is printed with as many characters as the last value."""
-        return bool(self.seen.value) and len(number) >= len(self.seen.value)
+        """Tell whether a number is printed with as many characters as the last value, if any.
+
+        The first one is taken as it is: should it go on, its step is told again.
+        """
+        return len(number) >= len(self.seen.value)
 
     def end(self) -> list[tuple[int, float]]:
         """Take what the last bar has ended with, if it came to its end."""

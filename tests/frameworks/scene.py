@@ -85,8 +85,6 @@ class Scene:
             f"environment.env.GATE={self.gate}",
             f"environment.env.GATE_METRIC={metric}",
             "environment.env.OMP_NUM_THREADS=1",
-            # What DeepSpeed compiles: whoever is killed meanwhile leaves a lock to all the others.
-            f"environment.env.TORCH_EXTENSIONS_DIR={folder / 'extensions'}",
             *sets,
         ]
 

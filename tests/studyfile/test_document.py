@@ -22,7 +22,7 @@ PATH = Path(__file__).parents[2] / "docs" / "study-file.md"
 
 
 def test_the_committed_tables_are_the_generated_ones():
-    """A changed key comes with its line: python -m sweep.studyfile.document docs/study-file.md."""
+    """A changed key comes with its line: make reference."""
     text = PATH.read_text(encoding="utf-8")
     assert renew(text) == text
 

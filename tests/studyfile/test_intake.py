@@ -170,6 +170,27 @@ def test_other_tools(case: Case, tmp_path: Path) -> None:
     compare(case, convert(path))
 
 
+def test_what_a_script_only_knows_when_it_runs_is_named(tmp_path: Path) -> None:
+    """The rest of the dict is converted; it may be one of several, or be returned."""
+    # LuisCarretero/similar-expressions, maxburger4real/structure-of-lottery-tickets
+    (tmp_path / "s.py").write_text(
+        "from x import BEST, low\n"
+        "SWEEPS = {}\n"
+        "SWEEPS['a'] = {'method': 'random', 'run_cap': 3, 'program': 't.py',\n"
+        "  'metric': {'name': BEST, 'goal': 'maximize'},\n"
+        "  'parameters': {'lr': {'min': low(), 'max': 1.0}, 'n': {'values': [1, 2]},\n"
+        "                 'k': {'value': BEST}}}\n"
+        "def other():\n    return {'method': 'grid', 'parameters': {'a': {'values': [1]}}}\n"
+    )
+    converted = convert(tmp_path / "s.py")
+    study = loads(converted.text, "study.yaml")
+    assert (study.space.names(), study.fixed, study.objective.metric) == (["n"], {}, "val_loss")
+    said = "\n".join(converted.lost)
+    for name in ("parameters.lr: min and max must be numbers", "parameters.k: not known", "BEST"):
+        assert name in said
+    assert "SWEEPS['a']: the first of 2 sweeps" in said
+
+
 # What is not converted, by file: its text, and the name that the error says.
 NAMED = {
     "comet.yaml": ("algorithm: bayes\nspec: {}\nparameters: {lr: {type: float}}", "Comet"),

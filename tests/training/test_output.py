@@ -389,6 +389,19 @@ def test_a_bar_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert list(journal.rest()) == []
 
 
+def test_a_line_drawn_by_hand_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with its number: the first is told at once, and again where it was half of one."""
+    monkeypatch.setattr(tail, "QUIET_S", 0.0)
+    folder = AttemptFolder(tmp_path)
+    journal = Journal(folder, [Objective("m", "maximize", pattern=ACC)])
+    told = []
+    for text in ("\rval_acc=0.5", "8", "\rval_acc=0.6", "6", "\r", "\n"):
+        with folder.log.open("a") as log:
+            log.write(text)
+        told.append([(report.step, report.metrics["m"]) for report in journal.read()])
+    assert told == [[(0, 0.5)], [(0, 0.58)], [], [(1, 0.66)], [], []]
+
+
 def test_a_line_that_may_go_on_waits(tmp_path: Path) -> None:
     """As long as it grows, nobody looks at what is there of it."""
     folder = AttemptFolder(tmp_path)

@@ -11,7 +11,7 @@ from typing import Any
 from sweep.core.errors import InputError, Problem, StudyFileError
 from sweep.studyfile.reading import loads
 from sweep.studyfile.starter.draft import Draft, write_draft
-from sweep.studyfile.starter.foreign_python import find_dicts, read_source
+from sweep.studyfile.starter.foreign_python import UNREAD, find_dicts, read_source
 from sweep.studyfile.starter.foreign_yaml import Read, read_yaml
 from sweep.studyfile.starter.hydra import convert_hydra, find_sweeper
 from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestions
@@ -113,7 +113,17 @@ def _convert_script(text: str, path: Path, lost: list[str]) -> tuple[str, Draft]
         found = [(name, _plain(data)) for name, data in find_dicts(tree)]
     except RecursionError:
         raise InputError(f"{path}: its dicts are nested too deep.") from None
-    sweeps = [(name, data) for name, data in found if is_wandb(data)]
+    # A script may keep several of them in one dict.
+    apart = [
+        item
+        for name, data in found
+        for item in (
+            [(name, data)]
+            if is_wandb(data)
+            else [(f"{name}[{key!r}]", inner) for key, inner in data.items()]
+        )
+    ]
+    sweeps = [(name, data) for name, data in apart if is_wandb(data)]
     if not sweeps and has_suggestions(tree):
         return "Optuna", convert_optuna(tree, path, lost)
     tool = recognise_source(text)
@@ -138,6 +148,13 @@ def _convert_script(text: str, path: Path, lost: list[str]) -> tuple[str, Draft]
             f"{path.name}: W&B's agent calls a function of the script; make the script train once "
             "when it is called, with the values as its arguments, and name it in the command"
         )
+    for key, value in [*draft.fixed.items()]:
+        if UNREAD in str(value):
+            del draft.fixed[key]
+            lost.append(f"parameters.{key}: {value}")
+    if UNREAD in str(draft.objectives[0]["metric"]):
+        lost.append(f"metric.name: {draft.objectives[0]['metric']}")
+        draft.objectives[0]["metric"] = "val_loss"
     return "W&B", draft
 
 

@@ -8,9 +8,11 @@ steps are followed for plain data; what comes from anywhere else is unknown.
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 _STEPS = 100_000
@@ -18,6 +20,19 @@ _STEPS = 100_000
 
 class Unknown(Exception):
     """A value that only running the script would tell; the argument is its source."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What stands in a dict in the place of a value that is not known; its source."""
+
+    source: str
+
+    def __str__(self) -> str:
+        return f"{UNREAD}{self.source}"
+
+
+UNREAD = "not known without running the script: "
 
 
 def read_source(text: str, *, is_notebook: bool) -> ast.Module:
@@ -58,6 +73,9 @@ def find_dicts(tree: ast.Module) -> Iterator[tuple[str, dict[Any, Any]]]:
     direct: list[tuple[str, dict[Any, Any]]] = []
     for statement in _statements(tree):
         _run(statement, names)
+        if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Dict):
+            with contextlib.suppress(Unknown):
+                direct.append(("return", evaluate(statement.value, names)))
         for node in ast.walk(statement) if not hasattr(statement, "body") else ():
             if isinstance(node, ast.Call):
                 given = [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -154,8 +172,12 @@ def _evaluate(node: ast.AST, names: dict[str, Any]) -> Any:
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
                 found.update(_evaluate(value, names))
-            else:
+                continue
+            try:
                 found[_evaluate(key, names)] = _evaluate(value, names)
+            except Unknown as error:
+                # The rest of it is worth reading; who converts it names what is not known.
+                found[_evaluate(key, names)] = Unread(str(error))
         return found
     elif isinstance(node, ast.Subscript):
         return _evaluate(node.value, names)[_evaluate(node.slice, names)]
