@@ -291,6 +291,6 @@ def read_pointer(path: Path) -> str | None:
         return None
     if found := _TENSORFLOW.search(text):
         text = found[1]
-    if "\n" in text:
+    if "\n" in text or text.startswith(("{", "[")):
         return None
     return text.rstrip("/").rpartition("/")[2]

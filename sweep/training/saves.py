@@ -95,12 +95,19 @@ def look(folder: Path, *, folders_only: bool = False) -> Listing:
             found.saves += folder_save(Path(entry.path), status)
     if folders_only:
         return found
+    # Beside what only a pointer makes whole, such a file is one, even if it cannot be understood.
+    expects_one = any(save.needs_pointer for save in found.saves) or any(
+        name.endswith(".index") for name in files
+    )
     for name in [name for name in files if name.lower() in layouts.POINTERS]:
         text = layouts.read_pointer(folder / name)
         if text is not None and _is_pointer(
             name, text, [*files, *(s.path.name for s in found.saves)]
         ):
             found.pointers.append(text)
+            del files[name]
+        elif text is not None and (expects_one or "_" in name or name.endswith(".txt")):
+            found.pointers.append("")
             del files[name]
     found.saves += file_saves(folder, files)
     return found

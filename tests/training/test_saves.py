@@ -265,6 +265,16 @@ LAYOUTS = [
         "global_step10",
     ),
     (
+        "DeepSpeed, the pointer says nothing that is known",
+        ["global_step9/:mp_rank_00_model_states.pt", "latest"],
+        "global_step9",
+    ),
+    (
+        "TensorFlow's pointer, too",
+        ["ckpt-4.index", "ckpt-4.data-00000-of-00001", "checkpoint"],
+        "ckpt-4",
+    ),
+    (
         "DeepSpeed, the named one is gone",
         [
             "global_step9/:mp_rank_00_model_states.pt",
