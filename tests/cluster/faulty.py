@@ -207,12 +207,15 @@ class Faulty:
         assert twice <= interval * (len(attempts) - 1), self.tell()
 
     def count_files(self) -> int:
-        """Return how many files the study has, but for those that come along into images."""
+        """Return how many files of ours the study has: not what training saved, nor what comes
+        along into images."""
         root = self.user.runs / self.name
-        return sum(
-            path.is_file() and path.relative_to(root).parts[0] != "python"
-            for path in root.rglob("*")
-        )
+
+        def is_ours(path: Path) -> bool:
+            saved = path.parent.name in ("checkpoints", "best") and path.name != "best.json"
+            return path.is_file() and not saved and path.relative_to(root).parts[0] != "python"
+
+        return sum(is_ours(path) for path in root.rglob("*"))
 
     def check_whole(self, trials: int, interval: int = 1) -> None:
         """Check that all trials are complete, and as ``check_resumed`` does."""
