@@ -298,7 +298,8 @@ STUDY = Section(
         ),
         "max_parallel": Key(
             Whole(1, 100_000),
-            "K: so many trials run at once, at most. Absent: no limit.",
+            "K: so many trials run at once, at most. Absent: no limit; locally as many as the CPUs "
+            "hold.",
             example=4,
             aliases="parallel n_jobs concurrency max_concurrent workers k max_concurrent_trials",
         ),
