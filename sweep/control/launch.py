@@ -1,4 +1,4 @@
-"""Launch a study: prepare, check, freeze its code, write its rows, submit.
+"""Launch a study: prepare, check, write its rows, freeze its code, submit.
 
 It is safe to repeat at any time. Killed at any point, it leaves either nothing or something that
 the next launch goes on from: the study and its N trials are one transaction, and a submission is
