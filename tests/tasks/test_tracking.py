@@ -100,7 +100,7 @@ def folder(runs: Path) -> StudyFolder:
     return folder
 
 
-def report(folder: StudyFolder, attempt: int, steps: Iterable[int]) -> Points:
+def report(folder: StudyFolder, attempt: int, steps: Iterable[int], name: str = "acc") -> Points:
     """Report as the training of trial 0 would, and return what it reported."""
     found = {}
     there = folder.attempt(0, attempt)
@@ -108,8 +108,8 @@ def report(folder: StudyFolder, attempt: int, steps: Iterable[int]) -> Points:
     folder.config(0).write_text("lr: 0.25\noptimizer: sgd\nseed: 7\n")
     for step in steps:
         value = attempt + step / 8
-        append(there, step, {"acc": value})
-        found[0, "acc", step] = value
+        append(there, step, {name: value})
+        found[0, name, step] = value
     return found
 
 
@@ -120,9 +120,11 @@ def test_tensorboard_follows_the_lineage(folder: StudyFolder) -> None:
 
     outbox = Outbox(make_study(track=("tensorboard",)), folder, os.environ)
     expected = report(folder, 1, range(STEPS))
+    # A metric is cut where it is reported again: one later than acc, one not at all.
+    expected |= report(folder, 1, range(STEPS), "rare") | report(folder, 1, range(STEPS), "once")
     outbox.begin(0, 1, 0, "node1")
     outbox.end(0, 1, "killed")
-    expected |= report(folder, 2, range(3, STEPS + 2))
+    expected |= report(folder, 2, range(3, STEPS + 2)) | report(folder, 2, [STEPS - 1], "rare")
     outbox.begin(0, 2, 0, "node2")
     outbox.end(0, 2, "complete")
     assert outbox.close(120.0) == []
@@ -151,9 +153,11 @@ def test_mlflow_follows_the_lineage(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_uri)
     outbox = Outbox(make_study(track=("mlflow",)), folder, os.environ)
     expected = report(folder, 1, range(STEPS))
+    # A metric is cut where it is reported again: one later than acc, one not at all.
+    expected |= report(folder, 1, range(STEPS), "rare") | report(folder, 1, range(STEPS), "once")
     outbox.begin(0, 1, 0, "node1")
     outbox.end(0, 1, "killed")
-    expected |= report(folder, 2, range(3, STEPS + 2))
+    expected |= report(folder, 2, range(3, STEPS + 2)) | report(folder, 2, [STEPS - 1], "rare")
     outbox.begin(0, 2, 0, "node2")
     outbox.end(0, 2, "complete")
     late = outbox.close(240.0)
@@ -213,6 +217,9 @@ class Refusing:
     def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
         self.begin(described)
         self.got += [report.step for report in reports]
+
+    def restore(self, described: Described, reports: Sequence[Report]) -> None:
+        raise AssertionError("a first attempt has no earlier ones")
 
     def end(self, described: Described, state: str) -> None:
         self.state = state

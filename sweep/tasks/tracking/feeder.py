@@ -25,6 +25,7 @@ from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Report, trial_seed
 from sweep.provenance.capture import capture_host
+from sweep.tasks.tracking.earlier import Earlier
 from sweep.tasks.tracking.tracker import Described, Tracker
 from sweep.training.command import launchers
 from sweep.training.journal import Journal
@@ -60,6 +61,8 @@ class FedAttempt:
         self._begun = False
         self._due: list[Report] = []
         self._first = self.number > 1
+        self._earlier = Earlier(partial(_read_earlier, study, folder, self.trial, self.number))
+        self._owed: list[Report] = []  # of earlier attempts
 
     def _read(self, *, final: bool) -> bool:
         self._due.extend(self._journal.read(final=final))
@@ -77,10 +80,27 @@ class FedAttempt:
             tracker.log(self.described, batch, first)
             self._first = False
             del self._due[: len(batch)]
+            self._owed += self._earlier.before(batch)
+            self._restore(tracker)
         if self.state is None:
             return False
+        self._owed += self._earlier.rest()
+        self._restore(tracker)
         tracker.end(self.described, self.state)
         return True
+
+    def _restore(self, tracker: Tracker) -> None:
+        if self._owed:
+            tracker.restore(self.described, self._owed)
+            self._owed = []
+
+
+def _read_earlier(
+    study: Study, folder: StudyFolder, trial: int, number: int
+) -> Iterator[list[Report]]:
+    for earlier in range(1, number):
+        attempt = folder.attempt(trial, earlier)
+        yield list(Journal(attempt, study.objectives, read=launchers.reader(study)).rest())
 
 
 def _params(study: Study, folder: StudyFolder, trial: int) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """MLflow: an experiment a study, a run a trial; the server is MLFLOW_TRACKING_URI's.
 
 Without that variable, files below ``runs/<name>/mlruns``. MLflow cannot take a metric back, so an
-attempt that goes on from a checkpoint is a run of its own, which begins with what counts of the
-earlier attempts; their runs are marked as superseded.
+attempt that goes on from a checkpoint is a run of its own, which gets what counts of the earlier
+attempts; their runs are marked as superseded.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Report
 from sweep.tasks.tracking.tracker import Described
-from sweep.training.command import launchers
-from sweep.training.journal import Journal
 
 URI = "MLFLOW_TRACKING_URI"
 LONGEST = 6000  # characters of a parameter's value, MLflow's limit
@@ -77,9 +75,8 @@ class MlflowTracker:
                 self._client.log_batch(other.info.run_id, tags=[tag("sweep.superseded", "true")])
 
     def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
+        """Write to the attempt's own run: there is nothing of earlier ones to take away."""
         run = self._runs[described.trial, described.attempt]
-        if first is not None:
-            reports = [*self._before(described, first), *reports]
         metric = self._kinds[0]
         metrics = [
             metric(name, value, int(1000 * report.time_s), report.step)
@@ -88,6 +85,9 @@ class MlflowTracker:
         ]
         for start in range(0, len(metrics), BATCH):
             self._client.log_batch(run, metrics=metrics[start : start + BATCH])
+
+    def restore(self, described: Described, reports: Sequence[Report]) -> None:
+        self.log(described, reports, None)
 
     def end(self, described: Described, state: str) -> None:
         run = self._runs[described.trial, described.attempt]
@@ -118,18 +118,6 @@ class MlflowTracker:
         return list(
             self._client.search_runs([self._experiment], f"tags.`sweep.trial` = '{number}'")
         )
-
-    def _before(self, described: Described, first: int) -> list[Report]:
-        """Return what counts of the earlier attempts: up to the first step of any later one."""
-        found: list[Report] = []
-        cut = first
-        for number in range(described.attempt - 1, 0, -1):
-            folder = self._folder.attempt(described.trial, number)
-            journal = Journal(folder, self._study.objectives, read=launchers.reader(self._study))
-            reports = list(journal.rest())
-            found = [*(report for report in reports if report.step < cut), *found]
-            cut = min([cut, *(report.step for report in reports)])
-        return found
 
 
 def _value(value: Any) -> str:

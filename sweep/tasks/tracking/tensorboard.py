@@ -18,12 +18,17 @@ from sweep.tasks.tracking.tracker import Described
 
 
 class TensorboardTracker:
-    """Writes event files. A later attempt's events replace those from its first step on."""
+    """Writes event files.
+
+    A later attempt takes away all events from its first step on, of whatever metric; what still
+    counts of them is written anew.
+    """
 
     def __init__(self, folder: StudyFolder) -> None:
         self._make = EventFileWriter
         self._folder = folder
         self._writers: dict[tuple[int, int], Any] = {}
+        self._firsts: dict[tuple[int, int], int] = {}  # of later attempts, once they have reported
 
     def begin(self, described: Described) -> None:
         writer = self._writer(described)
@@ -36,6 +41,7 @@ class TensorboardTracker:
     def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
         writer = self._writer(described)
         if first is not None:
+            self._firsts[described.trial, described.attempt] = first
             start = SessionLog(status=SessionLog.START)
             writer.add_event(Event(wall_time=time.time(), step=first, session_log=start))
         for report in reports:
@@ -47,6 +53,12 @@ class TensorboardTracker:
                 Event(wall_time=report.time_s, step=report.step, summary=Summary(value=values))
             )
         writer.flush()
+
+    def restore(self, described: Described, reports: Sequence[Report]) -> None:
+        first = self._firsts.get((described.trial, described.attempt))
+        if first is not None:  # else nothing was taken away
+            gone = [report for report in reports if report.step >= first]
+            self.log(described, gone, None)
 
     def end(self, described: Described, state: str) -> None:
         writer = self._writer(described)

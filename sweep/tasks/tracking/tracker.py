@@ -40,8 +40,12 @@ class Tracker(Protocol):
 
         Args:
             first: The attempt's first step, if these are the first reports of a later attempt:
-                what earlier ones reported there and beyond no longer counts.
+                what earlier ones reported there and beyond is taken away.
         """
+        ...
+
+    def restore(self, described: Described, reports: Sequence[Report]) -> None:
+        """Write what earlier attempts have reported, and still counts: each of it comes once."""
         ...
 
     def end(self, described: Described, state: str) -> None:
