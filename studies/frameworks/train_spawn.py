@@ -17,10 +17,16 @@ def make_data(seed, size):
     return x, x.sin().sum(dim=1, keepdim=True)
 
 
-def train(rank, args, port):
+def run(rank, args, port):
     dist.init_process_group(
         "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=args.processes
     )
+    train(rank, args)
+    # Only now, as the DDP model is gone: one that outlives its group can hang at its end.
+    dist.destroy_process_group()
+
+
+def train(rank, args):
     torch.manual_seed(args.seed)
     model = torch.nn.Sequential(
         torch.nn.Linear(8, args.hidden), torch.nn.ReLU(), torch.nn.Linear(args.hidden, 1)
@@ -38,7 +44,6 @@ def train(rank, args, port):
         with torch.no_grad():
             val_loss = torch.nn.functional.mse_loss(model(valid_x), valid_y)
         epochs.log(val_loss=val_loss)  # sweep
-    dist.destroy_process_group()
 
 
 def main():
@@ -52,7 +57,7 @@ def main():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    mp.spawn(train, (args, port), nprocs=args.processes)
+    mp.spawn(run, (args, port), nprocs=args.processes)
 
 
 if __name__ == "__main__":
