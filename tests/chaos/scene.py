@@ -237,6 +237,11 @@ class Scene:
         db.close()
         return found
 
+    def record(self) -> TrialRecord:
+        """Return the trial of a study that has one."""
+        (found,) = self.records()
+        return found
+
     def attempt(self, trial: int, number: int) -> AttemptFolder:
         return Runs(self.runs).study(self.name).attempt(trial, number)
 

@@ -11,19 +11,18 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from sweep.report import decode
 from tests.conftest import Ran, Sweep
 from tests.needs import skip_or_fail
+from tests.waiting import wait_for
 
-T = TypeVar("T")
 # By a process's command and environment.
 Which = Callable[[str, Mapping[str, str]], bool]
 ROOT = Path(__file__).parents[2]
@@ -41,17 +40,6 @@ def need(*names: str) -> None:
         if missing == ["deepspeed"]:  # it is compiled, which not every machine can
             pytest.skip(text)
         skip_or_fail("frameworks", text)
-
-
-def wait_for(ask: Callable[[], T | None], what: str) -> T:
-    """Return what is asked for once it is there (is true)."""
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        found = ask()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"waited {LIMIT_S:.0f} s for: {what}")
 
 
 class Scene:
@@ -137,7 +125,7 @@ class Scene:
             assert not (self.attempt(attempt) / "exit.json").exists(), self.logs()
             return step in self.steps(attempt)
 
-        wait_for(is_there, f"step {step} of attempt {attempt}")
+        wait_for(is_there, f"step {step} of attempt {attempt}", LIMIT_S)
 
     def processes(self) -> dict[int, tuple[str, dict[str, str]]]:
         """Return the command and environment of each live process of a training, by its id."""
@@ -176,7 +164,9 @@ class Scene:
         self.launch("trials=1", wait=False)
         self.wait_for_step(at)
         control = self.attempt(1) / "control.json"
-        wait_for(lambda: control.exists() and "pruned" in control.read_text(), "the verdict")
+        wait_for(
+            lambda: control.exists() and "pruned" in control.read_text(), "the verdict", LIMIT_S
+        )
         self.release(at)
         self.launch("trials=1", code=1)  # none is complete
         assert self.trials()[0]["state"] == "pruned", self.logs()
@@ -202,15 +192,17 @@ class Scene:
         self.kill(which)
         self.hold(stop_at)
         self.release(kill_at)
-        wait_for(lambda: self.attempt(2).exists(), "a second attempt")
+        wait_for(lambda: self.attempt(2).exists(), "a second attempt", LIMIT_S)
         self.wait_for_step(stop_at, attempt=2)
         # The step at which it was killed may not have been saved: one interval is repeated.
         resumed = self.steps(2)[0]
         assert kill_at - saved < resumed <= kill_at + interval, self.logs()
         self.sweep("stop", self.name)
-        wait_for(lambda: (self.attempt(2) / "control.json").exists(), "the word to leave")
+        wait_for(lambda: (self.attempt(2) / "control.json").exists(), "the word to leave", LIMIT_S)
         self.release(stop_at)
-        wait_for(lambda: (self.attempt(2) / "exit.json").exists(), "the second attempt's end")
+        wait_for(
+            lambda: (self.attempt(2) / "exit.json").exists(), "the second attempt's end", LIMIT_S
+        )
         stopped = self.steps(2)[-1]
         assert stopped < last, "it went on to its end"
         self.launch("trials=1")

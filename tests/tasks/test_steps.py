@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sweep.core.trial import TrialRecord
 from tests.chaos.scene import Scene
 
 pytestmark = pytest.mark.real
@@ -46,16 +45,11 @@ def scene(tmp_path: Path, runs: Path, sweep: Any, fresh_url: str) -> Scene:
     return Scene(tmp_path, runs, sweep, fresh_url, trials=1, parallel=1)
 
 
-def only(scene: Scene) -> TrialRecord:
-    (record,) = scene.records()
-    return record
-
-
 def test_they_go_on_after_the_checkpoint(scene: Scene) -> None:
     """What the checkpoint has seen keeps its step; what came after it is replaced."""
     scene.write(f"python {scene.name}-train.py", UNGIVEN).launch()
     scene.wait()
-    record = only(scene)
+    record = scene.record()
     assert [attempt.first_step for attempt in record.attempts] == [0, 3]
     assert record.metrics["loss"] == [(n, 10.0 + n) for n in range(6)]
     assert record.values == (15.0,)
@@ -69,7 +63,7 @@ def test_what_takes_no_checkpoint_begins_anew(scene: Scene) -> None:
     scene.file.write_text(scene.file.read_text().replace(plain, pattern))
     scene.launch()
     scene.wait()
-    record = only(scene)
+    record = scene.record()
     assert [attempt.first_step for attempt in record.attempts] == [0, 0]
     assert record.metrics["loss"] == [(n, 2.0 + n) for n in range(4)]
     assert record.values == (5.0,)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from sweep.core.trial import TrialRecord
 from tests.chaos.scene import TRAIN, Scene, expected_losses, kill, read_journal
 
 pytestmark = pytest.mark.real
@@ -45,17 +44,12 @@ def scene(tmp_path: Path, runs: Path, sweep: Any, fresh_url: str) -> Scene:
     return Scene(tmp_path, runs, sweep, fresh_url, trials=1, parallel=1)
 
 
-def only(scene: Scene) -> TrialRecord:
-    (record,) = scene.records()
-    return record
-
-
 def test_pruned(scene: Scene) -> None:
     """The pruner's verdict reaches training by the control file; its last value counts."""
     scene.more = "pruner: {type: threshold, upper: 10.5}\n"
     scene.write(f"python {scene.name}-train.py", POLITE).launch()
     scene.wait()
-    record = only(scene)
+    record = scene.record()
     log = scene.attempt(0, 1).log.read_text()
     assert (record.state, record.reason, log) == ("pruned", "pruned", "left on request: pruned\n")
     last = record.metrics["loss"][-1]
@@ -69,7 +63,7 @@ def test_a_stalled_training_is_ended_and_tried_again(scene: Scene) -> None:
     scene.more = "stall_time: 3s\nretry: {max_attempts: 2}\n"
     scene.write(f"python {scene.name}-train.py 2 600", DEAF).launch()
     scene.wait()
-    record = only(scene)
+    record = scene.record()
     assert [a.outcome for a in record.attempts] == ["stalled", "stalled"]
     assert (record.state, record.reason) == (
         "failed",
@@ -85,7 +79,7 @@ def test_output_is_a_sign_of_life(scene: Scene) -> None:
     script += DEAF
     scene.write(f"python {scene.name}-train.py 1 0", script).launch()
     scene.wait()
-    assert (only(scene).state, len(only(scene).attempts)) == ("complete", 1)
+    assert (scene.record().state, len(scene.record().attempts)) == ("complete", 1)
 
 
 def test_trial_time(scene: Scene) -> None:
@@ -93,7 +87,7 @@ def test_trial_time(scene: Scene) -> None:
     scene.more = "trial_time: 3s\n"
     scene.write(f"python {scene.name}-train.py", POLITE).launch()
     scene.wait()
-    record = only(scene)
+    record = scene.record()
     log = scene.attempt(0, 1).log.read_text()
     assert (record.state, record.reason, log) == ("pruned", "too long", "left on request: pruned\n")
     assert record.values == (record.metrics["loss"][-1][1],)
@@ -109,7 +103,7 @@ def test_trial_time_ends_a_script_that_does_not_listen(scene: Scene) -> None:
     scene.file.write_text(scene.file.read_text().replace(plain, pattern))
     scene.launch()
     scene.wait()
-    record = only(scene)
+    record = scene.record()
     assert (record.state, record.reason) == ("pruned", "too long")
     steps = [step for step, _ in record.metrics["loss"]]
     assert steps == list(range(len(steps)))
@@ -173,7 +167,7 @@ def test_a_trial_that_never_gets_anywhere_is_given_up(scene: Scene) -> None:
     scene.more = "resources: {time: 5s}\ngrace: 2s\n"
     scene.write(f"python {scene.name}-train.py 100000 0.05", DEAF).launch()
     scene.wait()
-    record = only(scene)
+    record = scene.record()
     assert (record.state, record.reason) == (
         "failed",
         "its time limit came twice without a new checkpoint; it needs a longer resources.time, "
@@ -236,7 +230,7 @@ def test_stop_gives_a_training_its_grace(scene: Scene) -> None:
     scene.wait_for(lambda: read_journal(scene.attempt(0, 1).metrics))
     assert scene.sweep("stop", scene.name, env=scene.env).code == 0
     scene.wait_for(lambda: not scene.processes())
-    (attempt,) = only(scene).attempts
+    (attempt,) = scene.record().attempts
     assert (attempt.outcome, attempt.reason) == ("halted", "the study was stopped")
     told, signalled = scene.attempt(0, 1).log.read_text().splitlines()
     assert told == "told checkpoint"
@@ -254,7 +248,7 @@ def test_stop_ends_a_script_that_does_not_listen(scene: Scene) -> None:
     scene.wait_for(lambda: "loss: 5" in scene.attempt(0, 1).log.read_text())
     assert scene.sweep("stop", scene.name, env=scene.env).code == 0
     scene.wait_for(lambda: not scene.processes())
-    assert [a.outcome for a in only(scene).attempts] == ["halted"]
+    assert [a.outcome for a in scene.record().attempts] == ["halted"]
 
 
 @pytest.mark.parametrize(("word", "state"), [("asks", "waiting"), ("no", "complete")])
@@ -264,7 +258,7 @@ def test_a_training_that_ends_while_it_is_to_leave(scene: Scene, word: str, stat
     scene.wait_for(lambda: read_journal(scene.attempt(0, 1).metrics))
     assert scene.sweep("stop", scene.name, env=scene.env).code == 0
     scene.wait_for(lambda: not scene.processes())
-    record = only(scene)
+    record = scene.record()
     assert (record.state, record.metrics["loss"]) == (state, [(0, 1.0), (1, 0.5)])
     outcome = "finished" if state == "complete" else "halted"
     assert [a.outcome for a in record.attempts] == [outcome]
@@ -388,5 +382,5 @@ def test_a_resumed_trial_reports_like_an_undisturbed_one(scene: Scene) -> None:
     scene.steps, scene.pause_s = 3, 0.0
     scene.write(script=TRAIN).launch()
     scene.wait()
-    record = only(scene)
+    record = scene.record()
     assert record.metrics["loss"] == expected_losses(record.params["lr"], 3)
