@@ -132,7 +132,7 @@ def _say(draft: Draft, missing: Sequence[str], own: Sequence[str], looked_for: s
 
 
 NO_SEED = (
-    "No place for the seed was found: without it a re-run cannot be the same. Read $SWEEP_SEED in "
+    "No flag for the seed was found: without it a re-run cannot be the same. Read $SWEEP_SEED in "
     "the script, or pass {seed} in the command."
 )
 
