@@ -16,6 +16,7 @@ from sweep.studyfile.starter.init import init as write_starter
     "  sweep init                       a small example that runs as it is\n"
     "  sweep init train.py              a study file for your script, from its flags\n"
     "  sweep init train.py --try        and trains its first point for a minute\n"
+    "  sweep init train.ipynb           the same for a notebook, a shell script (.sh) or R (.R)\n"
     "  sweep init --from wandb.yaml     converts a W&B sweep or a Hydra configuration"
 )
 @click.argument("script", required=False, type=click.Path(exists=True, path_type=Path))
