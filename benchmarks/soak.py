@@ -114,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     last = samples[-1]
     print(
         f"\n{describe_machine()}; {given.minutes:g} minutes, {last['finished']:.0f} trials "
-        f"finished, {last['long_steps']:.0f} steps of the long one stored; load {os.getloadavg()[0]:.1f}"
+        f"finished, {last['long_steps']:.0f} steps of the long one stored; "
+        f"load {os.getloadavg()[0]:.1f}"
     )
     return 0 if all(row[3] for row in found) else 1
 
