@@ -10,6 +10,7 @@ called, so that ``sweep --help`` and tab completion are quick.
 from __future__ import annotations
 
 import ast
+import errno
 import io
 import os
 import signal
@@ -150,6 +151,10 @@ def run_command(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_DONE
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            name = mask(os.path.basename(str(error.filename or "")))
+            click.echo(f"Error: a name is too long for the file system: {name[:60]}…", err=True)
+            return EXIT_INPUT
         path = write_crash(runs_folder(), error, arguments)
         click.echo(
             f"Error: a fault of sweep's own ({type(error).__name__}). Details are in {path};\n"

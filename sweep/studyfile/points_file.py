@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def _read_points(at: Entry, space: Space, folder: Path) -> tuple[Mapping[str, An
     that does not exist beside the row's other values.
     """
     text = str(at.node.value)
-    path = folder / Path(text).expanduser()
+    path = folder / os.path.expanduser(text)
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream)

@@ -180,6 +180,8 @@ def is_local(path: Path, mountinfo: str | None = None) -> bool:
     best, kind = -1, ""
     for line in text.splitlines():
         fields = line.split(" ")
+        if len(fields) < 5 or "-" not in fields[:-1]:
+            continue
         mount = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])  # \040: space
         # The later line wins a tie: it was mounted over the earlier one.
         if path.is_relative_to(mount) and len(mount) >= best:
@@ -232,7 +234,7 @@ def read_record(folder: Folder) -> ServerRecord | None:
         data = json.loads(folder.record_file.read_text())
         place, starter = PidSpace(**data["place"]), Starter(**data.get("starter", {}))
         return ServerRecord(place, data["address"], int(data["port"]), data["listen"], starter)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

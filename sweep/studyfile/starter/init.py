@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import os
 import re
@@ -25,6 +24,7 @@ from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
 from sweep.studyfile.starter.notebook import read_notebook
 from sweep.studyfile.starter.other_scripts import NO_SEED, OtherScript, add_arguments, reads_seed
 from sweep.studyfile.starter.python_flags import Sources
+from sweep.studyfile.starter.python_text import parse_python
 from sweep.studyfile.starter.r_script import read_r
 from sweep.studyfile.starter.shell_script import read_shell
 
@@ -110,7 +110,7 @@ def draft_study(script: Path, folder: Path) -> Draft:
         )
     source = script.read_text(encoding="utf-8")
     _add_flags(draft, interface, source)
-    _add_objective(draft, find_metrics(ast.parse(source), source))
+    _add_objective(draft, find_metrics(parse_python(source), source))
     _add_ranks(draft, source)
     return draft
 
@@ -169,14 +169,14 @@ def _find_interface(script: Path) -> Interface:
     flags = []
     try:
         text = script.read_text(encoding="utf-8")
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (OSError, SyntaxError, ValueError):
         scan(script)  # which says what is wrong
         raise
     trees = [tree]
     for path in imported(tree, script):
         try:
-            trees.append(ast.parse(path.read_text("utf-8", "replace")))
+            trees.append(parse_python(path.read_text("utf-8", "replace")))
         except (SyntaxError, ValueError, RecursionError, OSError):
             continue
     found = read_interface(Sources(script, tree, text, trees))
@@ -308,5 +308,5 @@ def _add_ranks(draft: Draft, source: str) -> None:
 
 
 _MEETS = re.compile(r"\binit_process_group\(|\bdeepspeed\.initialize\(")
-_IS_MPI = re.compile(r"^\s*(from\s+mpi4py\b|import\s+mpi4py\b)", re.MULTILINE)
+_IS_MPI = re.compile(r"^[ \t]*(from\s+mpi4py\b|import\s+mpi4py\b)", re.MULTILINE)
 _MEETS_BY_ITSELF = re.compile(r"\binit_method\s*=|\bMASTER_ADDR\b|\b(mp|multiprocessing)\.spawn\(")

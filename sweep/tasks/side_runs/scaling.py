@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control.place import place_from, training_environ
+from sweep.core import secret_arguments
 from sweep.core.errors import CouldNotAsk, InputError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, write_atomic
@@ -26,7 +27,6 @@ from sweep.core.outcomes import FINISHED
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.programs import LAUNCHER, read_program
 from sweep.core.scheduler import ENDED, Scheduler
-from sweep.core.secrets import is_secret
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.schedulers import arrays
@@ -187,7 +187,9 @@ def run(
         SchedulerError: The scheduler refused.
     """
     check_command(case.study, environ)
-    study, _ = build.ensure(case.study, Runs(folder.root.parents[2]), environ)
+    given, secrets = secret_arguments.take_out(case.study)
+    environ = {**environ, **secrets}
+    study, _ = build.ensure(given, Runs(folder.root.parents[2]), environ)
     if folder.root.exists():
         shutil.rmtree(folder.root)  # of an earlier scaling study
     make_private(folder.logs)
@@ -195,10 +197,7 @@ def run(
     request = {"params": dict(case.params), "seed": trial_seed(study.seed, 0)}
     write_atomic(_request(folder), json.dumps(request) + "\n")
     environment.install_reporter(folder.python_path)
-    if kind_of(study).records_environment:
-        hidden = {name: value for name, value in environ.items() if is_secret(name, value)}
-        kept = environment.without_database(hidden, environ)
-        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
+    environment.keep_secrets(folder, study, environ)
     schedule = schedule_for(folder, study)
     token = arrays.name_token(f"{study.name}-scaling")
     job_id = schedule.submit(arrays.task_job(study, folder, token, "{job}", "--measure"))
