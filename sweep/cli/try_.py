@@ -65,11 +65,11 @@ def try_(
 ) -> int:
     """Train the first point for a minute, and say what came of it.
 
-    Nothing of it is kept. Shows the command, what was reported or matched in the output and how steps were counted, lines
+    Shows the command, what was reported or matched in the output and how steps were counted, lines
     that came near a pattern that matched nothing, and the checkpoint that a resumed trial would be
-    given. No database, no trial: all that it makes is in a folder that is removed at the end, also
-    after Ctrl-C. Ten seconds before the limit training is asked to save and to leave, as before a
-    trial's time limit. The exit code is 1 where a trial would fail.
+    given. No database and no trial: all that it makes is in a folder that is removed at the end,
+    also after Ctrl-C. Ten seconds before the limit training is asked to save and to leave, as
+    before a trial's time limit. The exit code is 1 where a trial would fail.
     """
     return try_study(
         study_file,
