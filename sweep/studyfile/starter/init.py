@@ -110,7 +110,10 @@ def draft_study(script: Path, folder: Path) -> Draft:
         )
     source = script.read_text(encoding="utf-8")
     _add_flags(draft, interface, source)
-    _add_objective(draft, find_metrics(ast.parse(source), source))
+    metrics = find_metrics(ast.parse(source), source)
+    if interface.reports and not any(metric.pattern is None for metric in metrics):
+        metrics = _report(draft, interface.reports, metrics)
+    _add_objective(draft, metrics)
     _add_ranks(draft, source)
     return draft
 
@@ -257,6 +260,14 @@ def _reason(flag: Flag) -> str:
     if flag.choices:
         return "the script's choices"
     return f"the script's default is {flag.default}" if flag.default is not None else "guessed"
+
+
+def _report(draft: Draft, argument: str, metrics: list[Metric]) -> list[Metric]:
+    """Have sweep's callback report what the script logs; return the metrics as they come then."""
+    draft.command.append(argument)
+    draft.remarks.append(f"{argument.partition('=')[2]} reports what the script logs, and saves.")
+    logged = [metric for metric in metrics if metric.logged] or metrics
+    return [dataclasses.replace(one, pattern=None, logged="") for one in logged]
 
 
 def _add_objective(draft: Draft, metrics: list[Metric]) -> None:

@@ -26,6 +26,9 @@ from sweep.studyfile.starter.python_flags import (
     make_flag,
 )
 
+# LightningCLI takes callbacks by their name.
+LIGHTNING_REPORTS = "--trainer.callbacks+=sweep.integrations.lightning.SweepCallback"
+
 
 @dataclass(frozen=True)
 class Interface:
@@ -38,6 +41,7 @@ class Interface:
         before: Arguments before all others, such as a subcommand.
         after: Arguments at the end.
         joined: Whether a value belongs to its option by "=", and never follows it.
+        reports: The argument by which sweep's callback reports what the script logs; "" for none.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Interface:
     after: Sequence[str] = ()
     joined: bool = False
     prefix: str = "--"
+    reports: str = ""
 
 
 def read_interface(sources: Sources) -> Interface | None:
@@ -313,8 +318,10 @@ def _read_lightning(sources: Sources) -> Interface | None:
                 flags += flags_of_class(classes[name], sources, f"{group}.")
         flags += [Flag("--trainer.max_epochs", "int"), Flag("--seed_everything", "int", 0)]
         flags.append(Flag("--trainer.default_root_dir", "str"))
-        is_run = literal(words.get("run")) is not False
-        return Interface("LightningCLI", flags, before=["fit"] if is_run else [])
+        if literal(words.get("run")) is False:
+            return Interface("LightningCLI", flags, reports=LIGHTNING_REPORTS)
+        flags.append(Flag("--ckpt_path", "str"))
+        return Interface("LightningCLI", flags, before=["fit"], reports=LIGHTNING_REPORTS)
     return None
 
 
