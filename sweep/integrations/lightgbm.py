@@ -8,7 +8,7 @@ lgb.train(params, train, 200, valid_sets=[valid],
 
 from lightgbm.callback import EarlyStopException
 
-from sweep.integrations.base import Link, whole
+from sweep.integrations.base import Link, is_first, on_first
 from sweep.report import Reporter
 
 
@@ -40,8 +40,9 @@ class SweepCallback:
         self._link.log(env.iteration, {"%s-%s" % one[:2]: one[2] for one in results})
         word = self._link.word() if done < self.rounds else None
         folder = self._link.reporter.checkpoint_dir
-        if folder and (word == "checkpoint" or done % self.save_every == 0 or done == self.rounds):
-            with whole(folder, "round-%06d.txt" % env.iteration) as path:
+        has_to_save = word == "checkpoint" or done % self.save_every == 0 or done == self.rounds
+        if folder and has_to_save and is_first():  # all ranks hold the same trees
+            with on_first(folder, "round-%06d.txt" % env.iteration) as path:
                 env.model.save_model(path, num_iteration=-1)
         if word or done >= self.rounds:
             raise EarlyStopException(env.iteration, results)

@@ -12,6 +12,8 @@ import signal as signals
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweep.training.command.rank_labels import FOREIGN
+
 _WORDS = r"(?:[ \t\r\n]+)"
 
 
@@ -139,10 +141,6 @@ _LOST_PEER = re.compile(
     r"Connection (?:reset|closed) by peer|Read error \[|Write error \[|ncclRemoteError|"
     r"remote process exited or there was a network error"
 )
-_LABEL = re.compile(
-    r"(?:\[(?:rank|default)(\d+)\]: ?|\[\d+,(\d+)\]<std(?:out|err)>: ?|"
-    r"\[(\d+)\]<std(?:out|err)>: ?)"
-)
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ def find(lines: Sequence[str]) -> Failed | None:
     before = (text[match.end() :] if message.shows_cause else _before(text, match, message)).split(
         "\n"
     )
-    own = [_LABEL.sub("", line, count=1) for line in before if _is_of(line, rank)]
+    own = [FOREIGN.sub("", line, count=1) for line in before if _is_of(line, rank)]
     return Failed(
         message.whose,
         rank,
@@ -214,7 +212,7 @@ def find_lost_peer(lines: Sequence[str]) -> str | None:
     Args:
         lines: The end of a training's output.
     """
-    plain = [_LABEL.sub("", line, count=1) for line in lines]
+    plain = [FOREIGN.sub("", line, count=1) for line in lines]
     errors = []
     for place, line in enumerate(plain):
         if line.strip() == _TRACEBACK:
@@ -259,5 +257,5 @@ def _read_end(named: dict[str, str | None]) -> tuple[int | None, int | None]:
 
 
 def _is_of(line: str, rank: int | None) -> bool:
-    found = _LABEL.match(line)
+    found = FOREIGN.match(line)
     return found is not None and rank is not None and int(found[found.lastindex or 1]) == rank
