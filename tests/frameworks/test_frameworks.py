@@ -117,6 +117,14 @@ CASES = {
     "lightgbm": Case(
         ("lightgbm",), "lightgbm", "valid_0-l2", script("train_lightgbm"), last=59, saved=10
     ),
+    "xgboost_dask": Case(
+        ("xgboost", "distributed"),
+        "xgboost_dask",
+        "valid-rmse",
+        script("spawn_main"),
+        last=59,
+        saved=10,
+    ),
     "lightgbm_mpi": Case(
         ("lightgbm", "mpi4py", "mpirun"),
         "lightgbm_mpi",

@@ -54,7 +54,7 @@ def _message(
 _OF_MPIRUN = r"^-{60,}\n(?:Primary job|\S+ (?:noticed|detected) )"
 _DEEPSPEED = r"\[launch\.py:\d+:sigkill_handler\]"
 # Literal parts of what they print: seen with torch 2.13, DeepSpeed 0.18, Open MPI 4.1 and 5, MPICH
-# 3.3 to 4.0, Intel MPI 2021, Lightning 2.6, Composer 0.32, Horovod 0.28, joblib 1.5.
+# 3.3 to 4.0, Intel MPI 2021, Lightning 2.6, Composer 0.32, Horovod 0.28, joblib 1.5, Dask 2026.8.
 MESSAGES = (
     # torchrun; accelerate, colossalai, fabric, tune and others call it. Of several nodes each
     # names a cause; what it ended itself (-15) is none.
@@ -125,6 +125,8 @@ MESSAGES = (
         r"CalledProcessError: Command .* died with <Signals\.(?P<signal>SIG\w+): \d+>",
         is_raised=True,
     ),
+    # Dask's nanny starts another worker in the place of one that died, without a word on how.
+    _message("Dask", r"^\S+ \S+ - distributed\.nanny - WARNING - (?P<signal>Restarting worker)\b"),
     _message(
         "joblib",
         r"TerminatedWorkerError:[^\n]*\s+The exit codes of the workers are "
@@ -248,6 +250,7 @@ def _read_end(named: dict[str, str | None]) -> tuple[int | None, int | None]:
             return None, int(word)
         if word.startswith("SIG"):
             return None, int(getattr(signals, word, signals.SIGKILL))
+        # Words that name none are of a process that was killed in a way that nobody saw.
         return None, next((n for w, n in _STRSIGNAL.items() if w and word.startswith(w)), 9)
     if named.get("status"):
         status = int(named["status"] or 0)  # as wait returns it: a signal, or a code above it
