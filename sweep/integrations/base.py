@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 
-from sweep.report import Reporter
+from sweep.report import Reporter, _alive, _launched
 
 ASK_S = 1.0  # ranks agree about so often on whether to stop: agreeing costs a collective
 MOST_CALLS = 1000  # between two such questions
@@ -154,6 +154,12 @@ def wait_for_all():
 def is_first():
     """Tell whether this process is rank 0, of those that a library or a launcher connects."""
     return Reporter().rank() == 0
+
+
+def processes():
+    """Return how many processes train together, as far as a library or a launcher tells."""
+    found = _alive()
+    return found[1] if found else _launched(os.environ)[1]
 
 
 def on_first(folder, name):

@@ -8,7 +8,7 @@ lgb.train(params, train, 200, valid_sets=[valid],
 
 from lightgbm.callback import EarlyStopException
 
-from sweep.integrations.base import Link, is_first, on_first
+from sweep.integrations.base import Link, is_first, on_first, processes
 from sweep.report import Reporter
 
 
@@ -35,6 +35,8 @@ class SweepCallback:
 
     def __call__(self, env):
         """Report, save, and leave by LightGBM's own exception for it."""
+        if env.iteration == env.begin_iteration:
+            _check_machines(env.params, self._link)
         done = env.iteration + 1
         results = env.evaluation_result_list or []
         self._link.log(env.iteration, {"%s-%s" % one[:2]: one[2] for one in results})
@@ -46,3 +48,17 @@ class SweepCallback:
                 env.model.save_model(path, num_iteration=-1)
         if word or done >= self.rounds:
             raise EarlyStopException(env.iteration, results)
+
+
+def _check_machines(params, link):
+    """Refuse processes of which nobody knows which is the first one: each would report and save.
+
+    LightGBM connects them by sockets of its own, and tells Python nothing of it.
+    """
+    count = max(int(params.get(name) or 1) for name in ("num_machines", "num_machine"))
+    if link.reporter.active and count > 1 and processes() == 1:
+        raise RuntimeError(
+            "LightGBM trains on %d machines, and nothing says which of them this process is. Start "
+            "them by mpirun with mpi4py, or by torchrun with torch.distributed, and import and "
+            "initialise that before training: it also passes the word to stop to all." % count
+        )

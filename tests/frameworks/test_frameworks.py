@@ -200,3 +200,20 @@ def test_each_example_is_a_row() -> None:
     """No study of studies/frameworks is without its tests."""
     files = {path.stem for path in (scene.ROOT / "studies/frameworks").glob("*.yaml")}
     assert files == {case.study for case in CASES.values()}
+
+
+def test_machines_that_nothing_connects_are_refused(tmp_path: Path) -> None:
+    """LightGBM tells nobody which process is the first one: each would report and save."""
+    scene.need("lightgbm")
+    code = (
+        "import types\nfrom sweep.integrations.lightgbm import SweepCallback\n"
+        "env = types.SimpleNamespace(iteration=0, begin_iteration=0, evaluation_result_list=[],\n"
+        "    params={'num_machines': 2}, model=None)\n"
+        "SweepCallback(10)(env)"
+    )
+    environ = {"SWEEP_METRICS": str(tmp_path / "m.jsonl"), "PYTHONPATH": str(scene.ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "trains on 2 machines" in done.stderr
+    assert not (tmp_path / "m.jsonl").exists()
