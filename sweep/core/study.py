@@ -89,6 +89,12 @@ class Resources:
     memory_mb: int | None = None
 
     @property
+    def of_memory(self) -> str:
+        """What decides how much memory a trial has, as text to be compared."""
+        parts = (self.nodes, self.gpus, self.shard, self.mps, self.cpus, self.memory_mb)
+        return json.dumps(parts)
+
+    @property
     def gpu_count(self) -> int:
         """GPUs per node."""
         if isinstance(self.gpus, int):
