@@ -1,10 +1,10 @@
 """The command line: parse, build, call one verb, print. The only place that catches.
 
-Each module here is a command and named as it; ``common`` is what they share. Its first line is what
-``sweep --help`` says of it, its function of the same name is the command. That function returns its
-exit code where it may be another than 0; all else that a command has to say of its failure is a
-SweepError. Modules are imported when their command is called, so that ``sweep --help`` and tab
-completion are quick.
+Each module here is a command and named as it (``try_`` is ``try``, a word of Python's); ``common``
+is what they share. Its first line is what ``sweep --help`` says of it, its function of the same
+name is the command. That function returns its exit code where it may be another than 0; all else
+that a command has to say of its failure is a SweepError. Modules are imported when their command is
+called, so that ``sweep --help`` and tab completion are quick.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,12 @@ HERE = Path(__file__).parent
 def command_names() -> list[str]:
     """Return all commands: the names of the modules here."""
     modules = {path.stem for path in HERE.glob("*.py")} - {"__init__", "common"}
-    return sorted(module.replace("_", "-") for module in modules)
+    return sorted(module.rstrip("_").replace("_", "-") for module in modules)
 
 
 def module_of(name: str) -> str:
     """Return the name of a command's module."""
-    return name.replace("-", "_")
+    return f"{name}_" if iskeyword(name) else name.replace("-", "_")
 
 
 def sentence_of(name: str) -> str:

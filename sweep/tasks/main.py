@@ -37,7 +37,7 @@ from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.service import DatabaseService, host
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
-from sweep.tasks.side_runs import scaling, trial_command
+from sweep.tasks.side_runs import scaling, trial_command, trying
 from sweep.tasks.side_runs.rerun import run_rerun
 from sweep.tasks.slots import Slots
 from sweep.tasks.worker import Worker
@@ -66,6 +66,9 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return EXIT_DONE
     if options[:1] == ["--check"]:
         node_task.run(folder)
+        return EXIT_DONE
+    if options[:1] == ["--try"]:
+        trying.train_once(folder)
         return EXIT_DONE
     study = Study.read(folder.study)
     # Under the executor that runs this task: the study may have moved to another one since.

@@ -464,13 +464,14 @@ def test_a_job_of_the_database_that_we_added_goes_with_the_array(tmp_path: Path)
 def test_what_became_of_a_job(
     tmp_path: Path, queue: str | Answer, nodes: str, fate: JobFate
 ) -> None:
-    asked = scheduler(tmp_path, ScriptedSlurm(squeue=queue, sinfo=nodes))
+    states = "".join(f"state={node}\n" for node in nodes.split())
+    asked = scheduler(tmp_path, ScriptedSlurm(squeue=queue, sinfo=states))
     assert asked.job_fate("7", "n1") is fate
 
 
 def test_our_own_earlier_run_is_never_proved_over(tmp_path: Path) -> None:
     """A requeued job keeps its id, and a controller that crashed may run it twice."""
-    asked = scheduler(tmp_path, ScriptedSlurm(squeue=GONE, sinfo="idle"))
+    asked = scheduler(tmp_path, ScriptedSlurm(squeue=GONE, sinfo="state=idle\n"))
     asked.environ = {**asked.environ, "SLURM_JOB_ID": "7"}
     assert asked.job_fate("7", "n1") is JobFate.UNPROVED
     assert asked.job_fate("8", "") is JobFate.UNPROVED  # nobody knows where it ran
@@ -483,7 +484,7 @@ def test_what_became_of_a_job_cannot_be_asked(tmp_path: Path) -> None:
 
 def test_a_node_is_excluded_beside_others(tmp_path: Path) -> None:
     """What the array avoids already is read first; a refusal says so."""
-    run = ScriptedSlurm(squeue="n[1,3]\n")
+    run = ScriptedSlurm(squeue="avoids=n[1,3]\n")
     scheduler(tmp_path, run).exclude("7", "n2")
     assert run.of("scontrol") == [["update", "JobId=7", "ExcNodeList=n1,n2,n3"]]
     run = ScriptedSlurm(scontrol=Answer("", "Access/permission denied", 1))

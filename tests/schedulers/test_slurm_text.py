@@ -971,7 +971,8 @@ def test_control_argv() -> None:
         "JobId=12",
         "ExcNodeList=n1,n3",
     ]
-    assert excluded_argv("12") == ["squeue", "-h", "-a", "-t", "PENDING", "-j", "12", "-o", "%x"]
+    argv = ["squeue", "-h", "-a", "-t", "PENDING", "-j", "12", "-o", "avoids=%x"]
+    assert excluded_argv("12") == argv
 
 
 @pytest.mark.parametrize("filters", [{"pending_only": True}, {"name": "tok"}])
@@ -1081,7 +1082,11 @@ def test_expand_nodes_refuses() -> None:
 
 def test_parse_excluded() -> None:
     """The excluded nodes of several waiting parts are merged."""
-    assert parse_excluded("n[2-3]\n\nn[1-2]\n") == ("n2", "n3", "n1")
+    assert parse_excluded("avoids=n[2-3]\navoids=(null)\nWelcome\navoids=n[1-2]\n") == (
+        "n2",
+        "n3",
+        "n1",
+    )
 
 
 # ---------------------------------------------------------------- limits

@@ -17,7 +17,7 @@ from sweep.core.scheduler import Limits
 from sweep.core.secrets import clean_environment
 from sweep.core.study import Study
 from sweep.schedulers.slurm.ask import Asker, refusal
-from sweep.schedulers.slurm.text.answers import strip_words
+from sweep.schedulers.slurm.text.answers import judged, strip_words
 from sweep.schedulers.slurm.text.limits import (
     Association,
     Config,
@@ -86,7 +86,7 @@ class Site:
         argv = sbatch_argv(dataclasses.replace(request, arguments=()))
         argv = [*argv[:-1], "--test-only", "--wrap=true"]
         answer = self.asker.ask(argv, clean_environment(self.asker.environ))
-        words = strip_words(answer.stderr)
+        words = strip_words(judged(answer.stderr))
         # It says "not available" of much that sbatch takes all the same and lets wait.
         if answer.returncode and re.search("invalid|unrecogni[sz]ed|denied", words, re.IGNORECASE):
             raise refusal(words)
