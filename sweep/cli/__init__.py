@@ -10,6 +10,7 @@ called, so that ``sweep --help`` and tab completion are quick.
 from __future__ import annotations
 
 import ast
+import io
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ from sweep.core.errors import (
     SweepError,
     closest,
 )
+from sweep.core.masking import keep_environment, mask
 from sweep.core.own_version import own_version
 from sweep.core.paths import runs_folder
 from sweep.core.system.crash import write_crash
@@ -122,6 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run_command(arguments: list[str]) -> int:
     """Run one command; say what ended it, and return the exit code that belongs to that."""
+    keep_environment(os.environ)
     try:
         # Outside its standalone mode click gives back what the command returned.
         code = main_group.main(args=arguments, prog_name="sweep", standalone_mode=False)
@@ -134,7 +137,9 @@ def run_command(arguments: list[str]) -> int:
         click.echo(f"Error: {error}", err=True)
         return error.exit_code
     except click.ClickException as error:  # it could not read the call
-        error.show()
+        said = io.StringIO()
+        error.show(file=said)
+        click.echo(mask(said.getvalue()), err=True, nl=False)
         return EXIT_INPUT
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted. Nothing is lost: give the same command again.", err=True)

@@ -1,4 +1,4 @@
-"""Train a study's first point for a minute, and say what was seen of it; keep nothing."""
+"""Train the first point for a minute, and say what came of it."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def try_(
     as_json: bool,
     runs: Path | None,
 ) -> int:
-    """Train a study's first point for a minute, and say what was seen of it; keep nothing.
+    """Train the first point for a minute, and say what came of it.
 
     Shows the command, what was reported or matched in the output and how steps were counted, lines
     that came near a pattern that matched nothing, and the checkpoint that a resumed trial would be
-    given. No database, no trial: all that it makes is in a folder that is removed at the end, also
-    after Ctrl-C. Ten seconds before the limit training is asked to save and to leave, as before a
-    trial's time limit. The exit code is 1 where a trial would fail.
+    given. No database and no trial: all that it makes is in a folder that is removed at the end,
+    also after Ctrl-C. Ten seconds before the limit training is asked to save and to leave, as
+    before a trial's time limit. The exit code is 1 where a trial would fail.
     """
     return try_study(
         study_file,

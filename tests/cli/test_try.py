@@ -162,8 +162,17 @@ def test_a_crash(sweep: Sweep, tmp_path: Path) -> None:
     ran = sweep("try", path)
     assert ran.code == 1
     assert "exit code 1: ValueError: no such data" in ran.out
+    assert "loss: training failed before it came" in ran.out
     assert '  |   File "' in ran.out and "  | begins" in ran.out
     assert_nothing_is_left(tmp_path)
+
+
+def test_a_package_that_is_not_there(sweep: Sweep, tmp_path: Path) -> None:
+    """It is said which Python was asked, and how to name another one."""
+    path = write(tmp_path, "import no_such_package\n")
+    training = read(sweep("try", path, "--json"))[1]["training"]
+    assert "ModuleNotFoundError: No module named 'no_such_package'" in training["text"]
+    assert f"is {PYTHON}: activate the environment" in training["advice"]
 
 
 def test_the_limit(sweep: Sweep, tmp_path: Path) -> None:
