@@ -23,8 +23,10 @@ pytestmark = pytest.mark.slurm
 
 # It takes SAVE_S to save when it is told to leave, and notes when it was told.
 SAVES = """
-import json, os, sys, time
+import json, os, signal, sys, time
 from sweep.report import Reporter
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Slurm's, at the end, reaches every process
 
 save_s, gate = float(sys.argv[1]), sys.argv[2]
 reporter = Reporter()
