@@ -66,6 +66,7 @@ class Leave:
         term_follows: Whoever sends USR1 sends TERM once the time is over that it leaves, which is
             its to know (a preemption's GraceTime): nothing is killed before.
         deadline: When training must have left, on the monotonic clock; None while nobody knows.
+        ask_after_s: After so many seconds of training it is asked by itself, as by USR1; or None.
         asked_s: When it was first asked to leave, on the wall clock.
         hurry: Somebody wants it to look now what the study wants of it (USR2).
         continued: This process was stopped, and runs again (CONT).
@@ -75,6 +76,7 @@ class Leave:
     grace_s: float
     end_time_s: float | None = None
     term_follows: bool = False
+    ask_after_s: float | None = None
     deadline: float | None = None
     asked_s: float | None = None
     terminated: bool = False
@@ -366,6 +368,9 @@ class Supervisor:
 
     def _obey(self, now: float) -> None:
         """Turn requests and limits into words to the training, and words into signals."""
+        ask_after_s = self.leave.ask_after_s
+        if ask_after_s is not None and not self.leave.wanted and now - self._started > ask_after_s:
+            self.leave.on_signal(signal.SIGUSR1, None)
         if self.leave.wanted and self.told != "checkpoint":
             self._tell("checkpoint", "checkpoint")
         if self.leave.deadline != self._deadline:  # a signal has come, or a second one
