@@ -21,11 +21,13 @@ import pytest
 
 from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.core.system.processes import find_process
+from sweep.storage import access
 from sweep.storage.embedded import server as servers
 from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Folder
 from sweep.storage.embedded.server import Server, clients, connected, running, using
 from tests.needs import require, skip_or_fail
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.real
 
@@ -365,6 +367,28 @@ def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
         assert find_process(server.pid)
     assert _wait(lambda: running(data_dir) is None, 30)
     assert _wait(lambda: _processes(data_dir) == [])
+
+
+def refuses_sessions(server: Server) -> bool:
+    try:
+        clients(server)
+    except DatabaseUnavailable:
+        return True
+    return False
+
+
+def test_a_server_that_others_are_stopping(data_dir: Path) -> None:
+    """A command that leaves neither fails for it nor ends it: a session is still at work."""
+    server = start_stop.start(data_dir)
+    with connected(server) as cursor:
+        os.kill(server.pid, signal.SIGTERM)  # a smart shutdown: it waits for the session
+        wait_for(lambda: refuses_sessions(server), "it to take no new session")
+        assert not servers.is_unused(server)
+        assert not access.stop_server(data_dir)
+        cursor.execute("SELECT 1")
+        assert cursor.fetchone() == (1,)
+    wait_for(lambda: find_process(server.pid) is None, "its end")
+    assert not access.stop_server(data_dir)
 
 
 def test_one_watcher_over_restarts(data_dir: Path) -> None:
