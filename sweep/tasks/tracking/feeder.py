@@ -61,9 +61,10 @@ class FedAttempt:
         self._begun = False
         self._due: list[Report] = []
         self._first = self.number > 1
-        begins = [int(step) for step in message["earlier"]]
+        first = int(message.get("first", 1))  # the first attempt that counts
+        begins = [int(step) for step in message.get("earlier", ())]
         self._earlier = Earlier(
-            partial(_read_earlier, study, folder, self.trial, self.number, begins)
+            partial(_read_earlier, study, folder, self.trial, range(first, self.number), begins)
         )
         self._owed: list[Report] = []  # of earlier attempts
 
@@ -99,9 +100,9 @@ class FedAttempt:
 
 
 def _read_earlier(
-    study: Study, folder: StudyFolder, trial: int, number: int, begins: Sequence[int]
+    study: Study, folder: StudyFolder, trial: int, numbers: range, begins: Sequence[int]
 ) -> Iterator[list[Report]]:
-    for earlier in range(1, number):
+    for earlier in numbers:
         attempt = folder.attempt(trial, earlier)
         begin = begins[earlier - 1] if earlier <= len(begins) else 0
         journal = Journal(attempt, study.objectives, partial(int, begin), launchers.reader(study))

@@ -35,14 +35,21 @@ class Outbox:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def begin(
-        self, trial: int, attempt: int, first_step: int, host: str, earlier: Sequence[int] = ()
+        self,
+        trial: int,
+        attempt: int,
+        first_step: int,
+        host: str,
+        first: int = 1,
+        earlier: Sequence[int] = (),
     ) -> None:
         """Say that an attempt trains.
 
         Args:
             first_step: Where steps counted from the output go on.
             host: The node that it runs on.
-            earlier: Where they began in the attempts before it, the first one first.
+            first: The first attempt of the trial whose reports count.
+            earlier: Where counted steps began in the attempts before it, from attempt 1 on.
         """
         self._say(
             {
@@ -51,6 +58,7 @@ class Outbox:
                 "attempt": attempt,
                 "first_step": first_step,
                 "host": host,
+                "first": first,
                 "earlier": list(earlier),
             }
         )
