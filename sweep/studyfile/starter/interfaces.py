@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.studyfile.starter.config_objects import read_config_flags, read_merged
 from sweep.studyfile.starter.flags import TYPES, Flag, literal
 from sweep.studyfile.starter.hydra_app import read_application
 from sweep.studyfile.starter.hydra_values import read_values
@@ -67,6 +68,22 @@ def read_interface(sources: Sources) -> Interface | None:
 
 
 # ------------------------------------------------------------------------------ the readers
+
+
+def _read_config_flags(sources: Sources) -> Interface | None:
+    found = read_config_flags(sources)
+    if found is None:
+        return None
+    absl = _read_absl(sources)
+    own, before = found
+    # DEFINE_config_file is none of absl's own.
+    plain = [flag for flag in (absl.flags if absl else ()) if flag.type != "list"]
+    return Interface("ml_collections", [*plain, *own], before=before, joined=True)
+
+
+def _read_merged(sources: Sources) -> Interface | None:
+    flags = read_merged(sources)
+    return Interface("merge_from_args", flags, joined=True) if flags else None
 
 
 def _read_absl(sources: Sources) -> Interface | None:
@@ -374,6 +391,8 @@ _READERS: tuple[Callable[[Sources], Interface | None], ...] = (
     _read_config_class,
     _read_typer,
     _read_fire,
+    _read_config_flags,
     _read_absl,
+    _read_merged,
     _read_globals,
 )
