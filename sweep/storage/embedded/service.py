@@ -101,7 +101,12 @@ class DatabaseService:
 
     def _start(self) -> Server:
         return start_stop.start(
-            self.data_dir, listen="*", idle_stop_s=None, ask_fate=self.ask_fate, within=self.within
+            self.data_dir,
+            make=False,
+            listen="*",
+            idle_stop_s=None,
+            ask_fate=self.ask_fate,
+            within=self.within,
         )
 
     def _end(self) -> None:
