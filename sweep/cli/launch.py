@@ -27,6 +27,7 @@ from sweep.control.launch import launch as launch_study
 from sweep.core import executors
 from sweep.core.durations import format_time
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED
+from sweep.core.masking import hide_arguments, mask
 from sweep.core.scheduler import Wave
 from sweep.core.terminal_text import visible
 from sweep.provenance import shared_output
@@ -110,7 +111,7 @@ def launch(
         where,
         schedule_for,
         os.environ,
-        lambda text: click.echo(f"… {text}", err=True),
+        lambda text: click.echo(mask(f"… {text}"), err=True),
         undecided=undecided,
         check_first=not no_check,
         hash_data=hash_data,
@@ -181,7 +182,7 @@ def _show_plan(study: Any, runs: Path | None) -> None:
         f"study      {study.name}, {study.trials} trials, sampler {study.sampler.type}, "
         f"pruner {study.pruner.type}"
     )
-    click.echo(f"command    {' '.join(study.command)}")
+    click.echo(f"command    {' '.join(hide_arguments(study.command))}")
     click.echo(f"workdir    {study.workdir}")
     for sentence in own_ranks.notes(study):
         click.echo(f"note       {sentence}")

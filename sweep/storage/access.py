@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sweep.core.errors import BusyError, DamagedFile, DatabaseUnavailable, InputError, SweepError
 from sweep.core.files import is_private, read_object, write_atomic
+from sweep.core.masking import mask_url
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -22,7 +23,7 @@ from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Folder, mind_os_errors
 from sweep.storage.embedded.server import Server, clients, running
 from sweep.storage.embedded.succession import AskFate
-from sweep.storage.url import dsn, mask, normalise
+from sweep.storage.url import dsn, normalise
 
 STORAGE_VARIABLE = "SWEEP_STORAGE"
 REWRITTEN = (
@@ -241,4 +242,4 @@ def describe_choice(url: str | None, runs: Runs) -> str:
 
 
 def _describe(url: str | None, data_dir: str) -> str:
-    return mask(url) if url else f"embedded PostgreSQL in {data_dir}"
+    return mask_url(url) if url else f"embedded PostgreSQL in {data_dir}"

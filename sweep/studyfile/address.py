@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.masking import holds_password, keep_url, mask_url
 from sweep.core.study import Storage
 from sweep.studyfile.rules import INVALID, Entry, Word, either
 from sweep.studyfile.sections import Key, Section
@@ -22,8 +23,7 @@ class Url:
         url = at.node.value
         if not isinstance(url, str):
             return at.report("must be a PostgreSQL URL")
-        hidden = re.sub(r"(?s)(://[^:@/?]*):.*@", r"\1:***@", url)
-        hidden = re.sub(r"(?i)(password\s*=\s*)[^&\s]*", r"\1***", hidden)
+        keep_url(url)
         kind = re.split(r"[+:]", url.lower(), maxsplit=1)[0]
         if url.startswith("$"):
             rule = "must be a URL, not a variable"
@@ -34,7 +34,7 @@ class Url:
                 "processes claiming 200 trials made 159 double claims)"
             )
             advice = "Remove the key: an embedded PostgreSQL is started for you."
-        elif hidden != url:
+        elif holds_password(url):
             rule = "must not hold a password"
             advice = "Put the whole URL into SWEEP_STORAGE, or the password into ~/.pgpass."
         elif kind not in ("postgresql", "postgres") or "://" not in url:
@@ -42,7 +42,7 @@ class Url:
             advice = "For example postgresql://user@host:5432/database."
         else:
             return url
-        return at.report(rule, advice, json.dumps(hidden, ensure_ascii=False))
+        return at.report(rule, advice, json.dumps(mask_url(url), ensure_ascii=False))
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "pattern": r"^postgres(ql)?(\+\w+)?://"}

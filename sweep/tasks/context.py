@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sweep.control.identity import read_mark
 from sweep.control.place import ask_end_time, place_from, training_environ
 from sweep.core.executors import kind_of
+from sweep.core.masking import mask
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -37,7 +38,7 @@ class Context:
     schedule: Scheduler | None = None
     end_time_s: float | None = None
     term_wait_s: float = 4.0
-    say: Callable[[str], None] = lambda text: print(text, flush=True)
+    say: Callable[[str], None] = lambda text: print(mask(text), flush=True)
 
     @property
     def may_run_twice(self) -> bool:
@@ -86,5 +87,5 @@ def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | N
         schedule=schedule,
         end_time_s=end_time_s,
         term_wait_s=max(2.0, kill_wait_s - 1.0),
-        say=lambda text: print(which + text, file=sys.stdout, flush=True),
+        say=lambda text: print(mask(which + text), file=sys.stdout, flush=True),
     )

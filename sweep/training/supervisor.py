@@ -62,6 +62,7 @@ class Leave:
         term_wait_s: Seconds between TERM and KILL where this process runs.
         grace_s: Seconds between USR1 and the end of the time limit.
         end_time_s: When that limit is reached, on the wall clock, or None.
+        ask_after_s: After so many seconds of training it is asked by itself, as by USR1; or None.
         asked_s: When it was first asked to leave, on the wall clock.
         hurry: Somebody wants it to look now what the study wants of it (USR2).
         continued: This process was stopped, and runs again (CONT).
@@ -70,6 +71,7 @@ class Leave:
     term_wait_s: float
     grace_s: float
     end_time_s: float | None = None
+    ask_after_s: float | None = None
     deadline: float | None = None
     asked_s: float | None = None
     terminated: bool = False
@@ -349,6 +351,9 @@ class Supervisor:
 
     def _obey(self, now: float) -> None:
         """Turn requests and limits into words to the training, and words into signals."""
+        ask_after_s = self.leave.ask_after_s
+        if ask_after_s is not None and not self.leave.wanted and now - self._started > ask_after_s:
+            self.leave.on_signal(signal.SIGUSR1, None)
         if self.leave.wanted and self.told != "checkpoint":
             self._tell("checkpoint", "checkpoint", self.leave.deadline)
         limit_s = self.study.trial_time_s

@@ -22,6 +22,7 @@ from typing import Any
 
 from sweep.control.check import facts, inside, probes, requirements
 from sweep.control.place import place_from, training_environ
+from sweep.control.short_job import result_file
 from sweep.core.errors import SweepError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, read_tail, write_atomic
@@ -67,10 +68,6 @@ class Request:
 
 def request_file(folder: StudyFolder) -> Path:
     return folder.root / "request.json"
-
-
-def result_file(folder: StudyFolder) -> Path:
-    return folder.root / "result.json"
 
 
 def trial_values(study: Study, folder: StudyFolder) -> TrialValues:

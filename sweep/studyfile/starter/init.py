@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,18 @@ from sweep.core import templates
 from sweep.core.errors import InputError
 from sweep.core.files import write_output
 from sweep.core.placeholders import EDIT, escape
+from sweep.studyfile.starter import notebook, r_script, shell_script
 from sweep.studyfile.starter.convert import convert
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name, write_draft
 from sweep.studyfile.starter.flags import Flag, find_module, imported, read_source, scan
 from sweep.studyfile.starter.guesses import find_place, guess_parameter, is_effort
 from sweep.studyfile.starter.interfaces import Interface, read_interface
 from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
+from sweep.studyfile.starter.notebook import read_notebook
+from sweep.studyfile.starter.other_scripts import NO_SEED, OtherScript, add_arguments, reads_seed
 from sweep.studyfile.starter.python_flags import Sources
+from sweep.studyfile.starter.r_script import read_r
+from sweep.studyfile.starter.shell_script import read_shell
 
 STUDY_FILE = "study.yaml"
 LIKELY_SCRIPTS = ("train.py", "main.py")
@@ -46,7 +51,8 @@ def init(
     """Write a study file (and, without a script of the user's, a small training) into a folder.
 
     Args:
-        script: The user's Python script; a ``train.py`` or ``main.py`` in the folder is found.
+        script: The user's script (Python, a notebook, a shell's, R); a ``train.py`` or ``main.py``
+            in the folder is found.
         source: A W&B sweep file or a Hydra configuration to convert instead.
         force: Replace a study file that is there. Nothing else is ever replaced.
 
@@ -88,15 +94,33 @@ def draft_study(script: Path, folder: Path) -> Draft:
     Args:
         folder: Where ``sweep launch`` will be called: the command names the script from there.
     """
-    interface = _find_interface(script)
     shown = os.path.relpath(script, folder) if folder.exists() else str(script)
+    language = _find_language(script)
+    if language is not None:
+        return _draft_other(script, shown, language)
+    interface = _find_interface(script)
     module = find_module(script)
     is_module = module is not None and module[0].samefile(folder)
-    draft = Draft(
+    start = ["python", "-m", module[1]] if module and is_module else ["python", escape(shown)]
+    draft = _begin(shown, script, start)
+    if module and not is_module:
+        draft.remarks.append(
+            f"Call sweep in {module[0]}, with python -m {module[1]} in the command: the script "
+            "imports its own folder by name."
+        )
+    source = script.read_text(encoding="utf-8")
+    _add_flags(draft, interface, source)
+    _add_objective(draft, find_metrics(ast.parse(source), source))
+    _add_ranks(draft, source)
+    return draft
+
+
+def _begin(shown: str, script: Path, start: list[str]) -> Draft:
+    return Draft(
         f"A study of {shown}. What was guessed is marked; change it as you like, then: "
         f"sweep launch {STUDY_FILE}",
         make_name(script.stem),
-        ["python", "-m", module[1]] if module and is_module else ["python", escape(shown)],
+        start,
         more={"trials": 20, "seed": 0, "sampler": "auto", "max_parallel": 4},
         notes={
             "max_parallel": "so many at once, at most",
@@ -104,14 +128,39 @@ def draft_study(script: Path, folder: Path) -> Draft:
         },
         hints=list(HINTS),
     )
-    if module and not is_module:
-        draft.remarks.append(
-            f"Call sweep in {module[0]}, with python -m {module[1]} in the command: the script "
-            "imports its own folder by name."
-        )
-    _add_flags(draft, interface)
-    _add_objective(draft, script)
-    _add_ranks(draft, script)
+
+
+# What is no Python: by the file's ending, how it is read, and what is looked for in it.
+_LANGUAGES: dict[str, tuple[Callable[[Path, str], OtherScript], str]] = {
+    ".ipynb": (read_notebook, notebook.LOOKED_FOR),
+    ".r": (read_r, r_script.LOOKED_FOR),
+    **dict.fromkeys((".sh", ".bash", ".sbatch"), (read_shell, shell_script.LOOKED_FOR)),
+}
+
+
+def _find_language(script: Path) -> tuple[Callable[[Path, str], OtherScript], str] | None:
+    """Return how a script that is no Python is read, or None."""
+    if script.suffix.lower() in _LANGUAGES:
+        return _LANGUAGES[script.suffix.lower()]
+    if script.suffix == ".py":
+        return None
+    with script.open(encoding="utf-8", errors="replace") as stream:
+        first = stream.readline(200)
+    return _LANGUAGES[".sh"] if shell_script.SHEBANG.match(first) else None
+
+
+def _draft_other(
+    script: Path, shown: str, language: tuple[Callable[[Path, str], OtherScript], str]
+) -> Draft:
+    read, looked_for = language
+    found = read(script, shown)
+    draft = _begin(shown, script, found.start)
+    draft.remarks += found.remarks
+    if found.inner is not None:
+        _add_flags(draft, _find_interface(found.inner), found.text + found.inner.read_text("utf-8"))
+    else:
+        add_arguments(draft, found, looked_for)
+    _add_objective(draft, found.metrics)
     return draft
 
 
@@ -138,7 +187,7 @@ def _find_interface(script: Path) -> Interface:
     return dataclasses.replace(found, flags=list({flag.option: flag for flag in flags}.values()))
 
 
-def _add_flags(draft: Draft, interface: Interface) -> None:
+def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
     own, missing = [], []
     arguments: list[str] = []
     places: set[str] = set()
@@ -182,11 +231,8 @@ def _add_flags(draft: Draft, interface: Interface) -> None:
         draft.remarks.append(f"Replace {EDIT} in the command: the script needs {_list(missing)}.")
     if own:
         draft.remarks.append(f"Left as the script has them: {_list(own)}.")
-    if "{seed}" not in places:
-        draft.remarks.append(
-            "No flag for the seed was found: without it a re-run cannot be the same. Read "
-            "$SWEEP_SEED in the script, or pass {seed} in the command."
-        )
+    if "{seed}" not in places and not reads_seed(source):
+        draft.remarks.append(NO_SEED)
     if not draft.space:
         draft.command.append(EDIT)
         draft.notes["space"] = (
@@ -213,9 +259,7 @@ def _reason(flag: Flag) -> str:
     return f"the script's default is {flag.default}" if flag.default is not None else "guessed"
 
 
-def _add_objective(draft: Draft, script: Path) -> None:
-    source = script.read_text(encoding="utf-8")
-    metrics = find_metrics(ast.parse(source), source)
+def _add_objective(draft: Draft, metrics: list[Metric]) -> None:
     if not metrics:
         metrics = [Metric("val_loss", rf"val_loss\s*[=:]\s*{NUMBER}")]
         note = (
@@ -251,13 +295,18 @@ def _add_objective(draft: Draft, script: Path) -> None:
     draft.notes["objective"] = note
 
 
-def _add_ranks(draft: Draft, script: Path) -> None:
-    """Have torchrun start a script that meets other ranks by its variables, also a single one."""
-    source = script.read_text(encoding="utf-8")
+def _add_ranks(draft: Draft, source: str) -> None:
+    """Have a script that meets other ranks started by their launcher: torchrun, also for a single
+    one, or mpirun."""
+    if _IS_MPI.search(source) and not _MEETS.search(source):
+        draft.command[:0] = ["mpirun", "-n", "2"]
+        draft.more["resources"] = {"cpus": 2}
+        draft.notes["resources"] = "one for each rank that mpirun starts"
     if _MEETS.search(source) and not _MEETS_BY_ITSELF.search(source):
         draft.more["ddp"] = {"ranks_per_node": 1}
         draft.notes["ddp"] = "torchrun starts the script, which waits for its variables"
 
 
 _MEETS = re.compile(r"\binit_process_group\(|\bdeepspeed\.initialize\(")
+_IS_MPI = re.compile(r"^\s*(from\s+mpi4py\b|import\s+mpi4py\b)", re.MULTILINE)
 _MEETS_BY_ITSELF = re.compile(r"\binit_method\s*=|\bMASTER_ADDR\b|\b(mp|multiprocessing)\.spawn\(")
