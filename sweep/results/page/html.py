@@ -128,5 +128,10 @@ def write(contents: Contents, path: Path, cache: Path, *, chosen: bool = True) -
     text = render(contents, script(cache))
     if chosen:
         write_output(path, text)
-    else:
+        return
+    try:
         write_atomic(path, text, mode=0o644)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}.", "Give another file: -o FILE."
+        ) from error
