@@ -121,7 +121,7 @@ def _serve(folder: StudyFolder, study: Study) -> int:
     note = access.read_note(folder)
     schedule = scheduler_of(folder, study)
     starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
-    why = DatabaseService(Path(note["embedded"]), starter, ask_fate).run()
+    why = DatabaseService(Path(note["embedded"]), starter, ask_fate, study.storage.listen).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
         schedule.requeue(os.environ)
@@ -140,7 +140,7 @@ def _host(folder: StudyFolder, study: Study) -> int:
 
     note = access.read_note(folder)
     starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
-    why = host(Path(note["embedded"]), starter, ask_fate, job_runs)
+    why = host(Path(note["embedded"]), starter, ask_fate, job_runs, study.storage.listen)
     print(f"serving the database ended: {why}", flush=True)
     return EXIT_DONE
 

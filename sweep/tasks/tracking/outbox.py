@@ -34,12 +34,13 @@ class Outbox:
         self._environ = environ
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def begin(self, trial: int, attempt: int, first_step: int, host: str) -> None:
+    def begin(self, trial: int, attempt: int, first_step: int, host: str, first: int = 1) -> None:
         """Say that an attempt trains.
 
         Args:
             first_step: Where steps counted from the output go on.
             host: The node that it runs on.
+            first: The first attempt of the trial whose reports count.
         """
         self._say(
             {
@@ -48,6 +49,7 @@ class Outbox:
                 "attempt": attempt,
                 "first_step": first_step,
                 "host": host,
+                "first": first,
             }
         )
 
