@@ -10,7 +10,6 @@ called, so that ``sweep --help`` and tab completion are quick.
 from __future__ import annotations
 
 import ast
-import errno
 import io
 import os
 import signal
@@ -27,8 +26,10 @@ from sweep.core.errors import (
     EXIT_FAULT,
     EXIT_INPUT,
     EXIT_INTERRUPTED,
+    REFUSALS,
     InputError,
     LeftRunning,
+    RefusedBySystem,
     SweepError,
     closest,
 )
@@ -150,15 +151,22 @@ def run_command(arguments: list[str]) -> int:
         # and for no other reason outside its standalone mode.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_DONE
+    except OSError as error:
+        if error.errno not in REFUSALS:
+            return _fault(error, arguments)
+        refused = RefusedBySystem(error)
+        click.echo(f"Error: {refused}", err=True)
+        return refused.exit_code
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            name = mask(os.path.basename(str(error.filename or "")))
-            click.echo(f"Error: a name is too long for the file system: {name[:60]}…", err=True)
-            return EXIT_INPUT
-        path = write_crash(runs_folder(), error, arguments)
-        click.echo(
-            f"Error: a fault of sweep's own ({type(error).__name__}). Details are in {path};\n"
-            "please report it with that file.",
-            err=True,
-        )
-        return EXIT_FAULT
+        return _fault(error, arguments)
+
+
+def _fault(error: Exception, arguments: list[str]) -> int:
+    """Leave a crash file of a fault of ours, and say so."""
+    path = write_crash(runs_folder(), error, arguments)
+    click.echo(
+        f"Error: a fault of sweep's own ({type(error).__name__}). Details are in {path};\n"
+        "please report it with that file.",
+        err=True,
+    )
+    return EXIT_FAULT

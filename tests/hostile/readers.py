@@ -551,7 +551,7 @@ READERS: list[Reader] = [
         "training script",
         [SCRIPT],
         in_file("train.py", lambda path: (scan(path), draft_study(path, path.parent))),
-        (STARTER + "flags", STARTER + "init", STARTER + "python_flags"),
+        (STARTER + "flags", STARTER + "init", STARTER + "python_flags", STARTER + "config_objects"),
         (SyntaxError,),
     ),
     Reader(

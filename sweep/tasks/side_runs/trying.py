@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from sweep.core.masking import hide_arguments
 from sweep.core.paths import AttemptFolder, Runs, StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
+from sweep.core.system.search_path import search_path
 from sweep.core.trial import Report, trial_seed
 from sweep.provenance import snapshot as code_snapshot
 from sweep.search.propose import first_point
@@ -189,6 +191,7 @@ def train_once(folder: StudyFolder) -> None:
         host=place.host,
         command=_fill(placed.study, values),
         argv=hide_arguments(argv) if argv else _fill(placed.study, values),
+        program=_find_program(placed.study, placed.environ),
         params=dict(values.params),
         seed=values.seed,
         limit_s=int(limit_s),
@@ -216,6 +219,12 @@ def _fill(study: Study, values: TrialValues) -> list[str]:
     names = [*study.space.names(), *study.fixed]
     known = secret_arguments.stand_ins(study)
     return hide_arguments(filling.fill(study.command, values, names, known))
+
+
+def _find_program(study: Study, environ: Mapping[str, str]) -> str:
+    if study.environment.runtime != "none":
+        return ""
+    return shutil.which(study.command[0], path=search_path(environ)) or ""
 
 
 def _series(
