@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweep.control import identity
-from sweep.core.errors import InputError, SweepError
+from sweep.control import deleted_folder, identity
+from sweep.control.known_databases import is_served_elsewhere
+from sweep.core.errors import InputError
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
 from sweep.schedulers.choose import scheduler_of
@@ -31,6 +32,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     name = name or _last(runs)
     folder = runs.study(name)
     if not folder.study.is_file():
+        deleted_folder.refuse(runs, name)
         known = ", ".join(runs.studies()) or "none"
         raise InputError(
             f"There is no study {name!r} in {runs.root} (known: {known}).",
@@ -39,7 +41,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     study = Study.read(folder.study)
     db = access.connect(
         folder,
-        may_start=not _is_served_elsewhere(folder, study),
+        may_start=not is_served_elsewhere(folder, study),
         ask_fate=access.fate_asker(scheduler_of(folder, study)),
     )
     study_id = db.retry(lambda _: studies.find_study(db, study.name))
@@ -50,14 +52,6 @@ def open_study(runs: Runs, name: str | None) -> Opened:
         )
     identity.refuse_other(db, study_id, folder, name)
     return Opened(folder, study, Ledger(db, study_id, study))
-
-
-def _is_served_elsewhere(folder: StudyFolder, study: Study) -> bool:
-    """Tell whether a job serves (or soon will) the study's embedded database."""
-    try:
-        return bool(scheduler_of(folder, study).service_jobs(running=True))
-    except SweepError:
-        return False  # the scheduler is not here or does not answer: look at the data from here
 
 
 def _last(runs: Runs) -> str:

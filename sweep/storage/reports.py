@@ -73,7 +73,7 @@ REFUSALS = (psycopg2.DataError, psycopg2.errors.ProgramLimitExceeded, UnicodeErr
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Wishes:
     """What is wanted of a live attempt.
 
     Attributes:
@@ -123,7 +123,7 @@ class Reports(Attempts):
             (process_group, path, digest),
         )
 
-    def touch(self, token: str) -> Wanted:
+    def touch(self, token: str) -> Wishes:
         """Say that the attempt lives, and return what is wanted of it.
 
         Raises:
@@ -132,7 +132,7 @@ class Reports(Attempts):
         asked = self._touch(token)
         leave = json.loads(asked) if asked is not None else None
         now = isinstance(leave, dict) and leave.get("now") is True
-        return Wanted(studies.read_state(self.db, self.study_id), leave is not None, now)
+        return Wishes(studies.read_state(self.db, self.study_id), leave is not None, now)
 
     def _touch(self, token: str, more: str = "", values: Sequence[Any] = ()) -> str | None:
         """Say that the attempt lives; return the wish that its trial be cancelled, or None."""
