@@ -121,6 +121,12 @@ class Prepared:
         """Whether a job serves the embedded database, if that is where the study goes."""
         return self.schedule.keeps_database_in_job(self.study)
 
+    @property
+    def listens_here(self) -> str | None:
+        """The interface or address on which the embedded server is to listen where commands start
+        it; None for this machine's own: where a job serves the data, that one listens for all."""
+        return None if self.has_database_job else self.study.storage.listen
+
 
 def launch(
     study: Study,
@@ -261,7 +267,9 @@ def open_database(
         prepared.say("starting the embedded PostgreSQL server")
     here_alone = prepared.schedule.shares_this_machine or prepared.has_database_job
     ask_fate = access.fate_asker(prepared.schedule)
-    db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
+    db = access.open_url(
+        runs, url, for_nodes=not here_alone, listen=prepared.listens_here, ask_fate=ask_fate
+    )
     db.connect()  # now its address is known
     db.close()  # making tables takes some of the connections that a role may have
     tables.create(db.url, own=url is None)
@@ -346,7 +354,7 @@ def write_folder(
         secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
         kept = environment.without_database(secrets, environ)
         write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
-    access.remember(folder, settled.url, prepared.runs)
+    access.remember(folder, settled.url, prepared.runs, prepared.listens_here)
     environment.install_reporter(folder.python_path)
     write_atomic(folder.study, study.to_json() + "\n")
     write_atomic(prepared.runs.last, study.name + "\n")

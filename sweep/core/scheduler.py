@@ -24,6 +24,7 @@ JOB_VARIABLE = "SWEEP_JOB"
 INDEX_VARIABLE = "SWEEP_ARRAY_INDEX"
 EXECUTOR_VARIABLE = "SWEEP_EXECUTOR"  # whose task it is; the study may have moved since
 END_VARIABLE = "SWEEP_END_TIME"  # epoch seconds of the element's end by its time limit
+GRACE_TIME_VARIABLE = "SWEEP_GRACE_TIME"  # seconds that a preemption leaves
 # The word for a running task whose array is dead: nothing starts the others, nor the finaliser.
 ORPHANED = "ORPHANED"
 

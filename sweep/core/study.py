@@ -216,10 +216,16 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the study's rows live; ``url`` is None for the embedded server."""
+    """Where the study's rows live; ``url`` is None for the embedded server.
+
+    Attributes:
+        embedded: ``job`` or ``here``: where that runs on a cluster.
+        listen: The interface or address that it listens on, and on nothing else.
+    """
 
     url: str | None = None
     embedded: str = "job"
+    listen: str | None = None
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def _serve(folder: StudyFolder, study: Study) -> int:
     note = read_json(folder.storage) or {}
     schedule = scheduler_of(folder, study)
     starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
-    why = DatabaseService(Path(note["embedded"]), starter, ask_fate).run()
+    why = DatabaseService(Path(note["embedded"]), starter, ask_fate, study.storage.listen).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
         schedule.requeue(os.environ)
@@ -141,7 +141,7 @@ def _host(folder: StudyFolder, study: Study) -> int:
 
     note = read_json(folder.storage) or {}
     starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
-    why = host(Path(note["embedded"]), starter, ask_fate, job_runs)
+    why = host(Path(note["embedded"]), starter, ask_fate, job_runs, study.storage.listen)
     print(f"serving the database ended: {why}", flush=True)
     return EXIT_DONE
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -187,6 +188,49 @@ def test_whether_the_limit_asks(
     for number in numbers:
         leave.on_signal(number, None)
     assert leave.is_for_limit is is_for_limit
+
+
+@pytest.mark.parametrize(
+    ("numbers", "end_in_s", "left_s"),
+    [
+        ((signal.SIGUSR1,), 118.0, 116.0),  # for the limit, a minute early: all of that
+        ((signal.SIGUSR1,), 3600.0, None),  # a preemption: its GraceTime is Slurm's to know
+        ((signal.SIGUSR1,), None, None),
+        ((signal.SIGUSR1,), -5.0, None),  # the limit was raised
+        ((signal.SIGUSR1, signal.SIGTERM), 3600.0, 4.0),  # and is over
+        ((signal.SIGTERM,), 3600.0, 4.0),
+    ],
+)
+def test_nothing_is_killed_before_slurm_does(
+    numbers: Sequence[int], end_in_s: float | None, left_s: float | None
+) -> None:
+    """Where SIGTERM follows the first signal, that alone says when its time is over."""
+    end_s = None if end_in_s is None else time.time() + end_in_s
+    leave = Leave(4.0, 58.0, end_s, term_follows=True)
+    began = time.monotonic()
+    for number in numbers:
+        leave.on_signal(number, None)
+    took_s = time.monotonic() - began
+    assert leave.wanted
+    if left_s is None:
+        assert leave.deadline is None
+    else:
+        assert leave.deadline is not None
+        assert leave.deadline - began == pytest.approx(left_s, abs=0.1 + took_s)
+
+
+def test_a_grace_time_reaches_training(tmp_path: Path) -> None:
+    """It is told at once and may take all of it; SIGTERM at its end ends one that stays."""
+    script = REPORTER + "time.sleep(600)\n"
+    leave = Leave(4.0, 1.0, time.time() + 3600.0, term_follows=True)
+    leave.on_signal(signal.SIGUSR1, None)
+    timer = threading.Timer(6.0, leave.on_signal, (signal.SIGTERM, None))
+    timer.start()
+    began = time.monotonic()
+    ended = watch(tmp_path, script, leave)
+    timer.join()
+    assert (ended.told, ended.signal) == ("checkpoint", signal.SIGTERM)
+    assert time.monotonic() - began >= 7.0  # 6 s, and of the 4 s all but the 3 s for its own end
 
 
 BARE = "os.execve(sys.executable, [sys.executable, '-c', {!r}], {{}})\n"
