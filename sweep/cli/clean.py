@@ -10,8 +10,8 @@ import click
 from sweep.cli.common import get_runs, open_study, runs_option, scheduler_for, study_argument
 from sweep.control import cleaning
 from sweep.control.alone import keep_launches_away
-from sweep.core.amounts import byte_text
 from sweep.core.errors import InputError, SweepError
+from sweep.core.sizes import byte_text
 from sweep.core.terminal_text import visible
 from sweep.tasks.side_runs import rerun
 

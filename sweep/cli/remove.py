@@ -9,8 +9,8 @@ import click
 
 from sweep.cli.common import get_runs, runs_option, scheduler_for
 from sweep.control import removal
-from sweep.core.amounts import byte_text
 from sweep.core.errors import BusyError, InputError, SweepError
+from sweep.core.sizes import byte_text
 from sweep.results.terminal import count_trials, counted
 from sweep.storage import reruns
 from sweep.tasks.side_runs import rerun

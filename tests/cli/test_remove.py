@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sweep.control import removal
+from sweep.core.errors import InputError
 from sweep.core.paths import Runs
 from sweep.storage import studies
 from sweep.storage.connection import Database
@@ -150,8 +151,6 @@ def test_kills_at_any_moment(sweep: Sweep, runs: Path, tmp_path: Path, fresh_url
 
 def test_a_name_says_nothing_of_a_path(tmp_path: Path) -> None:
     """Whatever is given as a name stays within the runs folder."""
-    from sweep.core.errors import InputError
-
     for name in ("", ".", "..", "a/b", "/etc", ".postgres", ".aside"):
         with pytest.raises(InputError), removal.found(Runs(tmp_path), name):
             pass
