@@ -14,14 +14,11 @@ from rich.table import Table
 from sweep.cli.common import get_runs, json_option, runs_option
 from sweep.control import known_databases
 from sweep.core import outcomes
-from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError, SweepError
+from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.core.terminal_text import visible
 from sweep.core.times import span
-from sweep.results.overview import StudyLine, line_of
-from sweep.storage import all_studies, tables
+from sweep.results.overview import StudyLine, read_overview
 from sweep.storage.url import normalise
-
-PATIENCE_S = 10.0  # for a database that is away: who looks wants to know
 
 
 @click.command(
@@ -52,25 +49,16 @@ def list(storage: str | None, as_json: bool, runs: Path | None) -> int:
             f"No database is known in {where.root}.",
             "Launch a study first, name another folder with --runs, or a database with --storage.",
         )
-    lines: dict[str, tuple[StudyLine, ...]] = {}
-    failed = False
-    for place in places:
-        try:
-            with known_databases.opened(place) as db:
-                db.retry(tables.check_optuna, patience_s=PATIENCE_S)
-                found = db.retry(all_studies.read_all)
-        except SweepError as error:
-            click.echo(f"{place}: {error}", err=True)
-            failed = True
-            continue
-        lines[str(place)] = tuple(line_of(row, str(place)) for row in found)
+    lines, problems = read_overview(places)
+    for problem in problems:
+        click.echo(problem, err=True)
     if as_json:
         flat = [line.to_dict() for each in lines.values() for line in each]
         click.echo(json.dumps(flat, indent=2, ensure_ascii=False))
     else:
         for place_name, each in lines.items():
             _show(place_name, each, heading=len(lines) > 1)
-    return EXIT_FAILED if failed else EXIT_DONE
+    return EXIT_FAILED if problems else EXIT_DONE
 
 
 def _show(place: str, lines: tuple[StudyLine, ...], *, heading: bool) -> None:

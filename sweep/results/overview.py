@@ -7,19 +7,22 @@ study is doing is therefore as far as its rows know; ``sweep status`` asks.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from sweep.control.identity import read_mark
+from sweep.control.known_databases import KnownDatabase, opened
+from sweep.core.errors import SweepError
 from sweep.core.paths import StudyFolder
 from sweep.core.times import iso_utc
 from sweep.results.status import FINISHED, IDLE, QUEUED
-from sweep.storage import studies
+from sweep.storage import all_studies, studies, tables
 from sweep.storage.all_studies import StudyRow
 
+PATIENCE_S = 10.0  # for a database that is away: who looks wants to know
 NOT_OURS = "not sweep's"  # made by a notebook, say
 FOLDER_GONE = "folder gone"
 OTHER_FOLDER = "its folder holds another study"
@@ -117,3 +120,21 @@ def mark_of(row: StudyRow, host: str) -> str:
         return FOLDER_GONE
     mark = read_mark(folder)
     return OTHER_FOLDER if None not in (mark, row.identity) and mark != row.identity else ""
+
+
+def read_overview(
+    places: Sequence[KnownDatabase],
+) -> tuple[dict[str, tuple[StudyLine, ...]], list[str]]:
+    """Return the studies of databases, by the database, and what was wrong with others of them."""
+    lines: dict[str, tuple[StudyLine, ...]] = {}
+    problems: list[str] = []
+    for place in places:
+        try:
+            with opened(place) as db:
+                db.retry(tables.check_optuna, patience_s=PATIENCE_S)
+                found = db.retry(all_studies.read_all)
+        except SweepError as error:
+            problems.append(f"{place}: {error}")
+            continue
+        lines[str(place)] = tuple(line_of(row, str(place)) for row in found)
+    return lines, problems

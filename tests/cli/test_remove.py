@@ -52,7 +52,7 @@ def test_one_study_goes_and_its_neighbour_stays(
     assert (outside / "data").read_text() == "mine"
     assert not os.path.lexists(runs / "toy") and not (runs / ".removing").exists()
     assert rows(fresh_url) == before
-    assert sorted(path for path in runs.rglob("*") if "stays" in str(path)) == kept
+    assert all(path.exists() for path in kept)
     ran = sweep("remove", "toy", "--yes")
     assert ran.code == 2 and "There is no study 'toy'" in ran.err
     assert not (runs / ".last").exists()
