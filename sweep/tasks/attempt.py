@@ -260,7 +260,16 @@ class AttemptRun:
             started.child.wait()
             raise
         host = self.context.place.host
-        self.tools.outbox.begin(claim.number, claim.attempt, values.next_step, host, claim.first)
+        self.tools.outbox.begin(
+            claim.number, claim.attempt, values.next_step, host, claim.first, self._earlier_steps()
+        )
+
+    def _earlier_steps(self) -> list[int]:
+        """Return the first steps of the attempts before, as trackers count what these printed."""
+        if not self.study.track or self.claim.attempt < 3:  # the first one begins at 0
+            return [0] * (self.claim.attempt - 1)
+        attempts = self.ask(lambda _: self.ledger.attempts(self.claim.trial_id))
+        return [one.first_step or 0 for one in attempts if one.number < self.claim.attempt]
 
     def _used_s(self) -> float:
         """Return for how many seconds earlier attempts have trained."""
