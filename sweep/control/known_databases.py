@@ -58,12 +58,17 @@ def known(runs: Runs) -> list[KnownDatabase]:
             found.setdefault(
                 normalise(note["url"]), KnownDatabase(normalise(note["url"]), None, folder)
             )
-        elif note.get("embedded") and Path(note["embedded"]).is_dir():
-            data = Path(note["embedded"])
+        elif note.get("embedded") and (data := data_dir(runs, Path(note["embedded"]))).is_dir():
             found.setdefault(str(data), KnownDatabase(None, data, folder))
     if runs.postgres.is_dir():
         found.setdefault(str(runs.postgres), KnownDatabase(None, runs.postgres))
     return list(found.values())
+
+
+def data_dir(runs: Runs, noted: Path) -> Path:
+    """Return where the embedded database lies that a folder of these runs has noted: it may have
+    moved with them."""
+    return runs.postgres if runs.postgres != noted and access.has_data(runs) else noted
 
 
 @contextlib.contextmanager

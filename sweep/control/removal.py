@@ -151,7 +151,7 @@ def _places(removal: Removal) -> list[known_databases.KnownDatabase]:
         if note.get("url"):
             return [known_databases.KnownDatabase(note["url"], None, by)]
         if note.get("embedded"):
-            data = Path(note["embedded"])
+            data = known_databases.data_dir(removal.runs, Path(note["embedded"]))
             # A folder that is gone holds nothing, and none is made anew here.
             return [known_databases.KnownDatabase(None, data, by)] if data.is_dir() else []
     return known_databases.known(removal.runs)
@@ -172,14 +172,15 @@ def _look(removal: Removal, db: Database, where: str) -> bool:
             f"The study {removal.name!r} in {where} was not made by sweep.",
             f"Remove it with Optuna: optuna delete-study --study-name {removal.name}.",
         )
-    if home not in (None, str(removal.folder.root)) or (
-        removal.has_folder and removal.mark != known
-    ):
+    at_home = home in (None, str(removal.folder.root))
+    if removal.mark != known if removal.has_folder else not at_home:
         raise InputError(
             f"The study {removal.name!r} in {where} is not the one of {removal.folder.root}: it "
             f"was launched into {home}.",
             "Name its runs folder: --runs.",
         )
+    if removal.has_folder:  # it may have moved here; the rows of a copy are the other's
+        db.retry(lambda db: identity.refuse_copy(db, study_id, removal.folder))
     removal.leftovers = [path for path in removal.leftovers if path.name.endswith(f".{known}")]
     removal.study = study
     removal.ledger = Ledger(db, study_id, study)
