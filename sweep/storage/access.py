@@ -15,7 +15,6 @@ from pathlib import Path
 from sweep.core.errors import BusyError, DatabaseUnavailable, InputError, SweepError
 from sweep.core.files import is_private, read_json, write_atomic
 from sweep.core.paths import Runs, StudyFolder
-from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
 from sweep.storage.connection import Database
 from sweep.storage.embedded import start_stop
@@ -78,11 +77,6 @@ class EmbeddedDatabase(Database):
             raise
         self.started = True
         return server
-
-
-def fate_asker(schedule: Scheduler) -> AskFate:
-    """Return what asks a scheduler about the job of an embedded server."""
-    return lambda starter: schedule.job_fate(starter.job, starter.node)
 
 
 def choose_url(study: Study) -> str | None:

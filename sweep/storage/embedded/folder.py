@@ -126,10 +126,15 @@ class PidSpace:
 
 @dataclass(frozen=True)
 class Starter:
-    """The job in which a server was started, as its scheduler knows it; empty outside of one."""
+    """The job in which a server was started, as its scheduler knows it; empty outside of one.
+
+    Attributes:
+        executor: The scheduler's name; empty in records of earlier versions.
+    """
 
     job: str = ""
     node: str = ""
+    executor: str = ""
 
 
 @dataclass(frozen=True)
@@ -230,14 +235,17 @@ def read_record(folder: Folder) -> ServerRecord | None:
     """Return the record of the last start; None if there is none or it cannot be read."""
     try:
         data = json.loads(folder.record_file.read_text())
-        place, starter = PidSpace(**data["place"]), Starter(**data.get("starter", {}))
+        place = PidSpace(**data["place"])
+        starter = Starter(**data.get("starter", {}), executor=data.get("executor", ""))
         return ServerRecord(place, data["address"], int(data["port"]), data["listen"], starter)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
 def write_record(folder: Folder, record: ServerRecord) -> None:
-    write(folder.record_file, json.dumps(asdict(record), indent=1) + "\n")
+    data = asdict(record)
+    data["executor"] = data["starter"].pop("executor")  # tasks of earlier versions know two keys
+    write(folder.record_file, json.dumps(data, indent=1) + "\n")
     write(folder.port_file, f"{record.port}\n")
 
 
