@@ -68,8 +68,10 @@ def propose(
     from sweep.search.view import SamplerView
 
     earlier = warm_start.frozen(storage.database, study_id, study)
-    is_gp = choose(study)[0] == "gp"
-    view = SamplerView(storage, earlier, failures=True, marked=is_gp)
+    sampler = choose(study)[0]
+    view = SamplerView(
+        storage, earlier, failures=True, marked=sampler == "gp", ranked=sampler == "cmaes"
+    )
     is_fixed = study.sampler.type in FIXED
     for again in range(TRIES + 1):
         choose_params(study, view, study_id, trial_id, number, again, earlier)

@@ -175,6 +175,22 @@ def random_row(study: Study, number: int) -> dict[str, Any]:
     return {"params": propose.internal(study, point)}
 
 
+@pytest.mark.parametrize("direction", [StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE])
+@pytest.mark.parametrize("best", [1e-9, 0.5, 1e12])
+def test_what_breaks_a_bound_ranks_last_by_how_much(direction: StudyDirection, best: float) -> None:
+    """For cmaes, which sees no constraint: its value is behind all that keep to it."""
+    sign = -1 if direction == StudyDirection.MAXIMIZE else 1
+    trials = []
+    for values, broken in ((best, -1.0), (3 * best, 0.0), (best / 2, 2e-9), (best / 3, 5e6)):
+        trial = create_trial(state=TrialState.COMPLETE, value=sign * values)
+        trial.system_attrs = {"constraints": [broken]}
+        trials.append(trial)
+    seen = [sign * trial.value for trial in view(trials, [direction], ranked=True)]
+    assert seen[:2] == [best, 3 * best]
+    assert seen[1] < seen[2] < seen[3] < math.inf
+    assert [trial.value for trial in view(trials, [direction])] == [t.value for t in trials]
+
+
 def test_tpe_finds_better_than_random(storage: PostgresStorage) -> None:
     """Proposals after the start are twice as good as those ten, which know nothing."""
     study = make("tpe", NUMBERS, trials=40)
