@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import sweep.schedulers
+from sweep.core import masking
 from tests import apptainer, run_report
 from tests.cluster import is_daily
 from tests.cluster.fixture import clean_slurm, slurm, slurm_cgroup
@@ -209,6 +210,12 @@ def find_crash_files(folder: Path) -> list[Path]:
             found += [Path(top) / name for name in files]
         folders[:] = [name for name in folders if name not in NOT_WALKED]
     return sorted(found)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    """A test's passwords are no secrets of the next one's."""
+    masking.forget_secrets()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 # Gradient descent on a parabola, in R: a line to $SWEEP_METRICS a step, and two files to look at.
 given <- commandArgs(trailingOnly = TRUE)
-lr <- as.numeric(given[1])
-epochs <- as.integer(given[2])
+lr <- if (length(given) >= 1) as.numeric(given[1]) else 0.1
+epochs <- if (length(given) >= 2) as.integer(given[2]) else 6
 place <- as.list(Sys.getenv(c("SWEEP_METRICS", "SWEEP_CONTROL", "SWEEP_CHECKPOINT_DIR", "SWEEP_RESUME")))
 
 state <- list(epoch = 0L, x = 10)

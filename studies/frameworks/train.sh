@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Gradient descent on a parabola, in bash: a line to $SWEEP_METRICS a step, and two files to look at.
 set -euo pipefail
-lr=$1 epochs=$2 x=10 epoch=0
+lr=${1:-0.1} epochs=${2:-6} x=10 epoch=0
 
 if [ -n "${SWEEP_RESUME:-}" ]; then
     read -r epoch x <"$SWEEP_RESUME"

@@ -1,19 +1,21 @@
 """The command line: parse, build, call one verb, print. The only place that catches.
 
-Each module here is a command and named as it; ``common`` is what they share. Its first line is what
-``sweep --help`` says of it, its function of the same name is the command. That function returns its
-exit code where it may be another than 0; all else that a command has to say of its failure is a
-SweepError. Modules are imported when their command is called, so that ``sweep --help`` and tab
-completion are quick.
+Each module here is a command and named as it (``try_`` is ``try``, a word of Python's); ``common``
+is what they share. Its first line is what ``sweep --help`` says of it, its function of the same
+name is the command. That function returns its exit code where it may be another than 0; all else
+that a command has to say of its failure is a SweepError. Modules are imported when their command is
+called, so that ``sweep --help`` and tab completion are quick.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import os
 import signal
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from sweep.core.errors import (
     SweepError,
     closest,
 )
+from sweep.core.masking import keep_environment, mask
 from sweep.core.own_version import own_version
 from sweep.core.paths import runs_folder
 from sweep.core.system.crash import write_crash
@@ -39,12 +42,12 @@ HERE = Path(__file__).parent
 def command_names() -> list[str]:
     """Return all commands: the names of the modules here."""
     modules = {path.stem for path in HERE.glob("*.py")} - {"__init__", "common"}
-    return sorted(module.replace("_", "-") for module in modules)
+    return sorted(module.rstrip("_").replace("_", "-") for module in modules)
 
 
 def module_of(name: str) -> str:
     """Return the name of a command's module."""
-    return name.replace("-", "_")
+    return f"{name}_" if iskeyword(name) else name.replace("-", "_")
 
 
 def sentence_of(name: str) -> str:
@@ -121,6 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run_command(arguments: list[str]) -> int:
     """Run one command; say what ended it, and return the exit code that belongs to that."""
+    keep_environment(os.environ)
     try:
         # Outside its standalone mode click gives back what the command returned.
         code = main_group.main(args=arguments, prog_name="sweep", standalone_mode=False)
@@ -133,7 +137,9 @@ def run_command(arguments: list[str]) -> int:
         click.echo(f"Error: {error}", err=True)
         return error.exit_code
     except click.ClickException as error:  # it could not read the call
-        error.show()
+        said = io.StringIO()
+        error.show(file=said)
+        click.echo(mask(said.getvalue()), err=True, nl=False)
         return EXIT_INPUT
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted. Nothing is lost: give the same command again.", err=True)

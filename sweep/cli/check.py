@@ -24,6 +24,7 @@ from sweep.control.check import (
 from sweep.control.check.on_node import check as ask_node
 from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
+from sweep.core.masking import mask
 from sweep.results.terminal import shown
 from sweep.schedulers.choose import resolve
 from sweep.search.propose import fixed_design
@@ -123,7 +124,7 @@ def _check_on_node(
         overrides = (*overrides, f"executor={executor}")
 
     def say(text: str) -> None:
-        click.echo(f"… {text}", err=True)
+        click.echo(mask(f"… {text}"), err=True)
 
     place = get_runs(runs)
     # As launch does it: what is asked is what trials would start.

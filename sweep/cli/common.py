@@ -16,6 +16,7 @@ from sweep.control.open_study import open_study as open_by_name
 from sweep.control.scheduler_view import TURN_EVERY_S, UNSEEN_S, SchedulerView
 from sweep.core.errors import LeftRunning
 from sweep.core.executors import kind_of
+from sweep.core.masking import mask
 from sweep.core.paths import Runs, StudyFolder, runs_folder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -92,7 +93,7 @@ def look_once(opened: Opened, schedule: Scheduler) -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(mask(text), err=True)
 
 
 @contextmanager

@@ -12,11 +12,11 @@ import click
 from sweep.cli.common import get_runs, json_option, runs_option
 from sweep.core.errors import InputError
 from sweep.core.json_text import text_of
+from sweep.core.masking import mask_url
 from sweep.core.paths import RUNS_VARIABLE
 from sweep.core.settings import homes
 from sweep.core.study import Study
 from sweep.storage.access import STORAGE_VARIABLE
-from sweep.storage.url import mask
 from sweep.studyfile.origins import Origin, origins
 
 
@@ -47,7 +47,7 @@ def config(study: str | None, overrides: tuple[str, ...], as_json: bool, runs: P
     url = os.environ.get(STORAGE_VARIABLE)
     if url:  # it wins over the file
         found = [one for one in found if not one.path.startswith("storage")]
-        found.append(Origin("storage", mask(url), f"${STORAGE_VARIABLE}"))
+        found.append(Origin("storage", mask_url(url), f"${STORAGE_VARIABLE}"))
     by_variable = f"${RUNS_VARIABLE}" if os.environ.get(RUNS_VARIABLE) else "default"
     found.append(Origin("(runs)", str(where.root), "--runs" if runs else by_variable))
     files = {home.whose: home.file for home in homes()}

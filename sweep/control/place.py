@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sweep.core.errors import CouldNotAsk, SchedulerError
 from sweep.core.files import read_json
+from sweep.core.masking import keep_environment
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.system import processes
@@ -51,4 +52,6 @@ def ask_end_time(schedule: Scheduler | None, place: Place) -> float | None:
 def training_environ(folder: StudyFolder, environ: Mapping[str, str]) -> dict[str, str]:
     """Return what training may inherit: the task's environment, and the secrets that launch kept
     out of it."""
-    return {**environ, **(read_json(folder.secrets) or {})}
+    found = {**environ, **(read_json(folder.secrets) or {})}
+    keep_environment(found)
+    return found

@@ -220,6 +220,7 @@ def submit_wave(
             submitted=time.time(),
             attempts=attempts,
             format=TASK_FORMAT,
+            resources=study.resources.of_memory,
         )
         behind = submitted[-1].job if submitted else None
         try:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from sweep.core.masking import mask
+
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_INPUT = 2  # what the user gave cannot be used
@@ -22,6 +24,8 @@ EXIT_INTERRUPTED = 130
 class SweepError(Exception):
     """A failure that the user can understand: a message, and what to do about it.
 
+    No secret is in it: what may quote one is masked here, whoever prints it.
+
     Args:
         message: What went wrong, in one or two sentences, ending with a full stop.
         hint: What to do next; printed on a line of its own.
@@ -30,9 +34,9 @@ class SweepError(Exception):
     exit_code = EXIT_FAILED
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = mask(message)
+        self.hint = mask(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message

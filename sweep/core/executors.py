@@ -65,6 +65,11 @@ def choose(environ: Mapping[str, str]) -> str:
     return min(here, key=lambda kind: kind.shares_this_machine).name
 
 
+def choose_here() -> str:
+    """Return the name of the scheduler that runs its tasks on this machine."""
+    return next(name for name in names() if get(name).shares_this_machine)
+
+
 def slots_of(study: Study) -> int:
     """Return how many trials a task serves side by side: ``slurm.slots``, and never above K.
 

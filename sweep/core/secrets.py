@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from sweep.core.masking import holds_password
+
 # SBATCH_* and SLURM_* beat what a script or a command line says (SBATCH_ARRAY_INX beats
 # ``#SBATCH --array``), S*_FORMAT and SLURM_TIME_FORMAT change what is printed.
 _CHANGES_ANSWERS = re.compile(
@@ -14,12 +16,11 @@ _CHANGES_ANSWERS = re.compile(
 _SECRET_NAME = re.compile(
     r"^(SWEEP_STORAGE|PG)|KEY|TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL", re.IGNORECASE
 )
-_URL_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
 
 
 def is_secret(name: str, value: str = "") -> bool:
     """Tell whether a variable may hold a secret: by its name, or a URL with a password in it."""
-    return bool(_SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value))
+    return bool(_SECRET_NAME.search(name) or ("://" in value and holds_password(value)))
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -89,6 +89,12 @@ class Resources:
     memory_mb: int | None = None
 
     @property
+    def of_memory(self) -> str:
+        """What decides how much memory a trial has, as text to be compared."""
+        parts = (self.nodes, self.gpus, self.shard, self.mps, self.cpus, self.memory_mb)
+        return json.dumps(parts)
+
+    @property
     def gpu_count(self) -> int:
         """GPUs per node."""
         if isinstance(self.gpus, int):
@@ -211,10 +217,16 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the study's rows live; ``url`` is None for the embedded server."""
+    """Where the study's rows live; ``url`` is None for the embedded server.
+
+    Attributes:
+        embedded: ``job`` or ``here``: where that runs on a cluster.
+        listen: The interface or address that it listens on, and on nothing else.
+    """
 
     url: str | None = None
     embedded: str = "job"
+    listen: str | None = None
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,19 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import InputError
 from sweep.core.files import read_json
+from sweep.core.masking import MASK, hide_arguments, mask
 from sweep.core.own_version import own_version
 from sweep.core.paths import runs_folder
 from sweep.core.secrets import is_secret
 from sweep.core.study import Study
 from sweep.provenance.code import capture_code
 from sweep.provenance.data import capture_data
-from sweep.provenance.installed import mask
 from sweep.provenance.machine import capture_gpus, capture_host
 from sweep.provenance.packages import describe_conda, describe_python, find_python
 from sweep.training.command.conda_and_modules import find_conda
@@ -41,7 +41,6 @@ _VARIABLES = re.compile(
     r"PYTHONOPTIMIZE$)"
 )
 _NOT_COMPARED = ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH")
-HIDDEN = "***"
 
 
 def capture_study(
@@ -74,7 +73,7 @@ def capture_study(
 
 def _capture_execution(study: Study) -> dict[str, Any]:
     return {
-        "command": hide_secrets(study.command),
+        "command": hide_arguments(study.command),
         "launcher": study.launcher,
         "nodes": study.resources.nodes,
         "gpus_per_node": study.resources.gpu_count,
@@ -145,7 +144,7 @@ def capture_environment(
     found["modules"] = modules
     seen = {**environ, **{n: v for n, v in given.env.items() if v is not None}}
     found["variables"] = {
-        name: HIDDEN if is_secret(name, value) else mask(value)
+        name: MASK if is_secret(name, value) else mask(value)
         for name, value in sorted(seen.items())
         if name not in _NOT_COMPARED and (_VARIABLES.match(name) or name in given.env)
     }
@@ -191,23 +190,3 @@ def _capture_all_data(
         )
         for path in study.data
     }
-
-
-def hide_secrets(argv: Sequence[str]) -> list[str]:
-    """Return a command without passwords in URLs and the values of options that name secrets."""
-    found: list[str] = []
-    for before, word in zip(("", *argv), argv, strict=False):
-        name, equals, _ = word.partition("=")
-        if before.startswith("-") and "=" not in before and is_secret(_option(before)):
-            found.append(word if word.startswith(("-", "{")) else HIDDEN)
-        elif equals and is_secret(_option(name)) and "{" not in word:
-            found.append(f"{name}={HIDDEN}")
-        else:
-            found.append(mask(word))
-    return found
-
-
-def _option(word: str) -> str:
-    # "--keys 3" and "--max-tokens 5" are no secrets; "--api-key" and "--hf_token" are.
-    name = word.lstrip("-").replace("-", "_").upper()
-    return name if re.search(r"(^|_)(KEY|TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?)$", name) else ""

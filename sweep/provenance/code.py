@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.files import hash_file
+from sweep.core.masking import mask
 from sweep.provenance.code_tree import GitFailed, find_top, git, inside
-from sweep.provenance.installed import mask
 
 # Untracked files of these kinds are code that a commit would lack.
 CODE_SUFFIXES = (".py", ".pyx", ".sh", ".jl", ".r", ".lua", ".c", ".cpp", ".cu", ".h")

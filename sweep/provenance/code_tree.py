@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweep.core.errors import InputError
+from sweep.core.masking import mask
 from sweep.core.paths import RUNS_OWN
-from sweep.provenance.installed import mask
 
 ASK_TIMEOUT_S = 10.0
 MAX_BYTES = 200_000_000

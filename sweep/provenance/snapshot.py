@@ -329,6 +329,17 @@ def changed_files(folder: StudyFolder, name: str) -> list[str]:
     return sorted(path for path, digest in before.items() if now.get(path) != digest)
 
 
+def new_files(folder: StudyFolder, name: str) -> list[str]:
+    """Return the files within a snapshot that were not frozen: training wrote them. Sorted."""
+    frozen = _read_list((folder.code / f"{name}.sha256").read_bytes())
+    found = []
+    for top, folders, files in os.walk(folder.code / name):
+        folders[:] = [one for one in folders if one != "__pycache__"]
+        paths = (os.path.relpath(os.path.join(top, one), folder.code / name) for one in files)
+        found += [path for path in paths if not (folder.code / name / path).is_symlink()]
+    return sorted(set(found) - set(frozen))
+
+
 def notes(found: SnapshotPlan) -> list[str]:
     """Return, in sentences, what training uses of the live tree although the code is frozen."""
     root, links, study = found.tree.root, found.tree.links, found.study

@@ -240,6 +240,21 @@ def laid_out(study: Study) -> int:
     return min(start_size(study), max(together, len(study.points)))
 
 
+def first_point(study: Study) -> dict[str, Any]:
+    """Return what the first trial of a study would train with: its parameters, the fixed values.
+
+    Where a launch would leave that to the sampler (it learns from an earlier study), by chance.
+
+    Raises:
+        InputError, SweepError: As ``fixed_design``.
+    """
+    whole = fixed_design(dataclasses.replace(study, trials=1))
+    if whole is None:
+        whole = spread_design(study, start_size(study))
+    row = whole[0] if whole else random_point(study, 0)
+    return {**study.space.from_optuna(row), **study.fixed}
+
+
 def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]:
     """Return the waiting trials ``start`` to ``start + count - 1`` as ``bulk`` takes them.
 

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from sweep.core.errors import BusyError, DatabaseUnavailable, InputError, SweepError
 from sweep.core.files import is_private, read_json, write_atomic
+from sweep.core.masking import mask_url
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
 from sweep.storage.connection import Database
 from sweep.storage.embedded import start_stop
-from sweep.storage.embedded.server import Server, clients, running
+from sweep.storage.embedded.server import Server, is_unused, running
 from sweep.storage.embedded.succession import AskFate
-from sweep.storage.url import dsn, mask, normalise
+from sweep.storage.url import dsn, normalise
 
 STORAGE_VARIABLE = "SWEEP_STORAGE"
 SESSION_END_S = 2.0  # in which the server notices that a session of ours was closed
@@ -35,14 +36,24 @@ class EmbeddedDatabase(Database):
         data_dir: The server's folder.
         may_start: Start it here when it does not run. Tasks on a cluster may not: they wait for
             the job that serves it.
+        listen: The interface or address that it is to listen on where it is started here; None for
+            this machine's own.
 
     Attributes:
         on_absent: Called at each look that finds no server.
         ask_fate: Says what became of the job that served the data last.
     """
 
-    def __init__(self, data_dir: Path, *, may_start: bool = True, **options: object) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        may_start: bool = True,
+        listen: str | None = None,
+        **options: object,
+    ) -> None:
         self.data_dir = data_dir
+        self.listen = listen
         self.may_start = may_start
         self.started = False
         self.was_there = False
@@ -69,7 +80,7 @@ class EmbeddedDatabase(Database):
 
     def _start(self) -> Server:
         try:
-            server = start_stop.start(self.data_dir, ask_fate=self.ask_fate)
+            server = start_stop.start(self.data_dir, listen=self.listen, ask_fate=self.ask_fate)
         except SweepError as error:
             # Where it has run, this passes: it recovers from a crash, or others start it.
             if self.was_there or isinstance(error, BusyError):
@@ -88,9 +99,15 @@ def choose_url(study: Study) -> str | None:
     return normalise(given) if given else None
 
 
-def remember(folder: StudyFolder, url: str | None, runs: Runs) -> None:
-    """Note how the study's database is reached."""
+def remember(folder: StudyFolder, url: str | None, runs: Runs, listen: str | None = None) -> None:
+    """Note how the study's database is reached.
+
+    Args:
+        listen: What the embedded server listens on where commands and tasks start it.
+    """
     note = {"url": url} if url else {"embedded": str(runs.postgres)}
+    if listen and not url:
+        note["listen"] = listen
     write_atomic(folder.storage, json.dumps(note) + "\n", mode=0o600)
 
 
@@ -120,7 +137,12 @@ def connect(
             f"{folder.storage} can be read by other users.", f"chmod 600 {folder.storage}"
         )
     if "embedded" in note:
-        db = EmbeddedDatabase(Path(note["embedded"]), may_start=may_start, timeout_s=timeout_s)
+        db = EmbeddedDatabase(
+            Path(note["embedded"]),
+            may_start=may_start,
+            listen=note.get("listen"),
+            timeout_s=timeout_s,
+        )
         db.ask_fate = ask_fate
         return db
     return Database(note["url"], timeout_s=timeout_s)
@@ -132,6 +154,7 @@ def open_url(
     *,
     timeout_s: float = 20.0,
     for_nodes: bool = False,
+    listen: str | None = None,
     ask_fate: AskFate | None = None,
 ) -> Database:
     """Return a database by URL, or the embedded one of a runs folder.
@@ -139,14 +162,15 @@ def open_url(
     Args:
         ask_fate: Says what became of the job that served the embedded one last.
         for_nodes: Serve the embedded one from here to other machines, until it is stopped by hand.
+        listen: The interface or address that the embedded one is to listen on.
     """
     if url:
         return Database(url, timeout_s=timeout_s)
     if for_nodes:
-        start_stop.start(runs.postgres, listen="*", idle_stop_s=None, ask_fate=ask_fate)
+        start_stop.start(runs.postgres, listen=listen or "*", idle_stop_s=None, ask_fate=ask_fate)
     else:  # also finishes what a killed launch has begun
-        start_stop.start(runs.postgres, ask_fate=ask_fate)
-    db = EmbeddedDatabase(runs.postgres, timeout_s=timeout_s)
+        start_stop.start(runs.postgres, listen=listen, ask_fate=ask_fate)
+    db = EmbeddedDatabase(runs.postgres, listen=listen, timeout_s=timeout_s)
     db.ask_fate = ask_fate
     return db
 
@@ -163,10 +187,10 @@ def stop_if_unused(folder: StudyFolder) -> bool:
 def stop_server(data_dir: Path) -> bool:
     """Stop the embedded server of a folder where it serves this machine only and nobody uses it."""
     server = running(data_dir)
-    if server is None or server.listen == "*":
+    if server is None or server.stays:
         return False
     give_up_at = time.monotonic() + SESSION_END_S
-    while clients(server):
+    while not is_unused(server):
         if time.monotonic() >= give_up_at:
             return False
         time.sleep(0.05)
@@ -185,4 +209,4 @@ def describe_choice(url: str | None, runs: Runs) -> str:
 
 
 def _describe(url: str | None, data_dir: str) -> str:
-    return mask(url) if url else f"embedded PostgreSQL in {data_dir}"
+    return mask_url(url) if url else f"embedded PostgreSQL in {data_dir}"

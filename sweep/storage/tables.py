@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import psycopg2
 
 from sweep.core.errors import BusyError, DatabaseUnavailable, SweepError
+from sweep.core.masking import mask_url
 from sweep.storage import locks
 from sweep.storage.connection import Database
-from sweep.storage.url import mask, normalise
+from sweep.storage.url import normalise
 
 # The revision of Optuna's schema that our statements are written for (its alembic head since 3.2).
 REVISION = "v3.2.0.a"
@@ -227,7 +228,7 @@ def check_optuna(database: Database) -> None:
 
 
 def _name(database: Database) -> str:
-    return f"The database {mask(database.url)}"
+    return f"The database {mask_url(database.url)}"
 
 
 def _is_complete(database: Database) -> bool:

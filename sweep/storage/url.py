@@ -1,4 +1,4 @@
-"""What a database URL means: one driver, no password in print, and libpq's own parameters.
+"""What a database URL means: one driver, and libpq's own parameters.
 
 No database library is imported here.
 """
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from sweep.core.errors import InputError
+from sweep.core.masking import keep_url, mask_url
 
 SCHEME = "postgresql+psycopg2"
-MASK = "***"
 EXAMPLE = "postgresql://user@host:5432/database"
+CODES = "In a password, write ':' as %3A, '@' as %40, '/' as %2F and '?' as %3F."
 SQLITE_REASON = (
     "SQLite cannot hold a study: 16 processes claiming 200 waiting trials made 159 double claims."
 )
@@ -33,17 +34,6 @@ def normalise(url: str) -> str:
     user, password, place = _authority(parts.authority)
     _hosts(url, place)
     return _join(user, password, place, parts.database, parts.query)
-
-
-def mask(url: str) -> str:
-    """Return the URL fit for printing: any password in it is replaced by ``***``.
-
-    Works on anything, also on what ``normalise`` refuses; where it is unclear what the password
-    is, more is hidden rather than less.
-    """
-    # From the first ":" after the user's name to the last "@": a raw "@" or "/" in a password too.
-    masked = re.sub(r"(?s)(://[^:@/?]*):.*@", rf"\1:{MASK}@", url)
-    return re.sub(r"(?i)([?&][^=&]*password[^=&]*=)[^&]*", rf"\1{MASK}", masked)
 
 
 def dsn(url: str) -> dict[str, str]:
@@ -96,16 +86,31 @@ class _Parts:
 
 
 def _split(url: str) -> _Parts:
+    keep_url(url)
     scheme, separator, rest = url.strip().partition("://")
     kind = scheme.lower().partition("+")[0].partition(":")[0]
     advice = f"Give a PostgreSQL URL, such as {EXAMPLE}, or none: sweep then starts a server."
     if kind == "sqlite":
         raise InputError(SQLITE_REASON, advice)
     if not separator or kind not in ("postgres", "postgresql"):
-        raise InputError(f"The storage must be a PostgreSQL URL (got {mask(url)!r}).", advice)
+        raise InputError(f"The storage must be a PostgreSQL URL (got {mask_url(url)!r}).", advice)
+    if not unquote(url.strip()).isprintable():
+        what = f"The storage URL holds characters that no name has ({mask_url(url)!r})."
+        raise InputError(what, "Write the URL anew; what is odd in a password as %XX.")
     place, _, query = rest.partition("?")
     authority, _, database = place.partition("/")
     pairs = parse_qsl(query, keep_blank_values=True)
+    options = dict(pairs)
+    # Of a password with a raw "/" or "?" a part would be taken for the database or an option.
+    names = (database, options.get("dbname", ""), options.get("database", ""))
+    if any("@" in unquote(name) for name in names):
+        raise InputError(
+            f"The storage URL has '@' in the database's name ({mask_url(url)!r}).", CODES
+        )
+    if any(not re.fullmatch(r"[a-z_]+", name) for name in options):
+        raise InputError(
+            f"The storage URL has an option of no valid name ({mask_url(url)!r}).", CODES
+        )
     return _Parts(authority, unquote(database), pairs)
 
 
@@ -125,11 +130,8 @@ def _hosts(url: str, place: str) -> tuple[list[str], list[str]]:
             port = port.lstrip(":")
         else:
             host, _, port = one.partition(":")
-        if port and not (port.isdigit() and 0 < int(port) < 65536):
-            raise InputError(
-                f"The storage URL has no valid port ({mask(url)!r}).",
-                "In a password, write ':' as %3A, '@' as %40, '/' as %2F and '?' as %3F.",
-            )
+        if port and not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536):
+            raise InputError(f"The storage URL has no valid port ({mask_url(url)!r}).", CODES)
         hosts.append(unquote(host))
         ports.append(port)
     return hosts, ports

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweep.core.masking import hide_arguments, hide_value
 from sweep.studyfile.address import StorageAddress
 from sweep.studyfile.defaults import DEFAULTS, lay_beneath, read_defaults
 from sweep.studyfile.document import shown_default
@@ -65,7 +66,16 @@ def _walk(node: Node, path: str, rule: Any) -> Iterator[Origin]:
                 yield from _walk(child, join(path, name), None)
         return
     line = f":{node.line}" if node.line else ""
-    yield Origin(path, node.plain(), f"{node.file}{line}")
+    yield Origin(path, _shown(path, node.plain()), f"{node.file}{line}")
+
+
+def _shown(path: str, value: Any) -> Any:
+    """Return a value without what is secret in it."""
+    if isinstance(value, str):
+        return hide_value(path, value)
+    if isinstance(value, list) and path.partition(".")[0] in ("command", "commands"):
+        return hide_arguments([str(word) for word in value])
+    return value
 
 
 def _absent(key: Any, path: str) -> Iterator[Origin]:

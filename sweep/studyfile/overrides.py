@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sweep.core.errors import InputError, Problem
+from sweep.core.masking import hide_setting
 from sweep.studyfile.tree import Node, YamlError, parse
 
 # Their keys are names that may hold dots, so what is left of a path is one name there.
@@ -26,9 +27,11 @@ def apply_override(root: Node, override: str) -> list[Problem]:
     path = path.strip()
     if not equals or not path or not all(path.split(".")):
         raise InputError(
-            f"--set needs key=value (got {override!r}).", "For example --set trials=50."
+            f"--set needs key=value (got {hide_setting(override)!r}).",
+            "For example --set trials=50.",
         )
-    file = f"{SET}{override if len(override) <= 60 else override[:57] + '…'}"
+    shown = hide_setting(override)
+    file = f"{SET}{shown if len(shown) <= 60 else shown[:57] + '…'}"
     try:
         value, problems = parse(text, file, first_line=0)
     except YamlError as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sweep.core.errors import Problem, closest
+from sweep.core.masking import hide_value
 from sweep.studyfile.tree import Node
 
 
@@ -69,7 +70,7 @@ class Entry:
 
     def report(self, rule: str, advice: str = "", got: str | None = None) -> Any:
         """Note a problem and return INVALID; ``got`` is the value unless given."""
-        shown = self.node.shown() if got is None else got
+        shown = hide_value(self.path, self.node.shown()) if got is None else got
         problem = Problem(self.node.file, self.node.line, self.path, rule, shown, advice)
         self.reader.problems.append(problem)
         return INVALID

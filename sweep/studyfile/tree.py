@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from sweep.core.errors import Problem
+from sweep.core.masking import mask
 from sweep.studyfile.syntax import explain_syntax
 
 # A study file of 1,000 points has about 100 KB; reading costs about 10 s a MB.
@@ -85,7 +86,7 @@ class Node:
         """Return the value for "(got …)", short and on one line."""
         if self.kind == "scalar" and not isinstance(self.value, str):
             return self.text or "nothing"
-        text = json.dumps(self.plain(), ensure_ascii=False)
+        text = mask(json.dumps(self.plain(), ensure_ascii=False))  # before it is cut
         return text if len(text) <= 70 else f"{text[:66]} …"
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.errors import DamagedFile
+from sweep.core.masking import hide_arguments
 from sweep.core.system import gpu_energy
 from sweep.core.trial import Claim
 from sweep.provenance import container, record
-from sweep.provenance.capture import hide_secrets
 from sweep.provenance.machine import capture_gpus
 from sweep.storage import energy
 from sweep.tasks.context import Context
@@ -57,7 +57,7 @@ class Recorder:
             "run_by": f"{place.job or 'none'}_{0 if place.index is None else place.index}",
             "seed": values.seed,
             "config": dict(values.params),
-            "argv": hide_secrets(argv),
+            "argv": hide_arguments(argv),
             "attempts": claim.attempt,
         }
         if self._gpus is None:  # a task's GPUs stay the same, and asking may take long

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from sweep.control.identity import read_mark
 from sweep.control.place import ask_end_time, place_from, training_environ
 from sweep.core.executors import kind_of
+from sweep.core.masking import mask
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import Scheduler
+from sweep.core.scheduler import GRACE_TIME_VARIABLE, Scheduler
 from sweep.core.study import Study
 from sweep.core.trial import Place
 from sweep.storage.ledger import Ledger
@@ -37,7 +38,7 @@ class Context:
     schedule: Scheduler | None = None
     end_time_s: float | None = None
     term_wait_s: float = 4.0
-    say: Callable[[str], None] = lambda text: print(text, flush=True)
+    say: Callable[[str], None] = lambda text: print(mask(text), flush=True)
 
     @property
     def may_run_twice(self) -> bool:
@@ -76,7 +77,10 @@ def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | N
     if end_time_s is None:
         end_time_s = ask_end_time(schedule, place)
     which = "" if place.slot is None else f"slot {place.slot}: "
-    kill_wait_s = float(os.environ.get("SWEEP_KILL_WAIT") or 5.0)
+    term_wait_s = max(2.0, float(os.environ.get("SWEEP_KILL_WAIT") or 5.0) - 1.0)
+    if place.slot is not None:
+        # A step gets SIGTERM at the beginning of a preemption's GraceTime, and the task at its end.
+        term_wait_s += float(os.environ.get(GRACE_TIME_VARIABLE) or 0.0)
     return Context(
         folder=folder,
         study=ledger.study,
@@ -85,6 +89,6 @@ def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | N
         environ=dict(training_environ(folder, os.environ)),
         schedule=schedule,
         end_time_s=end_time_s,
-        term_wait_s=max(2.0, kill_wait_s - 1.0),
-        say=lambda text: print(which + text, file=sys.stdout, flush=True),
+        term_wait_s=term_wait_s,
+        say=lambda text: print(mask(which + text), file=sys.stdout, flush=True),
     )

@@ -25,6 +25,7 @@ from sweep.control.reconcile import settle_wave
 from sweep.control.slurm_energy import note_tasks
 from sweep.core.errors import EXIT_DONE, EXIT_FAULT, CouldNotAsk, SweepError
 from sweep.core.files import read_json
+from sweep.core.masking import keep_environment, mask
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import EXECUTOR_VARIABLE
 from sweep.core.study import Study
@@ -38,7 +39,7 @@ from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.service import DatabaseService, host
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
-from sweep.tasks.side_runs import scaling, trial_command
+from sweep.tasks.side_runs import scaling, trial_command, trying
 from sweep.tasks.side_runs.rerun import run_rerun
 from sweep.tasks.slots import Slots
 from sweep.tasks.worker import Worker
@@ -50,6 +51,7 @@ AWAY_PATIENCE_S = 900.0  # the database may be away for ten minutes
 def main(arguments: list[str]) -> int:
     """Run one task; return its exit code."""
     folder = StudyFolder(Path(arguments[0]))
+    keep_environment(os.environ)
     try:
         return _run(folder, arguments[1:])
     except SweepError as error:
@@ -67,6 +69,9 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return EXIT_DONE
     if options[:1] == ["--check"]:
         node_task.run(folder)
+        return EXIT_DONE
+    if options[:1] == ["--try"]:
+        trying.train_once(folder)
         return EXIT_DONE
     study = Study.read(folder.study)
     # Under the executor that runs this task: the study may have moved to another one since.
@@ -91,7 +96,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         print(finalise(ledger, folder, schedule, options[1]), flush=True)
         if not db.retry(lambda _: ledger.unfinished()):
             note_tasks(ledger, schedule)
-            at_the_end(Opened(folder, study, ledger), lambda text: print(text, flush=True))
+            at_the_end(Opened(folder, study, ledger), lambda text: print(mask(text), flush=True))
         return EXIT_DONE
     processes.adopt_orphans()  # what a training leaves behind is found without reading all of /proc
     context = default_context(folder, ledger, schedule)
@@ -119,7 +124,7 @@ def _serve(folder: StudyFolder, study: Study) -> int:
     schedule = scheduler_of(folder, study)
     starter = Starter(*schedule.job_of(os.environ), schedule.name)
     ask_fate = job_owners.fate_asker(folder, study, schedule)
-    why = DatabaseService(Path(note["embedded"]), starter, ask_fate).run()
+    why = DatabaseService(Path(note["embedded"]), starter, ask_fate, study.storage.listen).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
         schedule.requeue(os.environ)
@@ -139,7 +144,7 @@ def _host(folder: StudyFolder, study: Study) -> int:
     note = read_json(folder.storage) or {}
     starter = Starter(*schedule.job_of(os.environ), schedule.name)
     ask_fate = job_owners.fate_asker(folder, study, schedule)
-    why = host(Path(note["embedded"]), starter, ask_fate, job_runs)
+    why = host(Path(note["embedded"]), starter, ask_fate, job_runs, study.storage.listen)
     print(f"serving the database ended: {why}", flush=True)
     return EXIT_DONE
 

@@ -329,7 +329,15 @@ class SlurmGround(Ground):
             return []
         argv = ["sacct", "-nPXD", "-j", ",".join(jobs), "-o", "JobID,State,Start,End"]
         rows = [row.split("|") for row in self.cluster.run(argv, check=True).stdout.splitlines()]
-        told = [row for row in rows if row[0] not in self.ghosts]
+        # A controller that was killed forgets its last job and gives its number to another one;
+        # the accounting has the first as pending for ever. What runs is squeue's to say.
+        listed = {number_of(job) for job, *_ in self.user.queue()}
+        told = [
+            row
+            for row in rows
+            if row[0] not in self.ghosts
+            and (row[1].split()[0] != "PENDING" or number_of(row[0]) in listed)
+        ]
         return ["|".join(_in_seconds(part) for part in row) for row in told]
 
     def close(self, keep: bool) -> None:
@@ -341,6 +349,11 @@ class SlurmGround(Ground):
         end_processes(self.folder)
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def number_of(job: str) -> str:
+    """Return the number of a job or of an element's array: ``90`` of ``90_[3-8%3]``."""
+    return job.partition("_")[0]
 
 
 def finish(arguments: tuple[str, ...], child: subprocess.Popen[str], timeout_s: float) -> Ran:

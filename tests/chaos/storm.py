@@ -33,6 +33,7 @@ COMMAND_S = 300.0  # for a command of sweep's
 EXIT_FAULT = 70
 AT_WORK = "is at work"  # what a launch says that met another: no fault
 STANDS = ("stopped", "held")  # states of a study that goes on only when it is launched
+ENDED = "finished"
 STATES = ("waiting", "running", "complete", "pruned", "failed", "cancelled")
 AT_END = None
 
@@ -270,8 +271,11 @@ class Storm:
         if now - self._looked_as_user > STATUS_S:
             self._looked_as_user = now
             shown = self._run("status", self.drawn.name, "--json", quiet=True)
-            if shown.code == 0 and json.loads(shown.out)["state"] in STANDS:
+            told = json.loads(shown.out) if shown.code == 0 else {}
+            if told.get("state") in STANDS:
                 self._help_on(shown.out, "and nobody asked for that")
+            elif told.get("state") == ENDED and told["trials"] == self.trials:
+                self._over = True  # its database may be gone by then; the audit asks it
         if now - self._looked < self._look_s:
             return
         self._looked = now

@@ -73,7 +73,7 @@ LONG = Form(
 HUGE = Form(
     "huge",
     trials=(1000, 1000),
-    parallel=(16, 24),
+    parallel=(64, 80),
     epochs=(30, 36),
     epoch_s=1.0,
     every=3,

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from sweep.core.masking import mask
 from sweep.core.space import Space
 from sweep.core.study import Environment, Objective, Study
 from sweep.provenance import capture, data, machine
 from sweep.provenance.differences import differences
-from sweep.provenance.installed import list_packages, mask
+from sweep.provenance.installed import list_packages
 from sweep.provenance.machine import capture_gpus, capture_host
 from sweep.provenance.packages import describe_conda, describe_python
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,22 @@ import pytest
 
 from sweep.core.errors import CouldNotAsk, InputError, OverLimit, SchedulerError, SubmitUnclear
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate, TaskState
+from sweep.core.scheduler import (
+    ENDED,
+    PENDING,
+    RUNNING,
+    ArrayJob,
+    Beside,
+    JobFate,
+    Limits,
+    TaskState,
+)
 from sweep.core.study import Resources, Service, Slurm, Storage
 from sweep.schedulers.slurm import ask
 from sweep.schedulers.slurm import scheduler as slurm
 from sweep.schedulers.slurm.ask import Answer
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
-from tests.schedulers.scripted_slurm import SILENCE, ScriptedSlurm
+from tests.schedulers.scripted_slurm import CONFIG, SILENCE, ScriptedSlurm
 from tests.study_rows import make_study
 
 TIMED_OUT = Answer("", "sbatch: error: Batch job submission failed: Socket timed out", 1)
@@ -366,7 +376,7 @@ def limits_of(qos: str) -> Any:
 
     def answer(argv: Any) -> str:
         asks = "qos" in argv and any(qos in word.partition("=")[2].split(",") for word in argv)
-        return f"{qos}|||||||00:05:00\n" if asks else ""
+        return f"{qos}|||||||00:05:00|00:00:00|cluster\n" if asks else ""
 
     return answer
 
@@ -435,6 +445,30 @@ def test_the_small_jobs_take_no_qos_as_an_option(tmp_path: Path) -> None:
         assert f"slurm.service.{key}" in caught.value.hint
 
 
+TWO_CLUSTERS = """\
+proj1|me|||||||normal|normal|proj1|alpha
+proj1|me||1|1|||00:01:00|normal|normal|proj1|beta
+proj2|me|||2|2||||normal|proj1|beta
+"""
+
+
+def test_only_this_clusters_associations_count(tmp_path: Path) -> None:
+    """Several clusters on one slurmdbd: what another allows its users says nothing here."""
+
+    def sacctmgr(argv: Sequence[str]) -> str:
+        return "" if "qos" in argv else TWO_CLUSTERS
+
+    def limits(cluster: str) -> Limits:
+        run = ScriptedSlurm(config=f"{CONFIG}ClusterName = {cluster}\n", sacctmgr=sacctmgr)
+        found = scheduler(tmp_path, run).limits()
+        assert f"cluster={cluster}" in run.of("sacctmgr")[0]
+        return found
+
+    assert limits("alpha") == Limits(1001, None, 86400, None)
+    assert limits("beta") == Limits(1001, 1, 60, 1)
+    assert limits("Alpha") == limits("alpha")
+
+
 def test_where_no_finaliser_fits_the_array_does_its_work(tmp_path: Path) -> None:
     """It is submitted all the same, and what is missing is said."""
     run = ScriptedSlurm(sbatch="7\n")
@@ -484,13 +518,14 @@ def test_a_job_of_the_database_that_we_added_goes_with_the_array(tmp_path: Path)
 def test_what_became_of_a_job(
     tmp_path: Path, queue: str | Answer, nodes: str, fate: JobFate
 ) -> None:
-    asked = scheduler(tmp_path, ScriptedSlurm(squeue=queue, sinfo=nodes))
+    states = "".join(f"state={node}\n" for node in nodes.split())
+    asked = scheduler(tmp_path, ScriptedSlurm(squeue=queue, sinfo=states))
     assert asked.job_fate("7", "n1") is fate
 
 
 def test_our_own_earlier_run_is_never_proved_over(tmp_path: Path) -> None:
     """A requeued job keeps its id, and a controller that crashed may run it twice."""
-    asked = scheduler(tmp_path, ScriptedSlurm(squeue=GONE, sinfo="idle"))
+    asked = scheduler(tmp_path, ScriptedSlurm(squeue=GONE, sinfo="state=idle\n"))
     asked.environ = {**asked.environ, "SLURM_JOB_ID": "7"}
     assert asked.job_fate("7", "n1") is JobFate.UNPROVED
     assert asked.job_fate("8", "") is JobFate.UNPROVED  # nobody knows where it ran
@@ -503,7 +538,7 @@ def test_what_became_of_a_job_cannot_be_asked(tmp_path: Path) -> None:
 
 def test_a_node_is_excluded_beside_others(tmp_path: Path) -> None:
     """What the array avoids already is read first; a refusal says so."""
-    run = ScriptedSlurm(squeue="n[1,3]\n")
+    run = ScriptedSlurm(squeue="avoids=n[1,3]\n")
     scheduler(tmp_path, run).exclude("7", "n2")
     assert run.of("scontrol") == [["update", "JobId=7", "ExcNodeList=n1,n2,n3"]]
     run = ScriptedSlurm(scontrol=Answer("", "Access/permission denied", 1))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sweep.core.errors import InputError
-from sweep.storage.url import dsn, mask, normalise
+from sweep.core.masking import mask_url
+from sweep.storage.url import dsn, normalise
 
 NORMALISED = [
     ("postgres://h/d", "postgresql+psycopg2://h/d"),
@@ -41,26 +42,36 @@ PARAMETERS = [
 MASKED = [
     ("postgresql://u:secret@h:5/d", "postgresql://u:***@h:5/d"),
     ("postgresql://u:se@cr/et@h/d", "postgresql://u:***@h/d"),
-    (
-        "postgresql://u:secret@h/d?password=secret&sslmode=x",
-        "postgresql://u:***@h/d?password=***&sslmode=x",
-    ),
-    ("postgresql://h/d?sslpassword=secret", "postgresql://h/d?sslpassword=***"),
+    ("postgresql://u:secret@h/d?password=secret&sslmode=x", "postgresql://u:***@h/d?***"),
+    ("postgresql://h/d?sslpassword=secret", "postgresql://h/d?***"),
     ("mysql://u:secret@h/d", "mysql://u:***@h/d"),
     ("postgresql://u@h:5432/d", "postgresql://u@h:5432/d"),
     ("postgresql://h:5432/d", "postgresql://h:5432/d"),
+    ("postgresql://u:42/word@h/d", "postgresql://u:***@h/d"),
+    ("postgresql://u:42?word@h/d", "postgresql://u:***@h/d"),
+    ("postgresql://h/d?password=42@word", "postgresql://***"),
+    ("postgresql:u:secret@h/d", "***"),
+    ("host=h password=secret", "***"),
     ("nonsense", "nonsense"),
 ]
 
 REFUSED = [
     ("sqlite:///x.db", "159 double claims"),
     ("sqlite+pysqlite:///x.db", "159 double claims"),
-    ("mysql://u:secret@h/d", "must be a PostgreSQL URL (got 'mysql://u:***@h/d')"),
+    ("mysql://u:secret@h/d", "must be a PostgreSQL URL (got 'mysql://***@h/d')"),
     ("study.db", "must be a PostgreSQL URL (got 'study.db')"),
     ("", "must be a PostgreSQL URL (got '')"),
     ("postgresql://h:port/d", "no valid port"),
     ("postgresql://h:70000/d", "no valid port"),
-    ("postgresql://u:sec/ret@h/d", "no valid port"),
+    ("postgresql://u:sec/ret@h/d", "'@' in the database's name"),
+    ("postgresql://h:²/d", "no valid port"),
+    (f"postgresql://h:{'5' * 5000}/d", "no valid port"),
+    ("postgresql://u:42/secret@h/d", "'@' in the database's name"),
+    ("postgresql://u:42?secret@h/d", "an option of no valid name"),
+    ("postgresql://h/d?dbname=a@b", "'@' in the database's name"),
+    ("postgresql://h/d%00", "characters that no name has"),
+    ("postgresql://h/\udce9", "characters that no name has"),
+    ("host=h password=secret", "must be a PostgreSQL URL (got '***')"),
 ]
 
 
@@ -81,7 +92,7 @@ def test_dsn(url: str, expected: dict[str, str]) -> None:
 @pytest.mark.parametrize(("url", "expected"), MASKED)
 def test_mask(url: str, expected: str) -> None:
     """No password is left, wherever it stood."""
-    assert mask(url) == expected
+    assert mask_url(url) == expected
 
 
 @pytest.mark.parametrize(("url", "words"), REFUSED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import sys
 import tempfile
 import time
@@ -12,10 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweep.core.files import make_private, write_atomic
+from sweep.core.masking import hide_arguments, mask
 from sweep.core.paths import Runs
-
-# Passwords in URLs, wherever a traceback quotes one.
-_URL_PASSWORD = re.compile(r"(?P<head>\w+://[^\s:/@]*:)[^\s@]+@")
 
 
 def write_crash(root: Path, error: BaseException, arguments: Sequence[str]) -> Path:
@@ -27,14 +24,14 @@ def write_crash(root: Path, error: BaseException, arguments: Sequence[str]) -> P
     text = "\n".join(
         [
             f"time: {time.strftime('%Y-%m-%dT%H:%M:%S%z')}",
-            f"command: {list(arguments)}",
+            f"command: {hide_arguments(arguments)}",
             f"python: {sys.version}",
             f"system: {platform.platform()}",
             "",
             "".join(traceback.format_exception(error)),
         ]
     )
-    text = _URL_PASSWORD.sub(r"\g<head>***@", text)
+    text = mask(text)
     name = f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**6}.txt"
     try:
         path = make_private(Runs(root).crashes) / name

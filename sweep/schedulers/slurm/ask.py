@@ -20,7 +20,7 @@ from sweep.core.errors import CouldNotAsk, OverLimit, SchedulerError, SubmitUncl
 from sweep.core.secrets import ask_environment, clean_environment
 from sweep.core.system import processes
 from sweep.schedulers.slurm.text.accounting import TaskRun, read_sacct, sacct_argv
-from sweep.schedulers.slurm.text.answers import did_not_answer, strip_words
+from sweep.schedulers.slurm.text.answers import did_not_answer, judged, strip_words
 from sweep.schedulers.slurm.text.queue import QueuedTask, read_squeue, squeue_argv
 from sweep.schedulers.slurm.text.submit import explain_refusal, parse_sbatch, sbatch_argv
 
@@ -136,7 +136,7 @@ class Asker:
                 self.say(f"{argv[0]} got no answer from Slurm; again in {pause_s:.0f} s")
                 self.sleep(pause_s)
                 pause_s *= 2
-        words = strip_words(answer.stderr)[:200]
+        words = strip_words(judged(answer.stderr))[:200]
         raise CouldNotAsk(
             f"{argv[0]} got no answer from Slurm ({words}).",
             "This says nothing about the jobs. Is slurmctld up? Try: scontrol ping",

@@ -11,9 +11,8 @@ from typing import Any
 from sweep.core.errors import CouldNotAsk, SchedulerError, SweepError
 from sweep.core.hostlist import expand_nodes
 from sweep.schedulers.slurm.small_jobs import SmallJobs
-from sweep.schedulers.slurm.text.answers import strip_words
-from sweep.schedulers.slurm.text.notation import parse_time
-from sweep.schedulers.slurm.text.queue import time_left_argv
+from sweep.schedulers.slurm.text.answers import judged, strip_words
+from sweep.schedulers.slurm.text.queue import parse_time_left, time_left_argv
 from sweep.schedulers.slurm.text.steps import (
     held_argv,
     names_memory,
@@ -66,9 +65,7 @@ class OwnTask(SmallJobs):
 
     def time_left_s(self, job: str, index: int | None) -> float | None:
         """Return the seconds until a running task's limit; None where there is none."""
-        answer = self.ask(time_left_argv(_name(job, index)))
-        lines = answer.stdout.split()
-        return parse_time(lines[0]) if lines else None
+        return parse_time_left(self.ask(time_left_argv(_name(job, index))).stdout)
 
     def held_memory_mb(self, job: str, index: int | None) -> int | None:
         """Return the memory in MiB that a running task holds; None where Slurm does not say."""
@@ -105,9 +102,14 @@ class OwnTask(SmallJobs):
         try:
             fact["may_submit"] = self.nodes_may_submit()
             self.check_site(embedded=False)
+            fact["preemption"] = self.preemption()
         except SweepError as error:
             fact |= {"sbatch": error.message, "hint": error.hint}
         return fact
+
+    def preemption(self) -> dict[str, Any]:
+        """Return how the study's tasks are preempted: mode, grace_time_s, signals, kill_wait_s."""
+        return {}
 
     def warn_task(self, environ: Mapping[str, str]) -> bool:
         """Have Slurm send this task the signal that it gets before its time limit.
@@ -127,7 +129,7 @@ class OwnTask(SmallJobs):
             answer = self.run(argv, environ, COMMAND_TIMEOUT_S)
         except SchedulerError as error:
             return error.message
-        said = strip_words(f"{answer.stdout}\n{answer.stderr}".strip())[:300]
+        said = strip_words(f"{answer.stdout}\n{judged(answer.stderr)}".strip())[:300]
         return "" if answer.returncode == 0 else said or f"exit code {answer.returncode}"
 
 

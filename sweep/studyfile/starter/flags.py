@@ -69,7 +69,8 @@ def scan(script: Path) -> list[Flag]:
     except (SyntaxError, ValueError) as error:
         raise InputError(
             f"{script} is not a Python script: {error}.",
-            "For a command in another language: `sweep init` without a script, then edit.",
+            "Read are Python, notebooks (.ipynb), shell scripts (.sh) and R (.R). For another "
+            "language: `sweep init` in an empty folder, then edit.",
         ) from None
     found = read_source(tree)
     others = [path.read_text("utf-8", "replace") for path in imported(tree, script)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -16,12 +15,18 @@ from sweep.core import templates
 from sweep.core.errors import InputError
 from sweep.core.files import write_atomic
 from sweep.core.placeholders import EDIT, escape
+from sweep.studyfile.starter import notebook, r_script, shell_script
 from sweep.studyfile.starter.convert import convert
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name, write_draft
 from sweep.studyfile.starter.flags import Flag, find_module, imported, read_source, scan
+from sweep.studyfile.starter.guesses import find_place, guess_parameter, is_effort
 from sweep.studyfile.starter.interfaces import Interface, read_interface
 from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
+from sweep.studyfile.starter.notebook import read_notebook
+from sweep.studyfile.starter.other_scripts import NO_SEED, OtherScript, add_arguments, reads_seed
 from sweep.studyfile.starter.python_flags import Sources
+from sweep.studyfile.starter.r_script import read_r
+from sweep.studyfile.starter.shell_script import read_shell
 
 STUDY_FILE = "study.yaml"
 LIKELY_SCRIPTS = ("train.py", "main.py")
@@ -46,7 +51,8 @@ def init(
     """Write a study file (and, without a script of the user's, a small training) into a folder.
 
     Args:
-        script: The user's Python script; a ``train.py`` or ``main.py`` in the folder is found.
+        script: The user's script (Python, a notebook, a shell's, R); a ``train.py`` or ``main.py``
+            in the folder is found.
         source: A W&B sweep file or a Hydra configuration to convert instead.
         force: Replace a study file that is there. Nothing else is ever replaced.
 
@@ -88,15 +94,33 @@ def draft_study(script: Path, folder: Path) -> Draft:
     Args:
         folder: Where ``sweep launch`` will be called: the command names the script from there.
     """
-    interface = _find_interface(script)
     shown = os.path.relpath(script, folder) if folder.exists() else str(script)
+    language = _find_language(script)
+    if language is not None:
+        return _draft_other(script, shown, language)
+    interface = _find_interface(script)
     module = find_module(script)
     is_module = module is not None and module[0].samefile(folder)
-    draft = Draft(
+    start = ["python", "-m", module[1]] if module and is_module else ["python", escape(shown)]
+    draft = _begin(shown, script, start)
+    if module and not is_module:
+        draft.remarks.append(
+            f"Call sweep in {module[0]}, with python -m {module[1]} in the command: the script "
+            "imports its own folder by name."
+        )
+    source = script.read_text(encoding="utf-8")
+    _add_flags(draft, interface, source)
+    _add_objective(draft, find_metrics(ast.parse(source), source))
+    _add_ranks(draft, source)
+    return draft
+
+
+def _begin(shown: str, script: Path, start: list[str]) -> Draft:
+    return Draft(
         f"A study of {shown}. What was guessed is marked; change it as you like, then: "
         f"sweep launch {STUDY_FILE}",
         make_name(script.stem),
-        ["python", "-m", module[1]] if module and is_module else ["python", escape(shown)],
+        start,
         more={"trials": 20, "seed": 0, "sampler": "auto", "max_parallel": 4},
         notes={
             "max_parallel": "so many at once, at most",
@@ -104,14 +128,39 @@ def draft_study(script: Path, folder: Path) -> Draft:
         },
         hints=list(HINTS),
     )
-    if module and not is_module:
-        draft.remarks.append(
-            f"Call sweep in {module[0]}, with python -m {module[1]} in the command: the script "
-            "imports its own folder by name."
-        )
-    _add_flags(draft, interface)
-    _add_objective(draft, script)
-    _add_ranks(draft, script)
+
+
+# What is no Python: by the file's ending, how it is read, and what is looked for in it.
+_LANGUAGES: dict[str, tuple[Callable[[Path, str], OtherScript], str]] = {
+    ".ipynb": (read_notebook, notebook.LOOKED_FOR),
+    ".r": (read_r, r_script.LOOKED_FOR),
+    **dict.fromkeys((".sh", ".bash", ".sbatch"), (read_shell, shell_script.LOOKED_FOR)),
+}
+
+
+def _find_language(script: Path) -> tuple[Callable[[Path, str], OtherScript], str] | None:
+    """Return how a script that is no Python is read, or None."""
+    if script.suffix.lower() in _LANGUAGES:
+        return _LANGUAGES[script.suffix.lower()]
+    if script.suffix == ".py":
+        return None
+    with script.open(encoding="utf-8", errors="replace") as stream:
+        first = stream.readline(200)
+    return _LANGUAGES[".sh"] if shell_script.SHEBANG.match(first) else None
+
+
+def _draft_other(
+    script: Path, shown: str, language: tuple[Callable[[Path, str], OtherScript], str]
+) -> Draft:
+    read, looked_for = language
+    found = read(script, shown)
+    draft = _begin(shown, script, found.start)
+    draft.remarks += found.remarks
+    if found.inner is not None:
+        _add_flags(draft, _find_interface(found.inner), found.text + found.inner.read_text("utf-8"))
+    else:
+        add_arguments(draft, found, looked_for)
+    _add_objective(draft, found.metrics)
     return draft
 
 
@@ -138,7 +187,7 @@ def _find_interface(script: Path) -> Interface:
     return dataclasses.replace(found, flags=list({flag.option: flag for flag in flags}.values()))
 
 
-def _add_flags(draft: Draft, interface: Interface) -> None:
+def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
     own, missing = [], []
     arguments: list[str] = []
     places: set[str] = set()
@@ -154,11 +203,11 @@ def _add_flags(draft: Draft, interface: Interface) -> None:
         guessed = guess_parameter(flag)
         is_option = flag.option.startswith("--") or not interface.prefix
         simple = is_option and flag.type not in ("switch", "list")
-        place = _find_place(flag, interface)
+        place = find_place(flag, interface.name)
         if simple and guessed:
             draft.space[flag.name] = guessed
             draft.notes[f"space.{flag.name}"] = _reason(flag)
-        elif simple and _EFFORT.fullmatch(_plain(flag)) and flag.default is not None:
+        elif simple and is_effort(flag) and flag.default is not None:
             draft.fixed[flag.name] = flag.default
         elif flag.type not in ("switch", "list", "bool") and place:
             arguments += give(flag, place)
@@ -182,11 +231,8 @@ def _add_flags(draft: Draft, interface: Interface) -> None:
         draft.remarks.append(f"Replace {EDIT} in the command: the script needs {_list(missing)}.")
     if own:
         draft.remarks.append(f"Left as the script has them: {_list(own)}.")
-    if "{seed}" not in places:
-        draft.remarks.append(
-            "No flag for the seed was found: without it a re-run cannot be the same. Read "
-            "$SWEEP_SEED in the script, or pass {seed} in the command."
-        )
+    if "{seed}" not in places and not reads_seed(source):
+        draft.remarks.append(NO_SEED)
     if not draft.space:
         draft.command.append(EDIT)
         draft.notes["space"] = (
@@ -213,9 +259,7 @@ def _reason(flag: Flag) -> str:
     return f"the script's default is {flag.default}" if flag.default is not None else "guessed"
 
 
-def _add_objective(draft: Draft, script: Path) -> None:
-    source = script.read_text(encoding="utf-8")
-    metrics = find_metrics(ast.parse(source), source)
+def _add_objective(draft: Draft, metrics: list[Metric]) -> None:
     if not metrics:
         metrics = [Metric("val_loss", rf"val_loss\s*[=:]\s*{NUMBER}")]
         note = (
@@ -251,144 +295,18 @@ def _add_objective(draft: Draft, script: Path) -> None:
     draft.notes["objective"] = note
 
 
-def _add_ranks(draft: Draft, script: Path) -> None:
-    """Have torchrun start a script that meets other ranks by its variables, also a single one."""
-    source = script.read_text(encoding="utf-8")
+def _add_ranks(draft: Draft, source: str) -> None:
+    """Have a script that meets other ranks started by their launcher: torchrun, also for a single
+    one, or mpirun."""
+    if _IS_MPI.search(source) and not _MEETS.search(source):
+        draft.command[:0] = ["mpirun", "-n", "2"]
+        draft.more["resources"] = {"cpus": 2}
+        draft.notes["resources"] = "one for each rank that mpirun starts"
     if _MEETS.search(source) and not _MEETS_BY_ITSELF.search(source):
         draft.more["ddp"] = {"ranks_per_node": 1}
         draft.notes["ddp"] = "torchrun starts the script, which waits for its variables"
 
 
 _MEETS = re.compile(r"\binit_process_group\(|\bdeepspeed\.initialize\(")
+_IS_MPI = re.compile(r"^\s*(from\s+mpi4py\b|import\s+mpi4py\b)", re.MULTILINE)
 _MEETS_BY_ITSELF = re.compile(r"\binit_method\s*=|\bMASTER_ADDR\b|\b(mp|multiprocessing)\.spawn\(")
-
-# What the names of flags mean. Names are compared in lower case, with "_" for "-".
-_EFFORT = re.compile(r"((num|n|max|total|train)_)*(epochs?|steps|iterations|iters|updates|rounds)")
-_NOT_VARIED = re.compile(
-    r".*(device|data|dataset|mode|precision|backend|dist|log|level|dtype|format|split|task|gpu|"
-    r"strategy|path|dir|file|eval|test|metric|monitor).*"
-)
-_EVALUATION = re.compile(r"(^|_)(eval|evaluation|test|val|valid|infer|inference|sample)(_|$)")
-# Bounds of a schedule, which follow from the learning rate.
-_SCHEDULE = re.compile(r"(min|final|end|warmup|init)_(lr|learning_rate)")
-_YES_OR_NO = ({"true", "false"}, {"0", "1"}, {"yes", "no"}, {"on", "off"})
-_PLACES = (
-    (re.compile(r"((random|manual|rng)_)?(seed|random_state)|seed_everything"), "{seed}"),
-    (
-        re.compile(r"(checkpoint|ckpt|save)s?_?(dir|folder)|save_(path|to)|checkpoints"),
-        "{checkpoint_dir}",
-    ),
-    (
-        re.compile(
-            r"out|output|(out|output|log|run|exp|work|results?|default_root|logging)_?(dir|path|folder)"
-        ),
-        "{trial_dir}",
-    ),
-    (
-        re.compile(
-            r"resume(_(from(_checkpoint)?|path|ckpt|checkpoint))?|(load|from)_(checkpoint|ckpt)|"
-            r"(checkpoint|ckpt)(_(path|file))?|restore(_(from|path))?|load_from"
-        ),
-        "{resume}",
-    ),
-)
-# Where the library writes its checkpoints into the folder of its outputs.
-_SAVES_IN_OUTPUT = ("HfArgumentParser", "its globals")
-
-
-def _plain(flag: Flag) -> str:
-    return flag.name.lower().replace("-", "_").rpartition(".")[2]
-
-
-def _find_place(flag: Flag, interface: Interface) -> str | None:
-    for names, place in _PLACES:
-        if not names.fullmatch(_plain(flag)):
-            continue
-        if place == "{resume}" and (flag.required or flag.default not in (None, "", "None")):
-            return None  # a file of the user's own, which no folder of ours replaces
-        if place == "{trial_dir}" and interface.name in _SAVES_IN_OUTPUT:
-            return "{checkpoint_dir}"
-        return place
-    return None
-
-
-def guess_parameter(flag: Flag) -> dict[str, Any] | None:
-    """Return the range or choices worth trying for a flag, or None where its name says nothing."""
-    name = _plain(flag)
-    if _EVALUATION.search(name) or _SCHEDULE.fullmatch(name):
-        return None
-    if flag.choices:
-        is_switch = {str(choice).lower() for choice in flag.choices} in _YES_OR_NO
-        is_other = _NOT_VARIED.fullmatch(name) or _EFFORT.fullmatch(name)
-        if is_switch or is_other or len(flag.choices) < 2:
-            return None
-        return {"type": "categorical", "choices": list(flag.choices)}
-    if flag.type not in ("int", "float", ""):
-        return None
-    default = flag.default if isinstance(flag.default, int | float) else None
-    for names, guess in _GUESSES:
-        if names.fullmatch(name):
-            return guess(default)
-    return None
-
-
-def _round(value: float) -> float:
-    """Return a value with one significant digit."""
-    return float(f"{value:.0e}")
-
-
-def _around(low: float, high: float) -> Callable[[float | None], dict[str, Any]]:
-    """Guess a logarithmic range: a decade on both sides of the default, else the given one; from
-    a default of 0 an even one."""
-
-    def guess(default: float | None) -> dict[str, Any]:
-        bounds = (low, high)
-        if default == 0:  # which no logarithmic range holds
-            return {"type": "float", "low": 0.0, "high": high}
-        if default and default > 0:
-            bounds = (_round(default / 10), _round(default * 10))
-        return {"type": "float", "low": bounds[0], "high": bounds[1], "log": True}
-
-    return guess
-
-
-def _between(low: float, high: float) -> Callable[[float | None], dict[str, Any]]:
-    def guess(default: float | None) -> dict[str, Any]:
-        return {"type": "float", "low": min(low, default or 0.0), "high": max(high, default or 0.0)}
-
-    return guess
-
-
-def _doublings(usual: int) -> Callable[[float | None], dict[str, Any]]:
-    """Guess half of the default, the default and its double."""
-
-    def guess(default: float | None) -> dict[str, Any]:
-        if default and 1 <= default < 2:
-            return {"type": "categorical", "choices": [1, 2, 4]}
-        middle = int(default) if default and default >= 2 else usual
-        return {"type": "categorical", "choices": [middle // 2, middle, middle * 2]}
-
-    return guess
-
-
-def _count(default: float | None) -> dict[str, Any]:
-    high = max(4, 2 * math.ceil(abs(default or 2)))
-    return {"type": "int", "low": 1, "high": high}
-
-
-_GUESSES: tuple[tuple[re.Pattern[str], Callable[[float | None], dict[str, Any]]], ...] = (
-    (re.compile(r"lr|learning_rate|(\w+_)(lr|learning_rate)|lr0"), _around(1e-4, 1e-1)),
-    (re.compile(r"weight_decay|wd|l2(_reg)?|l1(_reg)?"), _around(1e-6, 1e-2)),
-    (re.compile(r"(\w+_)?batch(_size)?|bs"), _doublings(64)),
-    (re.compile(r"(\w+_)?drop(out|_rate|_prob|path|_path)?(_rate|_prob|_p)?"), _between(0.0, 0.5)),
-    (re.compile(r"momentum"), _between(0.0, 0.99)),
-    (re.compile(r"(label_)?smoothing"), _between(0.0, 0.2)),
-    (re.compile(r"((num|n)_)?(hidden_)?(layers?|blocks)|(max_)?depth"), _count),
-    (
-        re.compile(
-            r"((num|n)_)?hidden(_(size|dim|units|features))?|width|d_model|"
-            r"(\w+_)?(embed|embedding|emb|model)_?(dim|size)|((num|n)_)?(units|channels|filters)"
-        ),
-        _doublings(128),
-    ),
-)

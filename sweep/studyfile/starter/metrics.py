@@ -36,6 +36,15 @@ _INLINE = re.compile(
     re.IGNORECASE,
 )
 
+# The same before a value of bash or R: loss=$loss, "loss:", x, loss=%f
+_SHOWN = re.compile(
+    r"((?:(?:val|valid|validation|dev|eval|test|train|training|best|average|avg|mean) )?"
+    r"[A-Za-z][\w/.@-]*)\s*[=:]\s*(?:%[-+ 0-9.]*[fgeds]|\$\{?[A-Za-z_]|\$\(|[\"']\s*,)",
+    re.IGNORECASE,
+)
+_SHOWS = re.compile(r"\b(echo|printf|cat|print|message|sprintf|paste0?|glue|writeLines)\b")
+_JOURNAL_LINE = re.compile(r"metrics\\?[\"']\s*:\s*\{([^{}\n]*(?:\$\{\w+\}[^{}\n]*)*)\}")
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -73,6 +82,28 @@ def find_metrics(tree: ast.AST, source: str) -> list[Metric]:
     found = reported or [*_printed(tree), *_logged(tree, source, is_printed=True)]
     if not any(metric.direction for metric in found):
         found = list(_logged(tree, source, is_printed=False))
+    unique = {metric.name: metric for metric in reversed(found)}
+    ordered = [unique[name] for name in dict.fromkeys(metric.name for metric in found)]
+    return sorted((metric for metric in ordered if metric.direction), key=_rank)
+
+
+def find_in_text(text: str) -> list[Metric]:
+    """Return the metrics that a script in another language reports or prints.
+
+    Reported is what it writes as sweep's lines: {"step": 3, "metrics": {"loss": 0.1}}.
+    """
+    found = [
+        Metric(name)
+        for inside in _JOURNAL_LINE.findall(text)
+        for name in re.findall(r"\\?[\"']([\w/.@-]+)\\?[\"']\s*:", inside)
+    ]
+    if not found:
+        found = [
+            _metric(match[1], re.split(r"[\"']", line[: match.start()])[-1])
+            for line in text.splitlines()
+            if _SHOWS.search(line)
+            for match in _SHOWN.finditer(line)
+        ]
     unique = {metric.name: metric for metric in reversed(found)}
     ordered = [unique[name] for name in dict.fromkeys(metric.name for metric in found)]
     return sorted((metric for metric in ordered if metric.direction), key=_rank)

@@ -20,6 +20,7 @@ from sweep.control.settle import expected
 from sweep.core import outcomes, scheduler
 from sweep.core.errors import InputError, SweepError
 from sweep.core.files import make_private
+from sweep.core.masking import MASK, hide_arguments
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -119,8 +120,8 @@ def as_it_ran(study: Study, folder: StudyFolder, trial: int) -> Study:
     """
     made = manifest.of_trial(folder, trial)["execution"]
     then = made.get("command")
-    is_whole = not any(capture.HIDDEN in word for word in then or ())
-    if then and is_whole and then != capture.hide_secrets(study.command):
+    is_whole = not any(MASK in word for word in then or ())
+    if then and is_whole and then != hide_arguments(study.command):
         study = dataclasses.replace(study, command=tuple(then))
     return dataclasses.replace(study, launcher=made.get("launcher") or study.launcher)
 

@@ -138,6 +138,7 @@ def train(
     leave: Leave,
     touch: Callable[[int], object] = lambda _: None,
     more_environ: Mapping[str, str] | None = None,
+    began: Callable[[Sequence[str]], object] = lambda _: None,
 ) -> tuple[list[Report], End]:
     """Run the study's command to its end; return what it reported, and how it ended.
 
@@ -146,6 +147,7 @@ def train(
         python_path: As for ``command.build``.
         touch: Told the process group now and then, for others to see that it runs.
         more_environ: Variables for this training alone.
+        began: Told the argv once its process has started.
     """
     reports: list[Report] = []
     meeting: Rendezvous | None = None
@@ -162,6 +164,7 @@ def train(
     except SweepError as error:
         return reports, End(outcomes.NOT_STARTED, error.message)
     else:
+        began(argv)
         channel = _Kept(reports, lambda: touch(child.pid))
         supervisor = Supervisor(child, values.token, folder, study, journal, channel, leave)
         ended = supervisor.run()
@@ -186,9 +189,9 @@ class _Kept(Channel):
     def record(self, reports: Sequence[Report], reading: Reading) -> None:
         self.reports.extend(reports)
 
-    def touch(self) -> bool:
+    def touch(self) -> str:
         self._touch()
-        return False
+        return ""
 
 
 def train_claimed(
@@ -214,6 +217,11 @@ def train_claimed(
         placed.environ,
         context.place,
         context.folder.python_path,
-        Leave(context.term_wait_s, float(study.grace_s)),
+        Leave(
+            context.term_wait_s,
+            float(study.grace_s),
+            context.end_time_s,
+            term_follows=context.others_end_it,
+        ),
         lambda group: db.retry(lambda db: reruns.touch(db, values.token, group), patience_s=0.0),
     )

@@ -61,7 +61,11 @@ class FedAttempt:
         self._begun = False
         self._due: list[Report] = []
         self._first = self.number > 1
-        self._earlier = Earlier(partial(_read_earlier, study, folder, self.trial, self.number))
+        first = int(message.get("first", 1))  # the first attempt that counts
+        begins = [int(step) for step in message.get("earlier", ())]
+        self._earlier = Earlier(
+            partial(_read_earlier, study, folder, self.trial, range(first, self.number), begins)
+        )
         self._owed: list[Report] = []  # of earlier attempts
 
     def _read(self, *, final: bool) -> bool:
@@ -96,11 +100,13 @@ class FedAttempt:
 
 
 def _read_earlier(
-    study: Study, folder: StudyFolder, trial: int, number: int
+    study: Study, folder: StudyFolder, trial: int, numbers: range, begins: Sequence[int]
 ) -> Iterator[list[Report]]:
-    for earlier in range(1, number):
+    for earlier in numbers:
         attempt = folder.attempt(trial, earlier)
-        yield list(Journal(attempt, study.objectives, read=launchers.reader(study)).rest())
+        begin = begins[earlier - 1] if earlier <= len(begins) else 0
+        journal = Journal(attempt, study.objectives, partial(int, begin), launchers.reader(study))
+        yield list(journal.rest())
 
 
 def _params(study: Study, folder: StudyFolder, trial: int) -> dict[str, Any]:

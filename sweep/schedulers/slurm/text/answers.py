@@ -15,10 +15,21 @@ _NO_ANSWER = re.compile(
     r"|(send|receive|shutdown|communication\w*) failure|unexpected message"
     r"|backup controller|in standby mode|problem talking to the database|persistent connection"
     r"|slurm_persist|sending persistinit|unable to connect to database"
-    r"|slurm database connection|authentication|munge|credential|name resolution"
+    r"|slurm database connection|name resolution"
     r"|temporarily unavailable|temporarily unable|incompatible versions|header lengths are longer",
     re.IGNORECASE,
 )
+# The same, and also what a login or a wrapper says of other things: "your credential expires".
+_NO_AUTHENTICATION = re.compile("authentication|munge|credential", re.IGNORECASE)
+# The line of a command's own: what a site's wrapper, its job_submit plugin or a login prints beside
+# it ("sbatch: Note that …", "krb5: error: …") says nothing of the answer.
+_OWN = re.compile(
+    r"^(?:\S*/)?(?:slurm_\w+|sbatch|squeue|sacctmgr|sacct|scancel|scontrol|sinfo|sdiag|srun)"
+    r"(?:\.\w+)?:? (?:(?:error|fatal): |(?:unrecogni[sz]ed|invalid) option )",
+    re.IGNORECASE,
+)
+# Own errors that change nothing of the answer: of a variable, or of a newer site's slurm.conf.
+_PASSED_OVER = re.compile(r"ignor(ing|ed)\b|unrecognized key|pars(e|ing) error at", re.IGNORECASE)
 _GONE = re.compile(
     r"invalid job id|already completing or completed|already completed|job has already finished"
     r"|no longer pending|job/step already",
@@ -27,9 +38,28 @@ _GONE = re.compile(
 _PREFIX = re.compile(r"^(?:[\w./-]+: )?(?:error|fatal): ", re.IGNORECASE)
 
 
-def did_not_answer(text: str, returncode: int) -> bool:
-    """Tell whether a command of Slurm's got no answer (a timeout, a dead daemon, a signal)."""
-    return returncode < 0 or bool(_NO_ANSWER.search(text))
+def own_errors(stderr: str) -> list[str]:
+    """Return the lines in which a command of Slurm's itself says that something went wrong."""
+    lines = (line.strip() for line in stderr.splitlines())
+    return [line for line in lines if _OWN.match(line) and not _PASSED_OVER.search(line)]
+
+
+def judged(stderr: str) -> str:
+    """Return what of a failed command's words counts: its own errors, or all where it has none."""
+    return "\n".join(own_errors(stderr)) or stderr
+
+
+def did_not_answer(stderr: str, returncode: int) -> bool:
+    """Tell whether a command of Slurm's got no answer (a timeout, a dead daemon, a signal).
+
+    Of one that has succeeded only its own errors count, of one that has failed those first.
+    """
+    if returncode < 0:
+        return True
+    own = "\n".join(own_errors(stderr))
+    if own:
+        return bool(_NO_ANSWER.search(own) or _NO_AUTHENTICATION.search(own))
+    return returncode != 0 and bool(_NO_ANSWER.search(stderr))
 
 
 def is_gone(text: str) -> bool:
@@ -50,15 +80,16 @@ def raise_for_answer(command: str, stdout: str, stderr: str, returncode: int) ->
         CouldNotAsk: there was no answer.
         SchedulerError: Slurm refused; its own words are in the message.
     """
-    text = f"{stderr}\n{stdout}"
-    if returncode == 0 and not stderr.strip():
-        return
-    if did_not_answer(stderr, returncode):
+    own = own_errors(stderr)
+    # An empty answer beside an error is none: nothing is gone by it.
+    silent = returncode == 0 and bool(own) and not stdout.strip() and not is_gone("\n".join(own))
+    if silent or did_not_answer(stderr, returncode):
+        words = strip_words(judged(stderr)) or "it was killed"
         raise CouldNotAsk(
-            f"{command} got no answer from Slurm: {strip_words(stderr) or 'it was killed'}.",
+            f"{command} got no answer from Slurm: {words}.",
             "This says nothing about the jobs; ask again later.",
         )
-    if returncode == 0 or is_gone(text):
+    if returncode == 0 or is_gone(f"{judged(stderr)}\n{stdout}"):
         return
-    words = strip_words(text) or f"exit code {returncode}, without a word"
+    words = strip_words(f"{judged(stderr)}\n{stdout}") or f"exit code {returncode}, without a word"
     raise SchedulerError(f"{command} was refused by Slurm: {words}.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweep.core.errors import CouldNotAsk
 from sweep.core.scheduler import ENDED
-from sweep.schedulers.slurm.text.answers import is_gone, raise_for_answer
+from sweep.schedulers.slurm.text.answers import is_gone, judged, raise_for_answer
 from sweep.schedulers.slurm.text.notation import expand_indices, parse_time
 from sweep.schedulers.slurm.text.states import classify_state, split_state
 
@@ -84,8 +85,17 @@ def squeue_argv(
 
 
 def time_left_argv(job: str, squeue: str = "squeue") -> list[str]:
-    """Return the command line that prints a task's time left (read it with ``parse_time``)."""
+    """Return the command line that prints a task's time left, for ``parse_time_left``."""
     return [squeue, "-h", "-j", job, "-o", "%L"]
+
+
+def parse_time_left(stdout: str) -> int | None:
+    """Return the seconds that ``time_left_argv`` printed; None where it did not, or endless."""
+    for line in stdout.splitlines():
+        with contextlib.suppress(ValueError):  # a site's banner
+            if line.strip():
+                return parse_time(line)
+    return None
 
 
 def parse_squeue(stdout: str, named: bool = False) -> list[QueuedTask]:
@@ -135,7 +145,7 @@ def read_squeue(stdout: str, stderr: str, returncode: int, named: bool = False) 
         CouldNotAsk: there was no answer.
         SchedulerError: Slurm refused the question.
     """
-    if returncode > 0 and is_gone(stderr):
+    if returncode > 0 and is_gone(judged(stderr)):
         return []
     raise_for_answer("squeue", stdout, stderr, returncode)
     return parse_squeue(stdout, named)

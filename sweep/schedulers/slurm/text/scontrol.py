@@ -10,14 +10,15 @@ from sweep.core.hostlist import _element, expand_nodes
 from sweep.schedulers.slurm.text.answers import (
     did_not_answer,
     is_gone,
+    judged,
+    own_errors,
     raise_for_answer,
     strip_words,
 )
 from sweep.schedulers.slurm.text.notation import compress_indices
 
-_UPDATED = re.compile(
-    r"\d+(_[\d,\[\].*-]+)?(%\d+\]?)?: (No error|Job is no longer pending execution|.*already.*)"
-)
+_ROW = re.compile(r"\d+(_[\d,\[\].*-]+)?(%\d+\]?)?: (?P<said>.*)")
+_UPDATED = re.compile(r"No error|Job is no longer pending execution|.*already.*")
 
 
 def cancel_argv(
@@ -68,12 +69,13 @@ def throttle_argv(job: str, throttle: int, scontrol: str = "scontrol") -> list[s
 
 def excluded_argv(job: str, squeue: str = "squeue") -> list[str]:
     """Return the command line that prints the nodes a job's waiting elements stay away from."""
-    return [squeue, "-h", "-a", "-t", "PENDING", "-j", job, "-o", "%x"]
+    return [squeue, "-h", "-a", "-t", "PENDING", "-j", job, "-o", "avoids=%x"]
 
 
 def parse_excluded(stdout: str) -> tuple[str, ...]:
     """Return the nodes that ``excluded_argv`` printed, each once, in order."""
-    nodes = (node for line in stdout.splitlines() for node in expand_nodes(line.strip()))
+    lines = re.findall(r"^avoids=(\S+)", stdout, re.MULTILINE)  # others are a site's banner
+    nodes = (node for line in lines for node in expand_nodes(line))
     return tuple(dict.fromkeys(nodes))
 
 
@@ -92,15 +94,17 @@ def check_update(command: str, stdout: str, stderr: str, returncode: int) -> Non
         CouldNotAsk: there was no answer; the change may or may not have happened.
         SchedulerError: Slurm refused; its own words are in the message.
     """
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    if returncode > 0 and lines and all(_UPDATED.fullmatch(line) for line in lines):
-        return
-    if command.startswith("scancel") and returncode > 0 and not did_not_answer(stderr, 0):
+    rows = [row for line in stderr.splitlines() if (row := _ROW.fullmatch(line.strip()))]
+    if returncode > 0 and rows:
+        own = own_errors(stderr)
+        if not own and all(_UPDATED.fullmatch(row["said"]) for row in rows):
+            return
+        stderr = "\n".join([*own, *(row[0] for row in rows)])
+    if command.startswith("scancel") and returncode > 0 and not did_not_answer(stderr, 1):
         # scancel's exit code counts its errors, so it may look like a signal's.
-        others = [line for line in lines if not is_gone(line)]
-        if others:
-            raise SchedulerError(f"{command} was refused by Slurm: {strip_words(stderr)}.")
-        return
-    if returncode == 0 and lines and not did_not_answer(stderr, 0):
+        if all(is_gone(line) for line in judged(stderr).splitlines() if line.strip()):
+            return
+        raise SchedulerError(f"{command} was refused by Slurm: {strip_words(judged(stderr))}.")
+    if returncode == 0 and stderr.strip() and not did_not_answer(stderr, 0):
         return  # scancel warns and succeeds
     raise_for_answer(command, stdout, stderr, returncode)

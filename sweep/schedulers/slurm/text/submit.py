@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sweep.core.durations import format_time
 from sweep.core.errors import InputError
-from sweep.schedulers.slurm.text.answers import did_not_answer, strip_words
+from sweep.schedulers.slurm.text.answers import did_not_answer, judged, strip_words
 from sweep.schedulers.slurm.text.extra import check_extra
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,200}")
@@ -174,7 +174,7 @@ def parse_sbatch(stdout: str, stderr: str, returncode: int) -> SbatchAnswer:
         return SbatchAnswer("unclear", words=words or f"exit code {returncode}")
     if returncode in (126, 127) or _REFUSED.search(stderr):
         words = words or strip_words(stderr) or f"exit code {returncode}"
-        return SbatchAnswer("refused", words=words, over_limit=bool(_LIMIT.search(words)))
+        return SbatchAnswer("refused", words=words, over_limit=bool(_LIMIT.search(judged(stderr))))
     shown = words or strip_words(stderr) or strip_words(stdout) or "nothing"
     return SbatchAnswer("unclear", words=f"exit code {returncode}, and it printed: {shown}")
 
