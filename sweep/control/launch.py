@@ -293,11 +293,14 @@ def write_rows(
         if warm is not None:
             prepared.say(warm.describe(study))
         return Rows(Ledger(db, study_id, study), True, study.trials, changed)
-    study_id, before = found
+    study_id, before, at_home = found
     ledger = Ledger(db, study_id, study)
     waves.refuse_other_versions(ledger, prepared.schedule)
     waves.refuse_to_move(ledger, prepared.schedule, prepared.say)
     changed = settled.look(db, study_id)
+    if not at_home:
+        waves.refuse_while_alive(ledger, prepared.schedule, folder)
+        changed += identity.move_in(db, study_id, folder)
     differences, refused = changes(before, study)
     if refused:
         raise _changed(study.name, refused)

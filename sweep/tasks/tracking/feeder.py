@@ -20,10 +20,10 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Report, trial_seed
+from sweep.provenance import manifest
 from sweep.provenance.capture import capture_host
 from sweep.tasks.tracking.earlier import Earlier
 from sweep.tasks.tracking.tracker import Described, Tracker
@@ -116,7 +116,7 @@ def _params(study: Study, folder: StudyFolder, trial: int) -> dict[str, Any]:
 
 
 def _system(folder: StudyFolder, attempt: int, host: str) -> dict[str, str]:
-    code = (read_json(folder.provenance) or {}).get("code", {})
+    code = manifest.read(folder).get("code") or {}
     machine = capture_host()  # this process is on the attempt's own node
     found = {**machine, "host": host, "attempt": attempt}
     found |= {name: code.get(name) for name in ("commit", "branch", "dirty")}
