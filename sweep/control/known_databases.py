@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweep.control.job_owners import fate_asker
 from sweep.core.errors import SweepError
 from sweep.core.files import read_json
 from sweep.core.masking import mask_url
@@ -89,7 +90,7 @@ def opened(place: KnownDatabase) -> Iterator[Database]:
         study = Study.read(place.by.study)
         schedule = scheduler_of(place.by, study)
         db.may_start = not is_served_elsewhere(place.by, study)
-        db.ask_fate = access.fate_asker(schedule)
+        db.ask_fate = fate_asker(place.by, study, schedule)
         alone = schedule.shares_this_machine
     try:
         yield db
