@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control.place import place_from, training_environ
+from sweep.control.scheduler_view import EVERY_S
 from sweep.core.errors import CouldNotAsk, InputError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, write_atomic
@@ -272,13 +273,14 @@ def report_path(folder: StudyFolder, mode: str) -> Path:
 
 def _wait(folder: StudyFolder, schedule: Scheduler, job: str) -> dict[str, Any]:
     gone_since: float | None = None
-    next_question = time.monotonic() + ASK_EVERY_S
+    every_s = ASK_EVERY_S if schedule.is_cheap_to_ask else EVERY_S
+    next_question = time.monotonic() + every_s
     while True:
         result = read_json(_result(folder))
         if result is not None:
             return dict(result)
         if time.monotonic() >= next_question:
-            next_question = time.monotonic() + ASK_EVERY_S
+            next_question = time.monotonic() + every_s
             try:
                 task = schedule.poll([job]).get((job, 0))
             except CouldNotAsk:
