@@ -372,7 +372,10 @@ class Supervisor:
         # What the database has not taken stays in the file, however long it is away.
         room = MOST_REPORTS - len(self.unsent)
         found = self.journal.read(room) if room > 0 else []
-        self._read_pause_s = 0.0 if found else min(2 * self._read_pause_s or _TICKS_S[0], SILENT_S)
+        if found or room <= 0:
+            self._read_pause_s = 0.0
+        else:
+            self._read_pause_s = min(2 * self._read_pause_s or _TICKS_S[0], SILENT_S)
         self._next_read = now + self._read_pause_s
         if found:
             self.unsent.extend(found)
