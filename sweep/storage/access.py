@@ -20,7 +20,7 @@ from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
 from sweep.storage.connection import Database
 from sweep.storage.embedded import start_stop
-from sweep.storage.embedded.server import Server, clients, running
+from sweep.storage.embedded.server import Server, is_unused, running
 from sweep.storage.embedded.succession import AskFate
 from sweep.storage.url import dsn, normalise
 
@@ -196,7 +196,7 @@ def stop_server(data_dir: Path) -> bool:
     if server is None or server.stays:
         return False
     give_up_at = time.monotonic() + SESSION_END_S
-    while clients(server):
+    while not is_unused(server):
         if time.monotonic() >= give_up_at:
             return False
         time.sleep(0.05)

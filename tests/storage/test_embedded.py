@@ -21,11 +21,13 @@ import pytest
 
 from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.core.system.processes import find_process
+from sweep.storage import access
 from sweep.storage.embedded import server as servers
 from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Folder
 from sweep.storage.embedded.server import Server, clients, connected, running, using
 from tests.needs import require, skip_or_fail
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.real
 
@@ -367,6 +369,28 @@ def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
     assert _wait(lambda: _processes(data_dir) == [])
 
 
+def refuses_sessions(server: Server) -> bool:
+    try:
+        clients(server)
+    except DatabaseUnavailable:
+        return True
+    return False
+
+
+def test_a_server_that_others_are_stopping(data_dir: Path) -> None:
+    """A command that leaves neither fails for it nor ends it: a session is still at work."""
+    server = start_stop.start(data_dir)
+    with connected(server) as cursor:
+        os.kill(server.pid, signal.SIGTERM)  # a smart shutdown: it waits for the session
+        wait_for(lambda: refuses_sessions(server), "it to take no new session")
+        assert not servers.is_unused(server)
+        assert not access.stop_server(data_dir)
+        cursor.execute("SELECT 1")
+        assert cursor.fetchone() == (1,)
+    wait_for(lambda: find_process(server.pid) is None, "its end")
+    assert not access.stop_server(data_dir)
+
+
 def test_one_watcher_over_restarts(data_dir: Path) -> None:
     """A server has one watcher, also after quick restarts, and gets a new one if it was killed."""
 
@@ -530,19 +554,20 @@ def listening(server: Server) -> set[str]:
     return found
 
 
-def own_address() -> str | None:
-    """Return an address of this machine that is not the loopback's."""
+def own_addresses() -> list[str]:
+    """Return an address of this machine that is not the loopback's, where it has one."""
     out = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
-    return next((one for one in out if "." in one), None)
+    return [one for one in out if "." in one][:1]
 
 
-@pytest.mark.parametrize(
-    ("listen", "address"), [("lo", "127.0.0.1"), ("127.0.0.3", "127.0.0.3"), ("::1", "::1")]
-)
+NEAR = [("lo", "127.0.0.1"), ("127.0.0.3", "127.0.0.3")]
+if Path("/proc/net/if_inet6").exists():
+    NEAR.append(("::1", "::1"))
+
+
+@pytest.mark.parametrize(("listen", "address"), NEAR)
 def test_listening_on_one_address(data_dir: Path, listen: str, address: str) -> None:
     """The server binds to that interface or address alone, and clients are told it."""
-    if listen == "::1" and not Path("/proc/net/if_inet6").exists():
-        pytest.skip("this machine has no IPv6")
     server = start_stop.start(data_dir, listen=listen)
     assert (server.listen, server.host, listening(server)) == (address, address, {address})
     assert start_stop.start(data_dir) == server, "whoever only needs it takes it as it is"
@@ -556,11 +581,9 @@ def test_listening_on_one_address(data_dir: Path, listen: str, address: str) -> 
         start_stop.start(data_dir, listen="lo")
 
 
-def test_listening_on_an_address_that_others_reach(data_dir: Path) -> None:
+@pytest.mark.parametrize("address", own_addresses())
+def test_listening_on_an_address_that_others_reach(data_dir: Path, address: str) -> None:
     """Not at the loopback then: what is bound is that address and no other."""
-    address = own_address()
-    if address is None:
-        pytest.skip("this machine has no address but the loopback's")
     server = start_stop.start(data_dir, listen=address, idle_stop_s=None)
     assert (server.stays, listening(server)) == (True, {address})
     assert running(data_dir) == server

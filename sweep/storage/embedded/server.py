@@ -140,6 +140,17 @@ def clients(server: Server) -> int:
         return int(cursor.fetchone()[0])
 
 
+def is_unused(server: Server) -> bool:
+    """Return whether no client has a session on the server, our own apart.
+
+    One that does not answer is somebody's: it starts, it ends, or all its connections are in use.
+    """
+    try:
+        return clients(server) == 0
+    except DatabaseUnavailable:
+        return False
+
+
 @contextmanager
 def using(data_dir: Path) -> Iterator[None]:
     """Keep the watcher from stopping the server within a ``with`` block, connected or not."""

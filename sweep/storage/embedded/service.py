@@ -25,7 +25,7 @@ from sweep.storage.connection import Database
 from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.lease import Lease, LeaseLost
-from sweep.storage.embedded.server import Server, clients, running
+from sweep.storage.embedded.server import Server, is_unused, running
 from sweep.storage.embedded.server_processes import Child
 from sweep.storage.embedded.succession import AskFate
 
@@ -191,7 +191,7 @@ class DatabaseService:
                     unused_since = None
                 else:
                     unused_since = unused_since or now
-                    if now - unused_since > UNUSED_S and clients(server) == 0:
+                    if now - unused_since > UNUSED_S and is_unused(server):
                         return "unused"
             time.sleep(0.5)
         return self.leaving
