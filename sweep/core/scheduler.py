@@ -153,7 +153,7 @@ class TaskEnergy:
 
 # How tasks are started and what they read and write: script, study.json, rows, journal. Raised
 # where tasks of the version before would not get on with what this one writes.
-TASK_FORMAT = 2
+TASK_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,8 @@ class Wave:
         over: Whether it has ended.
         slots: Trials that each element serves side by side.
         format: The TASK_FORMAT of the version that submitted it; 0 where it had none yet.
+        resources: What each of its trials has, as ``Resources.of_memory`` says; None where the
+            version that submitted it did not note it.
     """
 
     token: str
@@ -181,6 +183,7 @@ class Wave:
     over: bool = False
     slots: int = 1
     format: int = 0
+    resources: str | None = None
 
 
 Task = tuple[str, int]  # job id, index

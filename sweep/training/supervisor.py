@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from sweep.core import outcomes
 from sweep.core.errors import StaleAttempt, SweepError
-from sweep.core.outcomes import HALTED, PAUSED
+from sweep.core.outcomes import HALTED, PAUSED, STOPPED
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
@@ -41,6 +41,7 @@ END_AGAIN_S = 30.0  # after an end that did not end it
 LIMIT_MARGIN_S = 2.0  # before it, to write down how training ended
 LIMIT_SLACK_S = 90.0  # Slurm may send a limit's signal a minute early
 SIGNAL_LAG_S = 1.0  # between the signals that Slurm sends to training and to us
+STOPPED_NOW = "cancelled now"
 _TERMINATED = (-15, 128 + 15)  # by SIGTERM; a shell or container reports it the second way
 _TICKS_S = (0.05, 0.25)  # between two looks: in the first second, and later
 SILENT_S = 1.0  # between two looks at the files of a training that reports nothing; see _read
@@ -158,8 +159,9 @@ class Channel:
         """Store reports of the attempt, and up to where they were read."""
         raise NotImplementedError
 
-    def touch(self) -> bool:
-        """Say that the attempt lives; return True when the study wants it to leave."""
+    def touch(self) -> str:
+        """Say that the attempt lives; return why it is to leave: HALTED (the study was stopped),
+        STOPPED (its trial is cancelled), STOPPED_NOW (the same, without grace), or ""."""
         raise NotImplementedError
 
     def judge(self) -> str:
@@ -425,7 +427,7 @@ class Supervisor:
             self._kill_at = time.monotonic()
         else:
             grace_s = float(self.study.grace_s)
-            if told != HALTED:
+            if told not in (HALTED, STOPPED):
                 grace_s = max(PRUNE_GRACE_S, grace_s)
             self._kill_at = time.monotonic() + grace_s
 
@@ -449,10 +451,13 @@ class Supervisor:
 
     def _touch(self, now: float) -> None:
         self._next_touch = now + self._touch_every_s
-        answer: list[bool] = []
+        answer: list[str] = []
         reached = self._guard(lambda: answer.append(self.channel.touch()), now)
-        if reached and answer[0] and not self.told:
-            self._tell("checkpoint", HALTED)
+        word = answer[0] if reached else ""
+        if word and not self.told:
+            self._tell("checkpoint", STOPPED if word == STOPPED_NOW else word)
+        if word == STOPPED_NOW and self.told and not self._signalled:
+            self._kill_at = now
         if now > self._next_forward + REST_AFTER_S:
             self.channel.rest(0.0)  # a training that is silent stays so
 

@@ -21,8 +21,9 @@ from sweep.core.study import Objective
 from sweep.core.system import processes
 from sweep.core.trial import Reading, Report
 from sweep.training import supervisor as supervising
+from sweep.training.exit_reason import classify
 from sweep.training.journal import MOST_REPORTS, Journal
-from sweep.training.supervisor import Channel, Ended, Leave, Supervisor
+from sweep.training.supervisor import STOPPED_NOW, Channel, Ended, Leave, Supervisor
 from tests.study_rows import make_study
 from tests.waiting import returns
 
@@ -46,20 +47,22 @@ SAVES_AND_LEAVES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
 class Quiet(Channel):
     """The outside: it takes every report, and wants training to leave once that has begun."""
 
-    def __init__(self, stops: bool, leave: Leave, began: Path) -> None:
-        self.stops = stops
+    def __init__(self, word: str, leave: Leave, began: Path) -> None:
+        self.word = word
         self.leave = leave
         self.began = began
 
     def record(self, reports: Sequence[Report], reading: Reading) -> None:
         pass
 
-    def touch(self) -> bool:
+    def touch(self) -> str:
         self.leave.hurry = not self.began.exists()
-        return self.stops and self.began.exists()
+        return self.word if self.word and self.began.exists() else ""
 
 
-def watch(tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, **more: Any) -> Ended:
+def watch(
+    tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, word: str = "", **more: Any
+) -> Ended:
     """Run a training under a supervisor which hurries, so that it hears of a stop at once."""
     folder = AttemptFolder(tmp_path)
     environ = {
@@ -77,7 +80,8 @@ def watch(tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, **m
     leave.hurry = True
     journal = Journal(folder, study.objectives)
     began = folder.answer if "Reporter" in script else folder.log
-    return Supervisor(child, TOKEN, folder, study, journal, Quiet(stops, leave, began), leave).run()
+    quiet = Quiet(word or (HALTED if stops else ""), leave, began)
+    return Supervisor(child, TOKEN, folder, study, journal, quiet, leave).run()
 
 
 STOPPED = [
@@ -332,8 +336,22 @@ class Away(Channel):
         self.parts.append([report.step for report in reports])
         self.positions.append(reading.position)
 
-    def touch(self) -> bool:
-        return False
+    def touch(self) -> str:
+        return ""
+
+
+def test_a_cancelled_trial_has_its_grace_or_none(tmp_path: Path) -> None:
+    """It is told to leave and may save; without grace it is ended, however it resists."""
+    script = REPORTER + "r.should_stop(); time.sleep(600)\n"
+    kept = tmp_path / "grace"
+    kept.mkdir()
+    ended = watch(kept, REPORTER + "r.should_stop()\n", Leave(4.0, 58.0), word="cancelled")
+    assert (ended.told, ended.exit_code) == ("cancelled", 0)
+    at_once = tmp_path / "now"
+    at_once.mkdir()
+    ended = watch(at_once, script, Leave(4.0, 58.0), word=STOPPED_NOW, grace_s=3000)
+    assert (ended.told, ended.signal) == ("cancelled", 15)
+    assert classify(None, 15, ended.told).outcome == "cancelled"
 
 
 @pytest.fixture

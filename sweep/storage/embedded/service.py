@@ -105,6 +105,7 @@ class DatabaseService:
     def _start(self) -> Server:
         return start_stop.start(
             self.data_dir,
+            make=False,
             listen=self.listen,
             idle_stop_s=None,
             ask_fate=self.ask_fate,

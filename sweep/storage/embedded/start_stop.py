@@ -68,6 +68,18 @@ IDLE_STOP_S = 600.0
 LOG_LIMIT_BYTES = 1 << 20
 
 
+class DataGone(SweepError):
+    """The data of a database that was there are not there any more: an empty one is no help."""
+
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(
+            f"The database is gone: {folder.root} holds no data (any more).",
+            "Move it back, or restore it from a backup; where the runs folder has moved, name its "
+            "new place with --runs. Without it the trials' files are left, and the study can be "
+            "begun anew: sweep launch STUDY.yaml --set-aside.",
+        )
+
+
 @dataclass(frozen=True)
 class Within:
     """The job that a server belongs to.
@@ -86,6 +98,7 @@ class Within:
 def start(
     data_dir: Path,
     *,
+    make: bool = True,
     listen: str | None = None,
     idle_stop_s: float | None = IDLE_STOP_S,
     ask_fate: AskFate | None = None,
@@ -97,7 +110,8 @@ def start(
     started within a job.
 
     Args:
-        data_dir: The data folder, made if it is missing.
+        data_dir: The data folder.
+        make: Make the data where there are none.
         listen: The interface or address to listen on, and on nothing else; ``*`` for all. None:
             this machine is to reach it, wherever it listens.
         idle_stop_s: Its watcher stops it when nothing has used it for so many seconds; None: never,
@@ -106,6 +120,7 @@ def start(
         within: The job that it belongs to.
 
     Raises:
+        DataGone: There are no data, and none are to be made.
         SweepError: It cannot be started; the message ends with the log's last lines.
         BusyError: Another command starts or stops it, and has not ended in three minutes.
         CouldNotAsk: Whether the last server has ended cannot be said now.
@@ -113,6 +128,8 @@ def start(
     folder = Folder(Path(data_dir).absolute())
     address = listen if listen in (None, *EVERYWHERE) else find_address(listen)
     with mind_os_errors(folder):
+        if not make and not folder.has_data():
+            raise DataGone(folder)
         folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owner(folder)
         with locked(folder.lock_file, wait_s=LOCK_WAIT_S):

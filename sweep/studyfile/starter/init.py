@@ -13,7 +13,7 @@ from typing import Any
 
 from sweep.core import templates
 from sweep.core.errors import InputError
-from sweep.core.files import write_atomic
+from sweep.core.files import write_output
 from sweep.core.placeholders import EDIT, escape
 from sweep.studyfile.starter import notebook, r_script, shell_script
 from sweep.studyfile.starter.convert import convert
@@ -80,7 +80,7 @@ def init(
             remarks = ["An example that runs as it is: replace train.py by your own training."]
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in {target: text, **extra}.items():
-        write_atomic(path, content, mode=0o644)
+        write_output(path, content, "Choose another folder: --dir DIR.")
     return Written([target, *extra], remarks)
 
 

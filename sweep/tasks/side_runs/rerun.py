@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sweep.control import identity
 from sweep.control.open_study import Opened
 from sweep.control.scheduler_view import EVERY_S
 from sweep.control.settle import expected
@@ -156,6 +157,7 @@ def submit(
         SchedulerError: The scheduler refused; nothing stays.
     """
     study, ledger, folder = opened.study, opened.ledger, opened.folder
+    ledger.db.retry(lambda db: identity.refuse_copy(db, ledger.study_id, folder))
     if not anyway:
         record.refuse_missing(folder, study, trials)
     for trial in trials:

@@ -189,9 +189,9 @@ class _Kept(Channel):
     def record(self, reports: Sequence[Report], reading: Reading) -> None:
         self.reports.extend(reports)
 
-    def touch(self) -> bool:
+    def touch(self) -> str:
         self._touch()
-        return False
+        return ""
 
 
 def train_claimed(
