@@ -269,7 +269,8 @@ def report_path(folder: StudyFolder, mode: str) -> Path:
 
 
 def _wait(folder: StudyFolder, schedule: Scheduler, job: str) -> dict[str, Any]:
-    watch = JobWatch(schedule, job, ASK_EVERY_S, EVERY_S)
+    every_s = ASK_EVERY_S if schedule.is_cheap_to_ask else EVERY_S
+    watch = JobWatch(schedule, job, every_s, every_s)
     while True:
         result = read_json(_result(folder))
         if result is not None:
