@@ -272,12 +272,15 @@ def open_database(
     db = access.open_url(
         runs, url, for_nodes=not here_alone, listen=prepared.listens_here, ask_fate=ask_fate
     )
-    db.connect()  # now its address is known
-    db.close()  # making tables takes some of the connections that a role may have
-    tables.create(db.url, own=url is None)
-    alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
-    with alone, contextlib.closing(db):
-        yield db, settled
+    # Another command that leaves would stop a server between two sessions of ours.
+    used = server.using(runs.postgres) if url is None else contextlib.nullcontext()
+    with used:
+        db.connect()  # now its address is known
+        db.close()  # making tables takes some of the connections that a role may have
+        tables.create(db.url, own=url is None)
+        alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
+        with alone, contextlib.closing(db):
+            yield db, settled
 
 
 def write_rows(

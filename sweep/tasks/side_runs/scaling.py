@@ -22,6 +22,7 @@ from typing import Any
 from sweep.control import short_job
 from sweep.control.job_watch import JobWatch
 from sweep.control.place import place_from, training_environ
+from sweep.control.scheduler_view import EVERY_S
 from sweep.core import secret_arguments
 from sweep.core.errors import CouldNotAsk, InputError
 from sweep.core.executors import kind_of
@@ -271,7 +272,8 @@ def report_path(folder: StudyFolder, mode: str) -> Path:
 
 
 def _wait(folder: StudyFolder, schedule: Scheduler, job: str) -> dict[str, Any]:
-    watch = JobWatch(schedule, job, ASK_EVERY_S, ASK_EVERY_S)
+    every_s = ASK_EVERY_S if schedule.is_cheap_to_ask else EVERY_S
+    watch = JobWatch(schedule, job, every_s, every_s)
     while True:
         result = read_json(_result(folder))
         if result is not None:
