@@ -150,7 +150,7 @@ class TaskEnergy:
 
 # How tasks are started and what they read and write: script, study.json, rows, journal. Raised
 # where tasks of the version before would not get on with what this one writes.
-TASK_FORMAT = 2
+TASK_FORMAT = 3
 
 
 @dataclass(frozen=True)
