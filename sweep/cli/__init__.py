@@ -26,8 +26,10 @@ from sweep.core.errors import (
     EXIT_FAULT,
     EXIT_INPUT,
     EXIT_INTERRUPTED,
+    REFUSALS,
     InputError,
     LeftRunning,
+    RefusedBySystem,
     SweepError,
     closest,
 )
@@ -149,11 +151,22 @@ def run_command(arguments: list[str]) -> int:
         # and for no other reason outside its standalone mode.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_DONE
+    except OSError as error:
+        if error.errno not in REFUSALS:
+            return _fault(error, arguments)
+        refused = RefusedBySystem(error)
+        click.echo(f"Error: {refused}", err=True)
+        return refused.exit_code
     except Exception as error:
-        path = write_crash(runs_folder(), error, arguments)
-        click.echo(
-            f"Error: a fault of sweep's own ({type(error).__name__}). Details are in {path};\n"
-            "please report it with that file.",
-            err=True,
-        )
-        return EXIT_FAULT
+        return _fault(error, arguments)
+
+
+def _fault(error: Exception, arguments: list[str]) -> int:
+    """Leave a crash file of a fault of ours, and say so."""
+    path = write_crash(runs_folder(), error, arguments)
+    click.echo(
+        f"Error: a fault of sweep's own ({type(error).__name__}). Details are in {path};\n"
+        "please report it with that file.",
+        err=True,
+    )
+    return EXIT_FAULT

@@ -22,11 +22,13 @@ from sweep.cli.common import (
     scheduler_for,
     scheduler_view,
 )
+from sweep.control import retrying
 from sweep.control.check import quick
 from sweep.control.launch import launch as launch_study
-from sweep.core import executors
+from sweep.control.retrying import WORDS
+from sweep.core import executors, trial_choice
 from sweep.core.durations import format_time
-from sweep.core.errors import EXIT_DONE, EXIT_FAILED
+from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.core.masking import hide_arguments, mask
 from sweep.core.scheduler import Wave
 from sweep.core.terminal_text import visible
@@ -59,7 +61,10 @@ RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
     "  sweep launch study.yaml\n"
     "  sweep launch study.yaml --wait\n"
     "  sweep launch study.yaml --set trials=200 --set max_parallel=20\n"
-    "  sweep launch study.yaml --dry-run"
+    "  sweep launch study.yaml --dry-run\n"
+    "  sweep launch study.yaml --retry failed\n"
+    "  sweep launch study.yaml --retry oom --set resources.memory=32G\n"
+    "  sweep launch study.yaml --retry 3,7-9 --resume"
 )
 @click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
 @click.option("--wait", is_flag=True, help="Stay and show the progress until the study has ended.")
@@ -78,6 +83,19 @@ RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
     "storage was changed), move it to .aside/ in the runs folder and begin anew.",
 )
 @click.option("--hash-data", is_flag=True, help="Hash all of `data` byte by byte, however large.")
+@click.option(
+    "--retry",
+    multiple=True,
+    metavar="TRIALS",
+    help="Give trials that have ended back: numbers (3,7-9) or what became of them "
+    f"({', '.join(WORDS)}). They keep their number and begin from nothing, with the code as it is.",
+)
+@click.option("--resume", is_flag=True, help="With --retry: go on from their newest checkpoint.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="With --retry: also trials with a result, and those that ran out of memory at this size.",
+)
 @json_option
 @runs_option
 def launch(
@@ -89,6 +107,9 @@ def launch(
     overrides: tuple[str, ...],
     hash_data: bool,
     set_aside: bool,
+    retry: tuple[str, ...],
+    resume: bool,
+    force: bool,
     as_json: bool,
     runs: Path | None,
 ) -> int:
@@ -96,8 +117,9 @@ def launch(
 
     Writes the trials into the database and submits a capped array of tasks that pull them; then
     returns. Launching again is safe: it takes up what was interrupted, adds trials where `trials`
-    was raised, and does nothing where nothing is left.
+    was raised, and does nothing where nothing is left. What has ended stays so, but for --retry.
     """
+    wish = _read_wish(retry, resume, force, dry_run)
     if executor:
         overrides = (*overrides, f"executor={executor}")
     undecided = load(study_file, overrides)
@@ -117,6 +139,7 @@ def launch(
         check_first=not no_check,
         hash_data=hash_data,
         set_aside=set_aside,
+        retry=wish,
     )
     if not (as_json and wait):
         _show_launched(launched, as_json, where.study(study.name).root, wait)
@@ -135,6 +158,22 @@ def launch(
     return EXIT_DONE if is_done else EXIT_FAILED
 
 
+def _read_wish(
+    retry: tuple[str, ...], resume: bool, force: bool, dry_run: bool
+) -> retrying.Wish | None:
+    if not retry:
+        if resume or force:
+            flag = "--resume" if resume else "--force"
+            raise InputError(f"{flag} belongs to --retry.", "Give both, or neither.")
+        return None
+    if dry_run:
+        raise InputError(
+            "--dry-run shows a launch, and not what --retry would give back.",
+            "See it with: sweep collect --state failed",
+        )
+    return retrying.Wish(trial_choice.parse(retry, "--retry", WORDS), resume, force)
+
+
 def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(launched), indent=2))
@@ -148,6 +187,12 @@ def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) ->
     if launched.given_back:
         what = count_trials(launched.given_back, "that had failed is", "that had failed are")
         click.echo(f"{what} tried again")
+    if launched.retried:
+        which = retrying.name_trials(launched.retried)
+        click.echo(
+            f"retried: {which}, as {'its' if len(launched.retried) == 1 else 'their'} next "
+            f"attempt{'' if len(launched.retried) == 1 else 's'}"
+        )
     if launched.created:
         click.echo(f"study {launched.name}: {count_trials(launched.added)}, in {root}")
     elif launched.added:

@@ -1,33 +1,64 @@
-"""Stop a study; `sweep launch` takes it up again."""
+"""Stop a study, or cancel single trials of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sweep.cli.common import get_runs, open_study, runs_option, scheduler_for, study_argument
+from sweep.control import cancel_trials
 from sweep.control.waves import stop_waves
+from sweep.core import trial_choice
 from sweep.core.errors import InputError
 from sweep.results.terminal import count_trials
 from sweep.storage import studies
 from sweep.storage.studies import StudyState
 
+if TYPE_CHECKING:
+    from sweep.control.open_study import Opened
 
-@click.command(epilog="\b\nExamples:\n  sweep stop\n  sweep stop digits --drain\n")
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  sweep stop\n"
+    "  sweep stop digits --drain\n"
+    "  sweep stop --trial 7\n"
+    "  sweep stop digits --trial 3,7-9"
+)
 @study_argument
 @click.option("--drain", is_flag=True, help="Let the running trials end; pull no further ones.")
 @click.option("--now", is_flag=True, help="Without `grace`: they are ended within seconds.")
+@click.option(
+    "--trial",
+    "trials",
+    multiple=True,
+    metavar="TRIALS",
+    help="Cancel only these, by number (7, or 3,7-9); the study goes on.",
+)
 @runs_option
-def stop(study: str | None, drain: bool, now: bool, runs: Path | None) -> None:
+def stop(
+    study: str | None, drain: bool, now: bool, trials: tuple[str, ...], runs: Path | None
+) -> None:
     """Stop a study: its running trials save a checkpoint and leave, and no further one starts.
 
     They are told within ten seconds, and have `grace` to leave. `sweep launch` takes the study up
     again; nothing is lost. Only this study's tasks are touched.
+
+    With --trial single trials are cancelled, and the study goes on: one that waits at once, one
+    that runs once it has left. That is final; `sweep launch STUDY.yaml --retry 7` gives it back.
+    What its task runs beside it, or next, is not touched.
     """
     if drain and now:
         raise InputError("--drain lets the running trials end, and --now does not: give one.")
+    if drain and trials:
+        raise InputError("--drain stops the whole study, and --trial single trials: give one.")
+    choice = trial_choice.parse(trials, "--trial")
     opened = open_study(get_runs(runs), study)
+    if trials:
+        _cancel(opened, choice, now)
+        return
     ledger = opened.ledger
     word = studies.DRAINING if drain else studies.STOPPED
     state = StudyState(word, "by `sweep stop`")
@@ -44,3 +75,9 @@ def stop(study: str | None, drain: bool, now: bool, runs: Path | None) -> None:
     else:
         click.echo(f"study {opened.study.name}: stopped; {count_trials(left, 'is', 'are')} left")
     click.echo("`sweep launch` takes it up again")
+
+
+def _cancel(opened: Opened, choice: trial_choice.TrialChoice, now: bool) -> None:
+    schedule = scheduler_for(opened.study)(opened.folder)
+    for number, said in cancel_trials.cancel(opened, schedule, choice, now=now):
+        click.echo(f"trial {number}: {said}")

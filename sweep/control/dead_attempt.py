@@ -23,7 +23,7 @@ from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.scheduler import TaskState
 from sweep.core.system.crash import write_crash
 from sweep.core.trial import Attempt, End, Reading, Report
-from sweep.storage import budgets, studies
+from sweep.storage import budgets, cancelling, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.training import memory_messages, own_workdir
@@ -118,11 +118,15 @@ def attribute(ledger: Ledger, folder: StudyFolder, attempt: Attempt, end: End) -
     interrupted twice without a checkpoint.
     """
 
-    def work(_: Database) -> str:
+    def work(db: Database) -> str:
+        studies.lock_study(db, ledger.study_id)
+        ended = end
+        if cancelling.is_wanted(db, attempt.trial_id):
+            ended = replace(end, outcome=outcomes.STOPPED, reason=cancelling.REASON)
         attempts = ledger.attempts(attempt.trial_id)
-        attempts[-1] = replace(attempts[-1], outcome=end.outcome, reason=end.reason)
-        why = None if end.outcome == outcomes.STOPPED else give_up(attempts, ledger.study.retry)
-        after = ledger.attribute(attempt, end, why)
+        attempts[-1] = replace(attempts[-1], outcome=ended.outcome, reason=ended.reason)
+        why = None if ended.outcome == outcomes.STOPPED else give_up(attempts, ledger.study.retry)
+        after = ledger.attribute(attempt, ended, why)
         cut = after == outcomes.RUNNING and budgets.cancel_if_ended(ledger)
         return outcomes.CANCELLED if cut else after
 

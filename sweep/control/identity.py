@@ -44,7 +44,7 @@ class Settled:
         Raises:
             StudyChangedError: There is none.
         """
-        if self.url is None and not self.runs.postgres.exists() and _is_used(self.folder):
+        if self.url is None and is_used(self.folder) and not access.has_data(self.runs):
             self._refuse_unless_wanted()
 
     def look(self, db: Database, study_id: int | None) -> list[str]:
@@ -60,7 +60,7 @@ class Settled:
             raise InputError(
                 f"{self.folder.root} is not a folder.", "Move it away, or choose another name."
             )
-        if not _is_used(self.folder):
+        if not is_used(self.folder):
             return []
         before, now = access.describe(self.folder), access.describe_choice(self.url, self.runs)
         mark = read_mark(self.folder)
@@ -75,9 +75,19 @@ class Settled:
         if mark is not None and mark == known:
             # The same rows at another address: a server that was moved.
             return [] if before == now else [f"storage: {before} before, {now} now"]
+        if mark is None and known is not None and before == now and self._is_home(db, study_id):
+            _write_mark(self.folder, known)
+            return [f"{self.folder.identity} was damaged; it is written anew from the database"]
         self._refuse_unless_wanted()
         moved = move_aside(self.folder.root, self.runs.aside)
         return [f"the folder of an earlier study {self.study.name} is now {moved}"]
+
+    def _is_home(self, db: Database, study_id: int | None) -> bool:
+        """Tell whether the database says that the study was launched into this very folder."""
+        if study_id is None:
+            return False
+        home = db.retry(lambda _: studies.read_attribute(db, study_id, FOLDER))
+        return home is not None and _is_same(Path(home), self.folder.root)
 
     def mark(self, db: Database, study_id: int) -> None:
         """Write into the folder whose it is."""
@@ -107,6 +117,63 @@ class Settled:
         )
 
 
+def is_at_home(db: Database, study_id: int, folder: StudyFolder) -> bool:
+    """Tell whether a study's folder is where the study was launched into; else it has moved here.
+
+    Within a transaction.
+
+    Raises:
+        StudyChangedError: It is another study's, or a copy of one that is still there.
+    """
+    home = studies.read_attribute(db, study_id, FOLDER)
+    if home is None or _is_same(Path(home), folder.root):
+        return True
+    known = studies.read_attribute(db, study_id, IDENTITY)
+    if known is None or read_mark(folder) != known:
+        raise StudyChangedError(
+            f"The database holds a study {folder.root.name!r} that was launched into {home}.",
+            "Give this one another `name`, or use that folder's parent with --runs.",
+        )
+    refuse_copy(db, study_id, folder)
+    return False
+
+
+def refuse_copy(db: Database, study_id: int, folder: StudyFolder) -> None:
+    """Refuse a copy of a study's folder where something is to be run: the rows are the other's.
+
+    Within a transaction.
+
+    Raises:
+        StudyChangedError: So it is.
+    """
+    home = studies.read_attribute(db, study_id, FOLDER)
+    known = studies.read_attribute(db, study_id, IDENTITY)
+    if home is None or known is None or _is_same(Path(home), folder.root):
+        return
+    there, wrong = read_record(StudyFolder(Path(home)).identity)
+    if wrong or (there or {}).get("study") == known:
+        raise StudyChangedError(
+            f"{folder.root} is a copy: the study was launched into {home}, and is still there.",
+            f"Go on with that one: --runs '{Path(home).parent}'. To go on with this one, move that "
+            "one away.",
+        )
+
+
+def move_in(db: Database, study_id: int, folder: StudyFolder) -> list[str]:
+    """Note where a study's folder is now; return what has changed, in sentences."""
+    home = db.retry(lambda _: studies.read_attribute(db, study_id, FOLDER))
+    db.retry(lambda _: studies.write_attribute(db, study_id, FOLDER, str(folder.root)))
+    return [f"folder: {home} before, {folder.root} now"]
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Tell whether two paths are one folder, whatever links lead there."""
+    try:
+        return one == other or os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
 def refuse_other(db: Database, study_id: int, folder: StudyFolder, name: str) -> None:
     """Refuse a folder whose database holds another study of its name.
 
@@ -127,7 +194,8 @@ def refuse_other(db: Database, study_id: int, folder: StudyFolder, name: str) ->
 def read_mark(folder: StudyFolder) -> str | None:
     """Return the identity that a folder carries; None where an earlier version has made it."""
     found, _ = read_record(folder.identity)
-    return str(found["study"]) if found and "study" in found else None
+    mark = (found or {}).get("study")
+    return mark if isinstance(mark, str) else None
 
 
 def _write_mark(folder: StudyFolder, mark: str) -> None:
@@ -140,7 +208,7 @@ def _read(db: Database, study_id: int) -> str | None:
     return None if found is None else str(found)
 
 
-def _is_used(folder: StudyFolder) -> bool:
+def is_used(folder: StudyFolder) -> bool:
     """Tell whether a study has been launched into a folder, and not only room was made for one."""
     written = (folder.identity, folder.storage, folder.study)
     if any(os.path.lexists(path) for path in written):

@@ -15,12 +15,13 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.control import identity, launch_rows, waves
+from sweep.control import identity, launch_rows, retrying, waves
 from sweep.control.check import quick
 from sweep.control.finaliser import tend
 from sweep.control.reconcile import Seen, reconcile, see
+from sweep.control.retrying import Wish
 from sweep.core import outcomes
-from sweep.core.errors import BusyError, StudyChangedError
+from sweep.core.errors import BusyError, InputError, StudyChangedError
 from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
@@ -61,6 +62,7 @@ class Launched:
             could not be read or stored of its trials.
         ended: Why the study has ended before its last trial and stays so; "" where it has not.
         reopened: Trials that its end had cancelled and which are taken up again.
+        retried: Numbers of the trials that ``--retry`` has given back.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Launched:
     notes: Sequence[str] = ()
     ended: str = ""
     reopened: int = 0
+    retried: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,12 @@ class Prepared:
         """Whether a job serves the embedded database, if that is where the study goes."""
         return self.schedule.keeps_database_in_job(self.study)
 
+    @property
+    def listens_here(self) -> str | None:
+        """The interface or address on which the embedded server is to listen where commands start
+        it; None for this machine's own: where a job serves the data, that one listens for all."""
+        return None if self.has_database_job else self.study.storage.listen
+
 
 def launch(
     study: Study,
@@ -128,6 +137,7 @@ def launch(
     check_first: bool = True,
     hash_data: bool = False,
     set_aside: bool = False,
+    retry: Wish | None = None,
 ) -> Launched:
     """Launch a study, or go on with it.
 
@@ -143,10 +153,11 @@ def launch(
         check_first: Look at what would fail on the nodes, as far as it can be seen from here.
         hash_data: Hash all data byte by byte.
         set_aside: Move a folder of this name, where the database does not know it, out of the way.
+        retry: Trials that have ended and are to be given back.
 
     Raises:
-        InputError: The command cannot be started as it stands, or its code is too large to be
-            frozen; nothing was made.
+        InputError: A trial is named that cannot be retried; nothing was changed. The command cannot
+            be started as it stands, or its code is too large to be frozen; nothing was made.
         CheckFailed: That look found something; nothing was made.
         StudyChangedError: A study of this name exists and differs where it must not, or its folder
             is that of another database.
@@ -156,23 +167,25 @@ def launch(
     """
     options = {"check_first": check_first, "hash_data": hash_data, "set_aside": set_aside}
     try:
-        return _launch(prepare(study, runs, schedule_for, environ, say), **options)
+        return _launch(prepare(study, runs, schedule_for, environ, say), retry, **options)
     except waves.RunsElsewhere as error:
         say(f"{error.message} {error.hint}")
         there = dataclasses.replace(undecided or study, executor=error.wave.executor)
         study = resolve(there, environ)
         stays = functools.partial(scheduler_of, study=study, environ=environ)
-        return _launch(prepare(study, runs, stays, environ, say), **options)
+        return _launch(prepare(study, runs, stays, environ, say), retry, **options)
 
 
-def _launch(prepared: Prepared, *, check_first: bool, hash_data: bool, set_aside: bool) -> Launched:
+def _launch(
+    prepared: Prepared, retry: Wish | None, *, check_first: bool, hash_data: bool, set_aside: bool
+) -> Launched:
     check(prepared, look=check_first)
     code = freeze(prepared)
     with alone_here(prepared), open_database(prepared, set_aside=set_aside) as (db, settled):
-        rows = write_rows(prepared, db, settled)
+        rows = write_rows(prepared, db, settled, retry)
         with taking_back(prepared, rows):
             changed = write_folder(prepared, rows, settled, code, hash_data=hash_data)
-            launched = submit(prepared, rows)
+            launched = submit(prepared, rows, retry)
     notes = [
         *launched.notes,
         *own_ranks.notes(prepared.study),
@@ -252,7 +265,9 @@ def open_database(
         prepared.say("starting the embedded PostgreSQL server")
     here_alone = prepared.schedule.shares_this_machine or prepared.has_database_job
     ask_fate = access.fate_asker(prepared.schedule)
-    db = access.open_url(runs, url, for_nodes=not here_alone, ask_fate=ask_fate)
+    db = access.open_url(
+        runs, url, for_nodes=not here_alone, listen=prepared.listens_here, ask_fate=ask_fate
+    )
     db.connect()  # now its address is known
     db.close()  # making tables takes some of the connections that a role may have
     tables.create(db.url, own=url is None)
@@ -261,24 +276,40 @@ def open_database(
         yield db, settled
 
 
-def write_rows(prepared: Prepared, db: Database, settled: identity.Settled) -> Rows:
-    """Make the study and its trials, or bring those of an earlier launch up to date."""
+def write_rows(
+    prepared: Prepared, db: Database, settled: identity.Settled, retry: Wish | None = None
+) -> Rows:
+    """Make the study and its trials, or bring those of an earlier launch up to date.
+
+    Args:
+        retry: Trials that are to be given back later: what speaks against it is said now.
+    """
     study, folder = prepared.study, prepared.folder
     found = launch_rows.find(db, study, folder)
+    if found is None and retry is not None:
+        raise InputError(
+            f"--retry: there is no study {study.name!r} yet.", "Launch it without --retry."
+        )
     if found is None:
         changed = settled.look(db, None)
         study_id, warm = launch_rows.create(db, study, folder)
         if warm is not None:
             prepared.say(warm.describe(study))
         return Rows(Ledger(db, study_id, study), True, study.trials, changed)
-    study_id, before = found
+    study_id, before, at_home = found
     ledger = Ledger(db, study_id, study)
     waves.refuse_other_versions(ledger, prepared.schedule)
     waves.refuse_to_move(ledger, prepared.schedule, prepared.say)
     changed = settled.look(db, study_id)
+    if not at_home:
+        waves.refuse_while_alive(ledger, prepared.schedule, folder)
+        changed += identity.move_in(db, study_id, folder)
     differences, refused = changes(before, study)
     if refused:
         raise _changed(study.name, refused)
+    if retry is not None:
+        wave = waves.live_wave(ledger, prepared.schedule)
+        retrying.choose(ledger, folder, retry, wave)
     added = launch_rows.update(db, study_id, study)
     return Rows(ledger, False, added, [*changed, *differences])
 
@@ -322,17 +353,20 @@ def write_folder(
         secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
         kept = environment.without_database(secrets, environ)
         write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
-    access.remember(folder, settled.url, prepared.runs)
+    access.remember(folder, settled.url, prepared.runs, prepared.listens_here)
     environment.install_reporter(folder.python_path)
     write_atomic(folder.study, study.to_json() + "\n")
     write_atomic(prepared.runs.last, study.name + "\n")
     return record_launch(study, folder, prepared.runs, environ, code, prepared.say, full=hash_data)
 
 
-def submit(prepared: Prepared, rows: Rows) -> Launched:
+def submit(prepared: Prepared, rows: Rows, retry: Wish | None = None) -> Launched:
     """Settle what has died since the launch before, and submit what is left unless an array lives.
 
     The scheduler is asked once about the tasks of the study's arrays and attempts.
+
+    Args:
+        retry: Trials that are to be given back.
     """
     ledger, folder, schedule = rows.ledger, prepared.folder, prepared.schedule
     db, study = ledger.db, ledger.study
@@ -349,6 +383,15 @@ def submit(prepared: Prepared, rows: Rows) -> Launched:
     ]
     noted = db.retry(lambda _: status_rows.noted(ledger))
     ended, reopened = db.retry(lambda _: budgets.take_up(ledger))
+    if ended and retry is not None:
+        raise InputError(
+            f"--retry: the study has ended early, and what is given back would be cancelled: "
+            f"{ended}",
+            "Raise or remove that limit in the study file, and launch again.",
+        )
+    retried = retrying.Retried()
+    if retry is not None:
+        retried = retrying.apply(ledger, folder, retry, wave)
     given_back = 0 if ended else launch_rows.resume(ledger)
     left = db.retry(lambda _: ledger.unfinished())
     if not left:
@@ -371,9 +414,10 @@ def submit(prepared: Prepared, rows: Rows) -> Launched:
         wave=wave,
         submitted=submitted,
         settled=settled,
-        notes=noted,
+        notes=[*retried.notes, *noted],
         ended=ended,
         reopened=reopened,
+        retried=retried.numbers,
     )
 
 

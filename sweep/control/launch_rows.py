@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweep.control import identity
 from sweep.core.attributes import FOLDER
 from sweep.core.errors import StudyChangedError
 from sweep.core.paths import StudyFolder
@@ -16,8 +17,9 @@ from sweep.storage.ledger import Ledger
 from sweep.storage.studies import StudyState
 
 
-def find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] | None:
-    """Return the id of the study and its specification as it was launched last, or None.
+def find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study, bool] | None:
+    """Return the id of the study, its specification as it was launched last, and whether its folder
+    is still where it was; None where there is no such study.
 
     Raises:
         StudyChangedError: The name is another study's.
@@ -53,7 +55,7 @@ def undo(ledger: Ledger) -> bool:
     return ledger.db.retry(lambda _: _undo(ledger))
 
 
-def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] | None:
+def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study, bool] | None:
     study_id = studies.find_study(db, study.name)
     if study_id is None:
         return None
@@ -63,13 +65,7 @@ def _find(db: Database, study: Study, folder: StudyFolder) -> tuple[int, Study] 
             f"The database holds a study {study.name!r} that was not made by sweep.",
             "Give this one another `name`.",
         )
-    home = studies.read_attribute(db, study_id, FOLDER)
-    if home not in (None, str(folder.root)):
-        raise StudyChangedError(
-            f"The database holds a study {study.name!r} that was launched into {home}.",
-            "Give this one another `name`, or use that folder's parent with --runs.",
-        )
-    return study_id, before
+    return study_id, before, identity.is_at_home(db, study_id, folder)
 
 
 def _create(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from sweep.control import identity
-from sweep.core.errors import InputError, SweepError
+from sweep.core.errors import DamagedFile, InputError, SweepError
+from sweep.core.files import read_text
 from sweep.core.paths import Runs, StudyFolder
-from sweep.core.study import Study
+from sweep.core.study import REWRITTEN, Study
 from sweep.schedulers.choose import scheduler_of
 from sweep.storage import access, studies
 from sweep.storage.ledger import Ledger
@@ -27,10 +29,13 @@ def open_study(runs: Runs, name: str | None) -> Opened:
 
     Raises:
         InputError: There is no such study here, or the database holds another one of its name.
+        DamagedFile: A file of its folder is gone, or cannot be understood.
     """
     name = name or _last(runs)
     folder = runs.study(name)
-    if not folder.study.is_file():
+    if not os.path.lexists(folder.study):
+        if identity.is_used(folder):
+            raise DamagedFile(f"{folder.study}, which holds the study, is gone.", REWRITTEN)
         known = ", ".join(runs.studies()) or "none"
         raise InputError(
             f"There is no study {name!r} in {runs.root} (known: {known}).",
@@ -62,8 +67,13 @@ def _is_served_elsewhere(folder: StudyFolder, study: Study) -> bool:
 
 def _last(runs: Runs) -> str:
     try:
-        return runs.last.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
+        return read_text(runs.last).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        if not isinstance(error, FileNotFoundError):
+            raise DamagedFile(
+                f"{runs.last}, which names the study last launched, cannot be read: {error}.",
+                "Name the study in the command; the next launch writes that file anew.",
+            ) from None
         raise InputError(
             f"No study was launched from {runs.root} yet.",
             "Name one, or launch one first: sweep launch STUDY.yaml.",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sweep.core import outcomes
 from sweep.core.paths import StudyFolder
-from sweep.core.trial import Attempt
+from sweep.core.trial import Attempt, since_nothing, since_retry
 from sweep.storage.ledger import Ledger
 from sweep.training.attempt_files import folder_of
 from sweep.training.checkpoints import Found, newest_checkpoint
@@ -31,6 +31,7 @@ def may_step_back(attempts: Sequence[Attempt]) -> bool:
     last = attempts[-1]
     if last.resumed_from is None or last.first_step is not None:
         return False
+    attempts = since_retry(attempts)
     failed = [a.number for a in attempts if a.outcome == outcomes.RESUME_FAILED]
     return not any(a.resumed_from is None and a.number > failed[0] for a in attempts if failed)
 
@@ -41,7 +42,7 @@ def is_to_begin_anew(attempts: Sequence[Attempt]) -> bool:
     Interruptions between them count neither as steps nor as their end; a report ends them.
     """
     count = 0
-    for attempt in reversed(attempts):
+    for attempt in reversed(since_retry(attempts)):
         if attempt.first_step is not None:
             break
         count += attempt.outcome == outcomes.RESUME_FAILED
@@ -66,7 +67,7 @@ class Past:
 def read_past(ledger: Ledger, trial_id: int, before: int) -> Past:
     """Return what the attempts before one of this number have left."""
     return Past(
-        [attempt for attempt in ledger.attempts(trial_id) if attempt.number < before],
+        since_nothing([a for a in ledger.attempts(trial_id) if a.number < before]),
         ledger.checkpoint_hashes(trial_id),
         ledger.failed_resumes(trial_id),
     )

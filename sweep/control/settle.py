@@ -16,8 +16,8 @@ from sweep.core.errors import closest
 from sweep.core.outcomes import HALTED, PAUSED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.study import Retry, Study
-from sweep.core.trial import Attempt, End, Reading, Report
-from sweep.storage import adoption, studies
+from sweep.core.trial import Attempt, End, Reading, Report, since_retry
+from sweep.storage import adoption, cancelling, studies
 from sweep.storage.budgets import cut_by
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
@@ -41,6 +41,7 @@ def give_up(attempts: Sequence[Attempt], retry: Retry) -> str | None:
     Args:
         attempts: All its attempts, oldest first, the last one just ended.
     """
+    attempts = since_retry(attempts)
     last = attempts[-1]
     faults = [attempt for attempt in attempts if attempt.outcome in outcomes.FAULTS]
     short = [attempt for attempt in attempts if attempt.outcome == outcomes.OUT_OF_MEMORY]
@@ -107,6 +108,10 @@ def settle(
         return outcomes.RUNNING
     # Whoever ends the study has either seen this attempt's end, or we see his.
     studies.lock_study(ledger.db, ledger.study_id)
+    if cancelling.is_wanted(ledger.db, trial_id):
+        cancelled = replace(end, outcome=outcomes.STOPPED, reason=cancelling.REASON)
+        ledger.finish(token, cancelled, outcomes.CANCELLED, checkpoint=checkpoint)
+        return outcomes.CANCELLED
     state = studies.read_state(ledger.db, ledger.study_id)
     if state.word == studies.ENDED:
         _cut(ledger, token, trial_id, end, checkpoint, state.reason)

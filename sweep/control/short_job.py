@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweep.control.job_watch import JobWatch
 from sweep.core.errors import CouldNotAsk, SweepError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, read_tail, write_atomic
@@ -152,41 +153,37 @@ def _wait(
 ) -> None:
     began = time.monotonic()
     settle_s = SETTLE_HERE_S if schedule.shares_this_machine else SETTLE_S
-    ask_at = began + (0.5 if schedule.is_cheap_to_ask else ASK_FIRST_S)
+    every_s, first_s = (1.0, 0.5) if schedule.is_cheap_to_ask else (ASK_EVERY_S, ASK_FIRST_S)
+    watch = JobWatch(schedule, went.job, every_s, first_s)
     told = ""
-    ended_at: float | None = None
     while True:
         found = read_json(result_file(folder))
         if found:
             went.found, went.seen_s = found, time.time()
             if found["done"]:
                 return
-        now = time.monotonic()
         log = "".join(path.read_text(errors="replace") for path in folder.logs.glob("*"))
-        if ended_at is not None and (NO_PYTHON in log or now - ended_at > settle_s):
+        ended_s = watch.ended_for_s()
+        if ended_s is not None and (NO_PYTHON in log or ended_s > settle_s):
             word = went.state.word if went.state else "gone"
             went.problem = (f"its task ended before it had answered everything ({word})", "")
             return
-        if now >= ask_at:
-            ask_at = now + (1.0 if schedule.is_cheap_to_ask else ASK_EVERY_S)
-            try:
-                went.state = schedule.poll([went.job]).get((went.job, 0))
-            except CouldNotAsk as error:
-                say(error.message)
-                continue
-            if went.state is None or went.state.state == ENDED:
-                ended_at = ended_at or now
-                ask_at = min(ask_at, now + 1.0)
-            elif went.state.state == PENDING and not found:
-                if went.state.reason != told:
-                    told = went.state.reason
-                    say(f"it waits: {told or 'for its turn'}")
-                if now - began > patience_s:
-                    raise SweepError(
-                        f"the job did not start within {patience_s:.0f} s: "
-                        f"{told or 'the queue is long'}",
-                        "Compare resources and slurm with: sinfo; or wait longer: --patience.",
-                    )
+        try:
+            is_news = watch.look()
+        except CouldNotAsk as error:
+            say(error.message)
+            is_news = False
+        went.state = watch.state
+        if is_news and not found and went.state is not None and went.state.state == PENDING:
+            if went.state.reason != told:
+                told = went.state.reason
+                say(f"it waits: {told or 'for its turn'}")
+            if time.monotonic() - began > patience_s:
+                raise SweepError(
+                    f"the job did not start within {patience_s:.0f} s: "
+                    f"{told or 'the queue is long'}",
+                    "Compare resources and slurm with: sinfo; or wait longer: --patience.",
+                )
         time.sleep(POLL_S)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from sweep.core import executors
 from sweep.core.errors import SchedulerError
-from sweep.core.files import read_json
 from sweep.core.paths import Runs
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
+from sweep.storage import access
 from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.server import running
 
@@ -62,7 +62,7 @@ def _that_may_serve(runs: Runs) -> list[Scheduler]:
     found: dict[str, Scheduler] = {}
     for name in runs.studies():
         folder = runs.study(name)
-        note = read_json(folder.storage) or {}
+        note = access.read_note(folder)
         if note.get("embedded") != str(runs.postgres):
             continue
         study = Study.read(folder.study)

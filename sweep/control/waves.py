@@ -14,7 +14,7 @@ from dataclasses import replace
 from sweep.control import sick_nodes
 from sweep.control.job_owners import owner_of
 from sweep.core import scheduler
-from sweep.core.attributes import NO_SUBMIT, WAVE
+from sweep.core.attributes import FOLDER, NO_SUBMIT, WAVE
 from sweep.core.errors import (
     BusyError,
     CouldNotAsk,
@@ -121,6 +121,23 @@ def refuse_to_move(
         sleep(LEAVE_LOOK_S)
 
 
+def refuse_while_alive(ledger: Ledger, schedule: Scheduler, folder: StudyFolder) -> None:
+    """Refuse a study whose folder was moved under its tasks: they look for it where it was.
+
+    Raises:
+        BusyError: So it is; nothing was changed.
+    """
+    wave = live_wave(ledger, schedule)
+    if wave is not None:
+        home = ledger.db.retry(lambda db: studies.read_attribute(db, ledger.study_id, FOLDER))
+        name = ledger.study.name
+        raise BusyError(
+            f"The folder of the study {name!r} has moved from {home} to {folder.root} while tasks "
+            f"of job {wave.job} still serve it, and they do not know.",
+            f"Move it back and let them end there (sweep stop {name}); then move it, and launch.",
+        )
+
+
 def live_wave(
     ledger: Ledger, schedule: Scheduler, states: Mapping[Task, TaskState] | None = None
 ) -> Wave | None:
@@ -220,6 +237,7 @@ def submit_wave(
             submitted=time.time(),
             attempts=attempts,
             format=TASK_FORMAT,
+            resources=study.resources.of_memory,
         )
         behind = submitted[-1].job if submitted else None
         try:

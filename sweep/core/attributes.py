@@ -22,15 +22,18 @@ RELEASED = "sweep:released:"  # the same: how often what was held of it was rele
 NO_SUBMIT = "sweep:nodes-may-not-submit"  # why a finaliser could not submit the next wave
 FIRST_RUNG = "sweep:first_rung"  # what its pruner has made of "auto"
 WARM_START = "sweep:warm_start"  # the earlier study's trials from which its sampler learns
+RETRIES = "sweep:retries"  # how often trials that were final have been made to run again
 METRIC_NAMES = "study:metric_names"  # Optuna's: its dashboard writes them on its axes
 
 # User attributes of a trial
 END = "sweep:end"  # why it ended
 DUPLICATE_OF = "sweep:duplicate_of"  # the number of a complete trial with the same configuration
+RETRIED = "sweep:retried"  # what it had come to each time that a launch gave it back
 ENERGY = "sweep:energy"  # by the attempt's number: what it used
 
 # System attributes of a trial
 RUNG = "sweep:rung:"  # by the rung: the objective there
 PROMOTED = "sweep:promoted"  # the highest rung that it may leave behind
+LEAVE = "sweep:leave"  # somebody wants it cancelled: its task is to end it
 CONSTRAINTS = "constraints"  # Optuna's: by how much it breaks each
 FIXED_PARAMS = "fixed_params"  # Optuna's: what a sampler must take

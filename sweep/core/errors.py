@@ -7,6 +7,8 @@ command that failed, or whose re-run differs, without an error says so by the co
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -84,6 +86,34 @@ class StudyFileError(InputError):
 
 class StudyChangedError(InputError):
     """A study of this name exists and differs where it must not (exit code 2)."""
+
+
+_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP)
+# What the system refuses for the state of a disk, a folder or a permission: not a fault of ours.
+REFUSALS = frozenset(
+    {
+        *(errno.EACCES, errno.EPERM, errno.EROFS),  # may not
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE),  # the disk
+        *(*_IN_THE_WAY, errno.ENAMETOOLONG),  # a path
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM),  # this machine's limits
+    }
+)
+
+
+class RefusedBySystem(SweepError):
+    """The system refused to read or write something; it says what and why (exit code 1)."""
+
+    def __init__(self, error: OSError) -> None:
+        where = error.filename2 or error.filename
+        hint = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "Make room there, then give the same command again; nothing is half written."
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            hint = "Choose another place, or have its owner let you write there."
+        elif error.errno in _IN_THE_WAY:
+            hint = "Move away what stands there, then give the same command again."
+        what = f"{os.fsdecode(where)}: " if isinstance(where, str | bytes) else ""
+        super().__init__(f"The system refuses: {what}{error.strerror or error}.", hint)
 
 
 class BusyError(SweepError):

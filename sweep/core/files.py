@@ -79,12 +79,18 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600, sync: bool
     Args:
         mode: Permissions of the file.
         sync: Also wait until the disk has it.
+
+    Raises:
+        OSError: It cannot be written; it names this file. What was there stays.
     """
     content = data.encode() if isinstance(data, str) else data
     # Not tempfile's: a task needs it for nothing else, and it takes milliseconds to import.
     temporary = path.parent / f".{path.name}.{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o600)
+    try:
+        descriptor = os.open(temporary, flags, 0o600)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(descriptor, "wb") as stream:
             os.fchmod(descriptor, mode)
@@ -93,10 +99,49 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o600, sync: bool
                 stream.flush()
                 os.fsync(descriptor)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+
+
+def write_output(
+    path: Path, data: str | bytes, advice: str = "Give another place: -o FILE."
+) -> None:
+    """Write what the user wants to a place of their choice, as ``cat >`` would.
+
+    A regular file is written whole or not at all, and keeps its mode; one that a link leads to is
+    that file. Devices and FIFOs are written to, and stay what they are.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    try:
+        _write_through(path, content)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.", advice) from error
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        write_atomic(Path(os.path.realpath(path)), content, mode=0o666 & ~umask)
+        return
+    # What is open already (/dev/stdout) may be a regular file, and others go on writing into it.
+    if stat.S_ISREG(found.st_mode) and path.absolute().parts[1:2] not in (("dev",), ("proc",)):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        with contextlib.suppress(PermissionError):  # into the folder; the file itself may be ours
+            write_atomic(Path(os.path.realpath(path)), content, mode=stat.S_IMODE(found.st_mode))
+            return
+    with path.open("wb") as stream:
+        stream.write(content)
 
 
 def hash_file(path: Path, whole: _Hash | None = None) -> _Hash:
@@ -108,20 +153,53 @@ def hash_file(path: Path, whole: _Hash | None = None) -> _Hash:
     return whole
 
 
-def read_json(path: Path) -> Any:
+def read_text(path: Path) -> str:
+    """Return a regular file's text; never wait for anybody.
+
+    Raises:
+        OSError: It cannot be read; also where a folder, FIFO or socket stands there.
+        UnicodeDecodeError: It is no UTF-8.
+    """
+    with open(open_regular(path), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def read_json(path: Path, advice: str = "") -> Any:
     """Return a JSON file's content, or None where there is no file.
+
+    Args:
+        advice: What to do where it is damaged.
 
     Raises:
         DamagedFile: It cannot be read, or is no JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DamagedFile(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise DamagedFile(f"{path} cannot be read: {error.strerror or error}.", advice) from error
     except (ValueError, RecursionError) as error:
-        raise DamagedFile(f"{path} should hold JSON, and cannot be understood: {error}.") from error
+        raise DamagedFile(
+            f"{path} should hold JSON, and cannot be understood: {error}.", advice
+        ) from error
+
+
+def read_object(path: Path, advice: str = "") -> dict[str, Any] | None:
+    """Return the JSON object in a file of ours, or None where there is no file.
+
+    Args:
+        advice: What to do where it is damaged.
+
+    Raises:
+        DamagedFile: It cannot be read, or holds something else.
+    """
+    found = read_json(path, advice)
+    if isinstance(found, dict) or (found is None and not os.path.lexists(path)):
+        return found
+    raise DamagedFile(
+        f"{path} should hold a JSON object, and holds {json.dumps(found)[:60]}.", advice
+    )
 
 
 def open_regular(path: Path) -> int:

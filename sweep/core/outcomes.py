@@ -43,9 +43,14 @@ GIVEN_BACK = "given back"
 # Went on from a checkpoint and failed by its own error before it reported anything: the next
 # attempt takes an older one.
 RESUME_FAILED = "resume failed"
+# A launch's --retry took back what the trial had come to: the next attempt is the first of a new
+# count, and begins from nothing, or (the second) from the newest checkpoint.
+RETRIED = "retried"
+RETRIED_RESUMING = "retried, resuming"
+RETRIES = (RETRIED, RETRIED_RESUMING)
 HALTED = "halted"  # left because the study was stopped or ended
 PAUSED = "paused"  # its trial waits for a promotion
-CLAIMABLE = (*RESUMABLE, GIVEN_BACK, RESUME_FAILED, HALTED)
+CLAIMABLE = (*RESUMABLE, GIVEN_BACK, RESUME_FAILED, HALTED, *RETRIES)
 USER_FAILURES = (ERROR, NO_METRIC, NOT_STARTED, TOO_LONG, EXHAUSTED)
 # Those of them that say that the configuration asks for too much, not that the command is wrong.
 TOO_MUCH = (TOO_LONG, EXHAUSTED)

@@ -24,6 +24,7 @@ JOB_VARIABLE = "SWEEP_JOB"
 INDEX_VARIABLE = "SWEEP_ARRAY_INDEX"
 EXECUTOR_VARIABLE = "SWEEP_EXECUTOR"  # whose task it is; the study may have moved since
 END_VARIABLE = "SWEEP_END_TIME"  # epoch seconds of the element's end by its time limit
+GRACE_TIME_VARIABLE = "SWEEP_GRACE_TIME"  # seconds that a preemption leaves
 # The word for a running task whose array is dead: nothing starts the others, nor the finaliser.
 ORPHANED = "ORPHANED"
 
@@ -166,6 +167,8 @@ class Wave:
         over: Whether it has ended.
         slots: Trials that each element serves side by side.
         format: The TASK_FORMAT of the version that submitted it; 0 where it had none yet.
+        resources: What each of its trials has, as ``Resources.of_memory`` says; None where the
+            version that submitted it did not note it.
     """
 
     token: str
@@ -178,6 +181,7 @@ class Wave:
     over: bool = False
     slots: int = 1
     format: int = 0
+    resources: str | None = None
 
 
 Task = tuple[str, int]  # job id, index

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import DamagedFile
+from sweep.core.files import read_text
 from sweep.core.space import Space
 
 
@@ -87,6 +88,12 @@ class Resources:
     mps: int | None = None
     cpus: int | None = None
     memory_mb: int | None = None
+
+    @property
+    def of_memory(self) -> str:
+        """What decides how much memory a trial has, as text to be compared."""
+        parts = (self.nodes, self.gpus, self.shard, self.mps, self.cpus, self.memory_mb)
+        return json.dumps(parts)
 
     @property
     def gpu_count(self) -> int:
@@ -210,10 +217,16 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the study's rows live; ``url`` is None for the embedded server."""
+    """Where the study's rows live; ``url`` is None for the embedded server.
+
+    Attributes:
+        embedded: ``job`` or ``here``: where that runs on a cluster.
+        listen: The interface or address that it listens on, and on nothing else.
+    """
 
     url: str | None = None
     embedded: str = "job"
+    listen: str | None = None
 
 
 @dataclass(frozen=True)
@@ -340,14 +353,16 @@ class Study:
             DamagedFile: It cannot be read, or holds no study.
         """
         try:
-            return Study.from_json(path.read_text(encoding="utf-8"))
+            return Study.from_json(read_text(path))
         except OSError as error:
-            raise DamagedFile(f"{path} cannot be read: {error.strerror or error}.") from error
+            raise DamagedFile(
+                f"{path} cannot be read: {error.strerror or error}.", REWRITTEN
+            ) from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DamagedFile(
                 f"{path} should hold the study as it was launched, and cannot be understood: "
                 f"{error}.",
-                "Launch the study again: `sweep launch STUDY.yaml` writes it anew.",
+                REWRITTEN,
             ) from error
 
     @staticmethod
@@ -356,27 +371,54 @@ class Study:
         return typing.cast("Study", _build(Study, json.loads(text)))
 
 
+REWRITTEN = "Launch the study again: `sweep launch STUDY.yaml` writes it anew."
 _kinds = functools.cache(typing.get_type_hints)  # evaluates a class's annotations, once
 
 
-def _build(kind: Any, data: Any) -> Any:
-    """Return what JSON data are as a field of that type."""
+def _build(kind: Any, data: Any, where: str = "it") -> Any:
+    """Return what JSON data are as a field of that type.
+
+    Args:
+        where: The field's name.
+
+    Raises:
+        ValueError: They are of another shape. One number is as good as another.
+    """
     outer, inner = typing.get_origin(kind), typing.get_args(kind)
-    if data is None:
-        return None
     if outer is types.UnionType:
-        # Where several are left they are plain values: one says as much as all.
-        return _build(next(one for one in inner if one is not types.NoneType), data)
+        if data is None and types.NoneType in inner:
+            return None
+        # Where several are left they are plain values.
+        left = [one for one in inner if one is not types.NoneType]
+        if len(left) == 1:
+            return _build(left[0], data, where)
+        return _plain(tuple(left), data, where)
     if outer is tuple:
-        return tuple([_build(inner[0], item) for item in data])
+        if not isinstance(data, list):
+            raise ValueError(f"{where} is no list")
+        return tuple([_build(inner[0], item, where) for item in data])
     if outer is Mapping:
-        return {name: _build(inner[1], value) for name, value in data.items()}
-    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
-        if isinstance(data, dict) and kind is not Any:
-            raise TypeError(f"a field of the type {kind} cannot be read back")
+        return {name: _build(inner[1], value, name) for name, value in _object(data, where).items()}
+    if kind is Any:
         return data
-    kinds = _kinds(kind)
-    unknown = set(data) - set(kinds)
+    if not dataclasses.is_dataclass(kind):
+        return _plain((kind,), data, where)
+    kinds: dict[str, Any] = _kinds(kind)  # type: ignore[arg-type]
+    unknown = set(_object(data, where)) - set(kinds)
     if unknown:
-        raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
-    return kind(**{name: _build(kinds[name], value) for name, value in data.items()})
+        raise ValueError(f"{where} has no {', '.join(sorted(unknown))}")
+    made = {name: _build(kinds[name], value, name) for name, value in data.items()}
+    return kind(**made)  # type: ignore[operator]
+
+
+def _object(data: Any, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ValueError(f"{where} is no JSON object")
+    return data
+
+
+def _plain(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
+    is_number = isinstance(data, int | float)
+    if not any(is_number if kind in (bool, int, float) else type(data) is kind for kind in kinds):
+        raise ValueError(f"{where} is {json.dumps(data)[:40]}")
+    return data

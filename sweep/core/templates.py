@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.errors import InputError, closest
-from sweep.core.files import write_atomic
+from sweep.core.files import write_output
 from sweep.core.paths import PACKAGE
 from sweep.core.settings import USER, homes
 
@@ -115,5 +115,5 @@ def copy_out(
         raise InputError(f"{target} exists.", "Replace it with --force.")
     content = found.path.read_bytes()
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(target, content, mode=0o644)
+    write_output(target, content, "Copy it to another folder.")
     return target

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from sweep.core import outcomes
+
 
 @dataclass(frozen=True)
 class End:
@@ -38,7 +40,8 @@ class Claim:
         token: The fence: writes under it are refused once the attempt is over.
         params: The stored (Optuna's) parameter values; empty when ``sampled`` is False.
         sampled: Whether the trial has its parameters.
-        used_s: Seconds that earlier attempts trained.
+        used_s: Seconds that earlier attempts trained, since the trial was retried.
+        first: Number of the attempt that counts first: 1, or the one after a retry.
     """
 
     trial_id: int
@@ -48,6 +51,7 @@ class Claim:
     params: Mapping[str, Any] = field(default_factory=dict)
     sampled: bool = True
     used_s: float = 0.0
+    first: int = 1
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,53 @@ class Attempt:
     notes: tuple[str, ...] = ()
 
 
+def since_retry(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    """Return the attempts that count towards limits: those since a trial was retried last.
+
+    Args:
+        attempts: All of the trial, oldest first.
+    """
+    return _after(attempts, outcomes.RETRIES)
+
+
+def since_nothing(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    """Return the attempts whose results and checkpoints are the trial's: those since it was
+    retried from nothing; arguments as ``since_retry``'s."""
+    return _after(attempts, (outcomes.RETRIED,))
+
+
+def _after(attempts: Sequence[Attempt], words: Sequence[str]) -> Sequence[Attempt]:
+    places = [place for place, attempt in enumerate(attempts) if attempt.outcome in words]
+    return attempts[places[-1] + 1 :] if places else attempts
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """A trial that was given back by a launch's ``--retry``, and what it had come to before.
+
+    Attributes:
+        attempt: Its last attempt before; 0 where it had none.
+        at: When, ISO 8601, UTC.
+        state: failed, cancelled, complete or pruned; with reason and values.
+        resuming: Whether it went on from its checkpoint.
+    """
+
+    attempt: int
+    at: str
+    state: str
+    reason: str = ""
+    values: tuple[float, ...] = ()
+    resuming: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What happened."""
+        was = ", ".join(f"{value:.6g}" for value in self.values) or self.reason
+        how = "from its checkpoint" if self.resuming else "from nothing"
+        before = f"it was {self.state}{f' ({was})' if was else ''} before"
+        return f"retried {how} after attempt {self.attempt}, {self.at}; {before}"
+
+
 @dataclass(frozen=True)
 class TrialRecord:
     """A trial with all that is known of it, as ``collect`` and ``status`` read it.
@@ -105,6 +156,7 @@ class TrialRecord:
         duration_s: Seconds of training over all attempts.
         violation: By how much it breaks the study's constraints, 0 where it keeps to them; None
             where that is not known.
+        retries: What it had come to each time that a launch gave it back, oldest first.
     """
 
     trial_id: int
@@ -120,6 +172,7 @@ class TrialRecord:
     attempts: Sequence[Attempt] = ()
     metrics: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
     violation: float | None = None
+    retries: Sequence[TakenBack] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from sweep.core.files import read_json, read_record, write_atomic
+from sweep.core.errors import DamagedFile
+from sweep.core.files import read_object, read_record, write_atomic
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.provenance import container
 from sweep.provenance.differences import AXES
@@ -31,9 +32,31 @@ def run_id(record: Record) -> str:
 
 
 def read(folder: StudyFolder) -> dict[str, Any]:
-    """Return a study's manifest; empty where there is none."""
-    found = read_json(folder.provenance)
-    return found if isinstance(found, dict) else {}
+    """Return a study's manifest; empty where there is none.
+
+    Raises:
+        DamagedFile: It cannot be understood.
+    """
+    advice = (
+        "Move that file away: the next launch writes it anew. What earlier launches ran is then "
+        "known from their frozen code alone."
+    )
+    found = read_object(folder.provenance, advice)
+    if found is None:
+        return {}
+    earlier = found.get("earlier", {})
+    launches = [found, *(earlier.values() if isinstance(earlier, dict) else [earlier])]
+    if not isinstance(found.get("run"), str) or not all(map(_is_launch, launches)):
+        raise DamagedFile(
+            f"{folder.provenance} should hold what made the study's runs, and does not.", advice
+        )
+    return found
+
+
+def _is_launch(found: Any) -> bool:
+    return isinstance(found, dict) and all(
+        isinstance(found.get(axis), dict | None) for axis in AXES
+    )
 
 
 def write(folder: StudyFolder, record: Record) -> str:
@@ -84,8 +107,9 @@ def write_attempt(folder: AttemptFolder, run: str, base: Record, record: Record)
 def of_attempt(whole: Record, folder: AttemptFolder) -> dict[str, Any]:
     """Return the four axes of an attempt; its study's where it has left no record."""
     own = read_record(folder.provenance)[0] or {}
-    base = of_run(whole, own.get("run"))
-    found = add(base, {axis: own[axis] for axis in AXES if axis in own})
+    run = own.get("run")
+    base = of_run(whole, run if isinstance(run, str) else None)
+    found = add(base, {axis: own[axis] for axis in AXES if isinstance(own.get(axis), dict)})
     return {axis: found.get(axis) or {} for axis in AXES}
 
 

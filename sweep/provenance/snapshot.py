@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweep.core.errors import InputError
-from sweep.core.files import make_private, read_json, write_atomic
+from sweep.core.errors import DamagedFile, InputError
+from sweep.core.files import make_private, open_regular, read_object, write_atomic
 from sweep.core.paths import PACKAGE, StudyFolder
 from sweep.core.study import Study
 from sweep.provenance import code_tree
@@ -28,6 +28,7 @@ from sweep.provenance.code_tree import Tree, inside
 from sweep.provenance.packages import editable_folders, find_folders, find_python
 
 LIVE = "live"
+REFROZEN = "Launch the study again: `sweep launch` freezes the code anew."
 # In these training sees this machine's paths; in all others the snapshot is bound.
 ON_THE_MACHINE = ("none", "venv", "conda", "modules")
 
@@ -74,7 +75,7 @@ def freeze(found: SnapshotPlan, folder: StudyFolder) -> str:
     make_private(folder.code)
     if any(folder.code.glob("*.sha256")):  # else it cannot be there: read the files once
         name = _name(found, _hash_files(tree))
-        if (folder.code / name).is_dir():
+        if (folder.code / name).is_dir() and _is_noted(folder, name):
             return name
     temporary = folder.code / f".{os.urandom(6).hex()}"
     temporary.mkdir(mode=0o700)
@@ -225,7 +226,7 @@ def place(
             f"The frozen code that this runs is gone: {folder.code / name}.",
             "Launch the study again: `sweep launch` freezes the code anew.",
         )
-    note: dict[str, Any] = read_json(folder.code / f"{name}.json")
+    note = _read_note(folder, name)
     if note["bound"]:
         for path in _own_folders(folder):
             make_private(path)  # what is not there cannot be bound
@@ -288,13 +289,38 @@ class _Mover:
         return copy if copy.exists() else None
 
 
+def _read_note(folder: StudyFolder, name: str) -> dict[str, Any]:
+    """Return what a launch has noted of a snapshot.
+
+    Raises:
+        DamagedFile: It cannot be understood, or is gone.
+    """
+    path = folder.code / f"{name}.json"
+    note = read_object(path, REFROZEN) or {}
+    whole = {"root": str, "workdir": str, "bound": bool, "editable": list, "links": list}
+    if not all(isinstance(note.get(key), kind) for key, kind in whole.items()):
+        raise DamagedFile(
+            f"{path} should say where this frozen code is from, and does not.", REFROZEN
+        )
+    return note
+
+
+def _is_noted(folder: StudyFolder, name: str) -> bool:
+    """Tell whether what was noted of a snapshot can be read."""
+    try:
+        _read_note(folder, name)
+        return bool(_read_digests(folder, name))
+    except DamagedFile:
+        return False
+
+
 def bindings(folder: StudyFolder, name: str) -> list[tuple[Path, Path]]:
     """Return (source, target) of what a container binds, in this order, to see the snapshot.
 
     The snapshot over the code's own path; then what is only linked, and the folders of the study
     that training uses where they lie in the code, each over its own place in it.
     """
-    note: dict[str, Any] = read_json(folder.code / f"{name}.json") or {}
+    note = _read_note(folder, name)
     root = Path(note["root"])
     inner = [root / path for path in note["links"] if (root / path).exists()]
     inner += [path for path in _own_folders(folder) if inside(path, root)]
@@ -322,9 +348,23 @@ def _read_list(content: bytes) -> dict[str, str]:
     return found
 
 
+def _read_digests(folder: StudyFolder, name: str) -> dict[str, str]:
+    """Return {path: SHA-256} of a snapshot as it was frozen.
+
+    Raises:
+        DamagedFile: They cannot be read.
+    """
+    path = folder.code / f"{name}.sha256"
+    try:
+        with os.fdopen(open_regular(path), "rb") as stream:
+            return _read_list(stream.read())
+    except OSError as error:
+        raise DamagedFile(f"{path} cannot be read: {error.strerror or error}.", REFROZEN) from None
+
+
 def changed_files(folder: StudyFolder, name: str) -> list[str]:
     """Return the files of a snapshot that are no longer what was frozen, sorted."""
-    before = _read_list((folder.code / f"{name}.sha256").read_bytes())
+    before = _read_digests(folder, name)
     now = _hash_files(Tree(folder.code / name, list(before)))
     return sorted(path for path, digest in before.items() if now.get(path) != digest)
 

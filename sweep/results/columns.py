@@ -53,6 +53,8 @@ def columns(rows: Sequence[Row], study: Study, *, text_only: bool = False) -> li
     found += [_key("seed", "int"), _key("attempts", "int"), _key("duration_s", "float")]
     found += [_key("gpu_hours", "float"), _key("energy_j", "float")]
     found += [_key("reason", "text"), _key("started", "time"), _key("ended", "time")]
+    if any("retried" in row for row in rows):
+        found.append(_key("retried", "int"))
     if any("code" in row for row in rows):
         found.append(_key("code", "text"))
     if any("checkpoint" in row for row in rows):

@@ -16,7 +16,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -25,7 +24,7 @@ from typing import Any
 
 from sweep.core.cells import guarded
 from sweep.core.errors import InputError, closest
-from sweep.core.files import write_atomic
+from sweep.core.files import write_output
 from sweep.core.json_text import finite
 from sweep.core.study import Study
 from sweep.results.columns import MISSING, Column, Row, cell, columns
@@ -122,17 +121,7 @@ def write(data: str | bytes, path: Path | None, stdout: Any) -> None:
             stdout.buffer.write(data)
         stdout.flush()
         return
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_bytes(data.encode() if isinstance(data, str) else data)  # a pipe, a device
-            return
-        umask = os.umask(0)
-        os.umask(umask)
-        write_atomic(path.resolve(), data, mode=0o666 & ~umask)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}.", "Give another file: -o FILE."
-        ) from error
+    write_output(path, data)
 
 
 def _csv(rows: Sequence[Row], wide: Sequence[Column]) -> str:

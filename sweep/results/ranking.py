@@ -251,7 +251,8 @@ def rows(
     measured), ``reason``, ``started``, ``ended`` (ISO 8601, UTC); ``metrics`` (each metric's last
     value, or what ``wanted`` says) where they were read, ``checkpoint`` (a path) where one is kept,
     with ``checkpoint_of`` (``best``: known to be of the step whose value counts; else ``last``),
-    ``notes`` (sentences) where something of the trial could not be read or stored.
+    ``retried`` (how often) where a launch has given the trial back, ``notes`` (sentences) where
+    something of the trial could not be read or stored.
 
     Args:
         top: At most so many.
@@ -279,6 +280,8 @@ def rows(
     found = []
     for record in chosen[:top]:
         row = _row(record, study, places[record.number])
+        if record.retries:
+            row["retried"] = len(record.retries)
         if record.notes:
             row["notes"] = list(record.notes)
         if summaries:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sweep.control import sick_nodes
+from sweep.control import retrying, sick_nodes
 from sweep.core import outcomes, scheduler
 from sweep.core.executors import slots_of
 from sweep.core.files import read_tail
@@ -175,6 +175,9 @@ def snapshot(
     if (beyond := sum(seen.counts.values()) - study.trials) > 0:
         were = "1 trial was" if beyond == 1 else f"{beyond} trials were"
         notes = (*notes, f"{were} added outside of sweep, beyond the study's {study.trials}")
+    if seen.retried:
+        was = "was" if len(seen.retried) == 1 else "were"
+        notes = (*notes, f"{retrying.name_trials(seen.retried)} {was} retried (`--retry`)")
     if promotion.promotes(study) and seen.unfinished:
         paused = ledger.db.retry(lambda db: promotion.count_paused(db, ledger.study_id))
         waits = "1 trial waits" if paused == 1 else f"{paused} trials wait"
@@ -239,6 +242,7 @@ class _Seen:
     noted: Sequence[str]
     infeasible: str
     untold: int
+    retried: Sequence[int]
 
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
@@ -279,6 +283,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         noted=status_rows.noted(ledger),
         infeasible=read_none_feasible(ledger) if counts[outcomes.COMPLETE] and not found else "",
         untold=untold,
+        retried=status_rows.retried(ledger),
     )
 
 

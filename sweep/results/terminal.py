@@ -335,6 +335,8 @@ def _columns(rows: Sequence[Row], study: Study, by: str | None, wide: bool) -> l
     found.append(("time", True, ["" if t is None else stopwatch(t) for t in times]))
     if any(row["attempts"] > 1 for row in rows):
         found.append(("attempts", True, [str(row["attempts"]) for row in rows]))
+    if any(row.get("retried") for row in rows):
+        found.append(("retried", True, [str(row.get("retried", "")) for row in rows]))
     if any(row.get("code") for row in rows):
         found.append(("code", False, [row["code"] for row in rows]))
     if any(row["reason"] and row["state"] != outcomes.PRUNED for row in rows):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sweep.core.outcomes import RETRIED
 from sweep.core.trial import Report
 from sweep.storage import pruner_unit
 from sweep.storage.attempts import stale
@@ -37,8 +38,9 @@ def missing_before(ledger: Ledger, token: str) -> dict[int, tuple[int | None, in
         "SELECT a.number, (SELECT MAX(m.step) FROM sweep_metric m WHERE m.trial_id = a.trial_id "
         "AND m.attempt = a.number), (SELECT MIN(b.first_step) FROM sweep_attempt b "
         "WHERE b.trial_id = a.trial_id AND b.number > a.number AND b.number <= %s) "
-        "FROM sweep_attempt a WHERE a.trial_id = %s AND a.number < %s",
-        (number, trial_id, number),
+        "FROM sweep_attempt a WHERE a.trial_id = %s AND a.number < %s AND a.number > (SELECT "
+        "COALESCE(MAX(r.number), 0) FROM sweep_attempt r WHERE r.trial_id = %s AND r.outcome = %s)",
+        (number, trial_id, number, trial_id, RETRIED),
     )
     return {earlier: (last, cut) for earlier, last, cut in rows if cut is not None}
 

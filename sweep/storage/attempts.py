@@ -10,7 +10,7 @@ from typing import Any
 from sweep.core import outcomes
 from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.errors import StaleAttempt
-from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
+from sweep.core.outcomes import GIVEN_BACK, RETRIED, RETRIED_RESUMING, USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Place
 from sweep.storage.connection import Database
@@ -20,9 +20,14 @@ from sweep.storage.tables import READING_COLUMNS, Tables, read_notes, read_table
 VIOLATION_SQL = f"""COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_system_attributes s,
   json_array_elements_text(s.value_json::json) c
   WHERE s.trial_id = t.trial_id AND s.key = '{CONSTRAINTS}'), 0)"""
+# The number of the attempt after which those of an attempt ``a``'s trial count: its last before a
+# retry, or 0.
+RETRIED_SQL = f"""(SELECT COALESCE(MAX(y.number), 0) FROM sweep_attempt y
+  WHERE y.trial_id = a.trial_id AND y.outcome IN ('{RETRIED}', '{RETRIED_RESUMING}'))"""
 # For how many seconds the ended attempts of the trial of an attempt ``a`` ran.
-USED_SQL = """(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
-  FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL)"""
+USED_SQL = f"""(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
+  FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL
+  AND e.number > {RETRIED_SQL})"""
 
 # What counts of one metric of a trial, as ``m``: an attempt's steps up to the first step at which a
 # later attempt reported this metric.
@@ -261,8 +266,10 @@ class Attempts:
         """Return the hashes of a trial's checkpoints from which an attempt could not go on."""
         rows = self.db.execute(
             "SELECT resumed_sha256 FROM sweep_attempt "
-            "WHERE trial_id = %s AND outcome = %s AND resumed_sha256 IS NOT NULL",
-            (trial_id, outcomes.RESUME_FAILED),
+            "WHERE trial_id = %s AND outcome = %s AND resumed_sha256 IS NOT NULL AND number > "
+            "(SELECT COALESCE(MAX(number), 0) FROM sweep_attempt WHERE trial_id = %s "
+            "AND outcome = ANY(%s))",
+            (trial_id, outcomes.RESUME_FAILED, trial_id, list(outcomes.RETRIES)),
         )
         return frozenset(str(row[0]) for row in rows)
 

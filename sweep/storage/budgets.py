@@ -17,7 +17,7 @@ from sweep.core.outcomes import CLAIMABLE, PAUSED
 from sweep.core.study import Study
 from sweep.core.times import exact_span
 from sweep.core.trial import End, better
-from sweep.storage import studies
+from sweep.storage import retries, studies
 from sweep.storage.attempts import VIOLATION_SQL
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
@@ -227,6 +227,8 @@ def reopen(ledger: Ledger) -> int:
         (ledger.study_id, END, CUT),
     )
     reopened = [int(row[0]) for row in rows]
+    if reopened:
+        retries.count_retry(ledger.db, ledger.study_id)
     ledger.db.execute(
         "DELETE FROM trial_user_attributes WHERE trial_id = ANY(%s::int[]) AND key = %s",
         (reopened, END),

@@ -10,13 +10,13 @@ from sweep.core.attributes import STATE
 from sweep.core.outcomes import CLAIMABLE, PAUSED
 from sweep.core.trial import Claim, Place
 from sweep.storage import promotion, studies
-from sweep.storage.attempts import USED_SQL, Attempts, stale
+from sweep.storage.attempts import RETRIED_SQL, USED_SQL, Attempts, stale
 from sweep.storage.connection import Database
 
 DETAILS_SQL = f"""
   (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)
     ORDER BY p.param_id)::text FROM trial_params p WHERE p.trial_id = a.trial_id),
-  {USED_SQL}
+  {USED_SQL}, {RETRIED_SQL}
 """
 # Interrupted trials come before those that wait, and the oldest comes first; one that was promoted
 # by the caller comes alone. Most running trials have a live attempt, and an index holds just those:
@@ -145,7 +145,7 @@ class Claims(Attempts):
         return self._claimed(token, mine[0])
 
     def _claimed(self, token: str, row: Sequence[Any]) -> Claim:
-        trial_id, number, attempt, _, stored, used_s = row
+        trial_id, number, attempt, _, stored, used_s, retried = row
         params = {
             name: stored_value(value, distribution)
             for name, value, distribution in json.loads(stored or "[]")
@@ -160,6 +160,7 @@ class Claims(Attempts):
             params=params,
             sampled=not missing,
             used_s=float(used_s),
+            first=int(retried) + 1,
         )
 
 

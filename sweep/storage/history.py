@@ -4,8 +4,8 @@ A finished trial does not change, so it is read once. What a look reads from the
 and states of trials that run or that have finished since, then the rows of those alone.
 
 Ids grow in the order in which trials become visible, because whoever adds trials holds the study's
-row. One thing escapes: a trial that was finished, made to run again and finished again between two
-looks keeps its older face (only launch does that, after the user's code was corrected).
+row. A launch may make finished trials run again (``--retry``, or where a study's end no longer
+holds); it counts that in the study's attributes, and then everything is read anew.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Container
 from typing import Any
 
+from sweep.core.attributes import RETRIES
 from sweep.storage.connection import Database
 from sweep.storage.trial_rows import FINISHED, read_trials
 
@@ -22,9 +23,11 @@ FOLLOW_EVERY_S = 1.0
 FOLLOW_SHARE = 50.0  # seconds between two looks for each second that one took
 
 # Each part is a range of our index on (study, state, trial), where ``launch`` has made it.
-CHANGED_SQL = """
+CHANGED_SQL = f"""
 SELECT t.trial_id, t.state::text,
-  (SELECT min(w.trial_id) FROM trials w WHERE w.study_id = %(study)s AND w.state = 'WAITING')
+  (SELECT min(w.trial_id) FROM trials w WHERE w.study_id = %(study)s AND w.state = 'WAITING'),
+  (SELECT r.value_json FROM study_system_attributes r WHERE r.study_id = %(study)s
+    AND r.key = '{RETRIES}')
 FROM studies s LEFT JOIN (
   SELECT trial_id, state FROM trials WHERE study_id = %(study)s AND state = 'RUNNING'
   UNION ALL SELECT trial_id, state FROM trials
@@ -57,6 +60,7 @@ class History:
         self._stale = False
         self.finished_order: list[Any] = []  # the finished ones as they were read
         self.generation = 0  # counts the times that a finished one was taken back
+        self._retries: str | None = None  # how often finished trials have been made to run again
         self._due = 0.0  # when ``follow`` looks again, monotonic
 
     def look(self, database: Database, states: Container[Any] | None = None) -> list[Any]:
@@ -103,7 +107,7 @@ class History:
                 now = time.monotonic()
                 self._due = now + max(FOLLOW_EVERY_S, FOLLOW_SHARE * (now - began))
 
-    def _follow(self, database: Database, waiting: bool, running: bool) -> list[Any]:
+    def _changed(self, database: Database, waiting: bool) -> list[Any]:
         rows = database.execute(
             CHANGED_SQL,
             {
@@ -115,7 +119,25 @@ class History:
         )
         if not rows:
             raise KeyError(f"no study with id {self.study_id}")
-        found = {trial_id: state for trial_id, state, _ in rows if trial_id is not None}
+        return rows
+
+    def _forget(self) -> None:
+        """Read everything anew: finished trials may have run again, and finished otherwise."""
+        self._finished.clear()
+        self._running.clear()
+        self._from_id = 0
+        self.finished_order = []
+        self.generation += 1
+        self._stale = True
+
+    def _follow(self, database: Database, waiting: bool, running: bool) -> list[Any]:
+        rows = self._changed(database, waiting)
+        if rows[0][3] != self._retries:
+            if self._finished:
+                self._forget()
+                rows = self._changed(database, waiting)
+            self._retries = rows[0][3]
+        found = {trial_id: state for trial_id, state, *_ in rows if trial_id is not None}
         for trial_id, state in found.items():
             if state not in FINISHED and self._finished.pop(trial_id, None) is not None:
                 # It was finished at the last look, and has been given back since.

@@ -65,6 +65,10 @@ class PostgresStorage(StudyStorage):
         steps: False for complete trials of a whole study without what they reported: a sampler
             needs only their values, and reads a long history in two thirds of the time.
 
+    Attributes:
+        own: Id of the trial that runs here, or None. It is read from the database always: the
+            history may know it from before a retry, when it was final.
+
     Raises:
         SweepError: The database has no tables, or those of another version of Optuna.
         DatabaseUnavailable: The database does not answer.
@@ -86,6 +90,7 @@ class PostgresStorage(StudyStorage):
         self.patience_s = patience_s
         self.token = token
         self.steps = steps
+        self.own: int | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -100,6 +105,7 @@ class PostgresStorage(StudyStorage):
             "patience_s": self.patience_s,
             "token": self.token,
             "steps": self.steps,
+            "own": self.own,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -341,7 +347,7 @@ class PostgresStorage(StudyStorage):
     def get_trial(self, trial_id: int) -> FrozenTrial:
         history = self._histories.get(self._study_of.get(trial_id, -1))
         finished = history.finished(trial_id) if history is not None else None
-        if finished is not None and self.steps:
+        if finished is not None and self.steps and trial_id != self.own:
             return copy.deepcopy(finished)
         found = self._again(lambda database: read_trials(database, [trial_id]))
         if not found:

@@ -15,10 +15,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sweep.core import outcomes, pareto
-from sweep.core.attributes import CONSTRAINTS, END, ENERGY
+from sweep.core.attributes import CONSTRAINTS, END, ENERGY, RETRIED
 from sweep.core.outcomes import USER_FAILURES
 from sweep.core.study import Study
-from sweep.core.trial import Attempt, TrialRecord, trial_seed
+from sweep.core.trial import Attempt, TakenBack, TrialRecord, trial_seed
 from sweep.storage import energy
 from sweep.storage.connection import Database
 from sweep.storage.series import LINEAGE_SQL
@@ -105,13 +105,16 @@ def read_trials(
     values = _read_values(db, chosen)
     ends: dict[int, dict[str, Any]] = {}
     used: dict[int, dict[int, energy.Energy]] = {}
+    retries: dict[int, tuple[TakenBack, ...]] = {}
     for trial_id, key, text in db.execute(
         "SELECT u.trial_id, u.key, u.value_json FROM trial_user_attributes u JOIN trials t "
-        f"USING (trial_id) WHERE u.key IN ('{END}', '{ENERGY}') AND {_CHOSEN}",
+        f"USING (trial_id) WHERE u.key IN ('{END}', '{ENERGY}', '{RETRIED}') AND {_CHOSEN}",
         chosen,
     ):
         if key == END:
             ends[trial_id] = _end(text)
+        elif key == RETRIED:
+            retries[trial_id] = read_retries(text)
         else:
             used[trial_id] = energy.parse(text)
     params = _read_params(db, chosen, study)
@@ -141,6 +144,7 @@ def read_trials(
                 attempts=tuple(tried),
                 metrics=series.get(trial_id, {}),
                 violation=broken.get(number),
+                retries=retries.get(trial_id, ()),
             )
         )
     return records
@@ -263,6 +267,26 @@ def _end(text: str) -> dict[str, Any]:
     """Return the note on a trial's end; a notebook may have put anything under our key."""
     note = json.loads(text)
     return note if isinstance(note, dict) else {}
+
+
+def read_retries(text: str) -> tuple[TakenBack, ...]:
+    """Return what a trial's attribute says; a notebook may have put anything under our key."""
+    found = json.loads(text)
+    if not isinstance(found, list):
+        return ()
+    return tuple(_retry(one) for one in found if isinstance(one, Mapping) and "state" in one)
+
+
+def _retry(found: Mapping[str, object]) -> TakenBack:
+    values = found.get("values")
+    return TakenBack(
+        attempt=int(str(found.get("attempt", 0))),
+        at=str(found.get("at", "")),
+        state=str(found["state"]),
+        reason=str(found.get("reason", "")),
+        values=tuple(float(value) for value in values) if isinstance(values, list) else (),
+        resuming=found.get("resuming") is True,
+    )
 
 
 def _reason(state: str, optuna_state: str, last: Attempt | None, end: Mapping[str, Any]) -> str:

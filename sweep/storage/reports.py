@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg2
 import psycopg2.errors
 
+from sweep.core.attributes import LEAVE
 from sweep.core.study import Study
 from sweep.core.trial import Reading, Report
 from sweep.storage import promotion, pruner_unit, studies
@@ -71,6 +72,25 @@ LIVE_SQL = "SELECT 1 FROM attempt"
 REFUSALS = (psycopg2.DataError, psycopg2.errors.ProgramLimitExceeded, UnicodeError, ValueError)
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted of a live attempt.
+
+    Attributes:
+        state: The study's.
+        cancel: Its trial is to be cancelled; now: without grace.
+    """
+
+    state: studies.StudyState
+    cancel: bool = False
+    now: bool = False
+
+    @property
+    def wants_leaving(self) -> bool:
+        """Whether it is to leave, for whatever reason."""
+        return self.cancel or self.state.wants_leaving
+
+
 def _stored_reading(reading: Reading) -> dict[str, str | None]:
     # As JSON they are ASCII; half characters are escaped.
     notes = json.dumps([clean(note) for note in reading.notes]) if reading.notes else None
@@ -103,24 +123,29 @@ class Reports(Attempts):
             (process_group, path, digest),
         )
 
-    def touch(self, token: str) -> studies.StudyState:
-        """Say that the attempt lives, and return the study's state.
+    def touch(self, token: str) -> Wishes:
+        """Say that the attempt lives, and return what is wanted of it.
 
         Raises:
             StaleAttempt: The attempt is over.
         """
-        self._touch(token)
-        return studies.read_state(self.db, self.study_id)
+        asked = self._touch(token)
+        leave = json.loads(asked) if asked is not None else None
+        now = isinstance(leave, dict) and leave.get("now") is True
+        return Wishes(studies.read_state(self.db, self.study_id), leave is not None, now)
 
-    def _touch(self, token: str, more: str = "", values: Sequence[Any] = ()) -> None:
+    def _touch(self, token: str, more: str = "", values: Sequence[Any] = ()) -> str | None:
+        """Say that the attempt lives; return the wish that its trial be cancelled, or None."""
         more = f", {more}" if more else ""
         found = self.db.execute(
-            f"UPDATE sweep_attempt SET seen = clock_timestamp(){more} "
-            "WHERE token = %s AND outcome IS NULL RETURNING 1",
-            (*values, token),
+            f"UPDATE sweep_attempt a SET seen = clock_timestamp(){more} "
+            "WHERE token = %s AND outcome IS NULL RETURNING (SELECT s.value_json FROM "
+            "trial_system_attributes s WHERE s.trial_id = a.trial_id AND s.key = %s)",
+            (*values, token, LEAVE),
         )
         if not found:
             raise stale(token)
+        return found[0][0]  # type: ignore[no-any-return]
 
     def record(self, token: str, reports: Sequence[Report], reading: Reading | None = None) -> None:
         """Store reports of a live attempt; the objective goes to Optuna's table as well.

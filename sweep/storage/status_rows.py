@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sweep.core.attributes import END
+from sweep.core.attributes import END, RETRIED
 from sweep.core.outcomes import USER_FAILURES
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
@@ -70,6 +70,16 @@ def noted(ledger: Ledger) -> list[str]:
     others, trial, notes = int(rows[0][0]) - 1, rows[0][1], read_notes(rows[0][2])
     more = f" ({others} more {'trials have' if others > 1 else 'trial has'} such notes)"
     return [f"trial {trial}: {notes[0]}{more if others else ''}"]
+
+
+def retried(ledger: Ledger) -> list[int]:
+    """Return the numbers of the trials that a launch has given back, by one statement."""
+    rows = ledger.db.execute(
+        "SELECT t.number FROM trials t JOIN trial_user_attributes u USING (trial_id) "
+        "WHERE t.study_id = %s AND u.key = %s ORDER BY t.number",
+        (ledger.study_id, RETRIED),
+    )
+    return [int(row[0]) for row in rows]
 
 
 @dataclass(frozen=True)

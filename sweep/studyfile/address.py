@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweep.core.masking import holds_password, keep_url, mask_url
@@ -49,6 +50,73 @@ class Url:
 
 
 @dataclass(frozen=True)
+class Listen:
+    """A network interface, or an address of one."""
+
+    in_words = "interface or address"
+
+    def read(self, at: Entry) -> Any:
+        given = at.node.value
+        if not isinstance(given, str) or not re.fullmatch(r"[\w.:@-]{1,45}", given, re.ASCII):
+            return at.report("must be a network interface or an address", "See: ip -brief address")
+        try:
+            if ipaddress.ip_address(given).is_unspecified:
+                advice = "Remove the key: then the server listens on all where nodes must reach it."
+                return at.report("must be one address, not all of them", advice)
+        except ValueError:  # an interface
+            if re.fullmatch(r"[\d.]+", given) or len(given) > 15:  # IFNAMSIZ, less the end
+                return at.report("must be a network interface or an address")
+        return given
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": r"^[\w.:@-]{1,45}$"}
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Where the embedded server runs, and what it listens on."""
+
+    at: str = "job"
+    listen: str | None = None
+
+
+PLACE = Word(("job", "here"))
+EMBEDDED = Section(
+    "storage.embedded",
+    Embedded,
+    {
+        "at": Key(
+            PLACE,
+            "Where the embedded server runs on a cluster: in a job of its own, or here.",
+            example="here",
+        ),
+        "listen": Key(
+            Listen(),
+            "The network interface, or the address, that the server listens on, and on nothing "
+            "else. Absent: this machine's own (127.0.0.1), or all where nodes must reach it.",
+            example="ib0",
+        ),
+    },
+)
+
+
+@dataclass(frozen=True)
+class EmbeddedServer:
+    """``job`` or ``here``, or keys."""
+
+    in_words = "`job` or `here`, or keys"
+
+    def read(self, at: Entry) -> Any:
+        if at.node.kind == "map":
+            return EMBEDDED.read(at)
+        place = PLACE.read(at)
+        return place if place is INVALID else Embedded(place)
+
+    def schema(self) -> dict[str, Any]:
+        return either([PLACE.schema(), EMBEDDED.schema()])
+
+
+@dataclass(frozen=True)
 class StorageAddress:
     """A PostgreSQL URL without a password, or {embedded: job | here}."""
 
@@ -66,6 +134,8 @@ class StorageAddress:
         if value is not INVALID and value.url and "embedded" in at:
             advice = "With a URL, nothing is embedded: remove one of the two."
             return at.report("must have url or embedded, not both", advice, "")
+        if value is not INVALID and isinstance(value.embedded, Embedded):
+            value = replace(value, embedded=value.embedded.at, listen=value.embedded.listen)
         return value
 
     def schema(self) -> dict[str, Any]:
@@ -83,7 +153,7 @@ STORAGE = StorageAddress(
                 example="postgresql://user@host:5432/database",
             ),
             "embedded": Key(
-                Word(("job", "here")),
+                EmbeddedServer(),
                 "Where the embedded server runs on a cluster: in a job of its own, or here.",
                 example="here",
             ),

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from sweep.core.errors import InputError
-from sweep.studyfile.address import STORAGE
+from sweep.studyfile.address import EMBEDDED, STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import BOUNDS
 from sweep.studyfile.keys import CONFIG, OBJECTIVE, READING, RETRY, STUDY
@@ -69,6 +69,7 @@ def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
     for section in (RETRY, RESOURCES, ENVIRONMENT, DDP, SLURM, SERVICE):
         yield section.what, "", section.keys
     yield "storage", "A URL, or these keys.", STORAGE.section.keys
+    yield "storage.embedded", "One of the words of `at`, or these keys.", EMBEDDED.keys
 
 
 def document() -> str:

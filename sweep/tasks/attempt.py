@@ -20,7 +20,7 @@ from sweep.control.settle import drain, newest_of, settle
 from sweep.core import outcomes
 from sweep.core.errors import DatabaseUnavailable, StaleAttempt, SweepError
 from sweep.core.files import write_atomic
-from sweep.core.outcomes import GIVEN_BACK, USER_FAILURES
+from sweep.core.outcomes import GIVEN_BACK, RETRIES, USER_FAILURES
 from sweep.core.system import memory, processes
 from sweep.core.system.crash import write_crash
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
@@ -264,12 +264,22 @@ class AttemptRun:
             started.child.wait()
             raise
         host = self.context.place.host
-        self.tools.outbox.begin(claim.number, claim.attempt, values.next_step, host)
+        self.tools.outbox.begin(
+            claim.number, claim.attempt, values.next_step, host, claim.first, self._earlier_steps()
+        )
+
+    def _earlier_steps(self) -> list[int]:
+        """Return the first steps of the attempts before, as trackers count what these printed."""
+        if not self.study.track or self.claim.attempt < 3:  # the first one begins at 0
+            return [0] * (self.claim.attempt - 1)
+        attempts = self.ask(lambda _: self.ledger.attempts(self.claim.trial_id))
+        return [one.first_step or 0 for one in attempts if one.number < self.claim.attempt]
 
     def _used_s(self) -> float:
         """Return for how many seconds earlier attempts have trained."""
         earlier = [
-            self.context.folder.attempt(self.claim.number, n) for n in range(1, self.claim.attempt)
+            self.context.folder.attempt(self.claim.number, n)
+            for n in range(self.claim.first, self.claim.attempt)
         ]
         return max(0.0, self.claim.used_s - sum(read_suspended_s(folder) for folder in earlier))
 
@@ -299,9 +309,10 @@ class AttemptRun:
         )
 
     def _was_corrected(self) -> bool:
-        """Tell whether the attempt before failed by its own code, which a launch has given back."""
+        """Tell whether the attempt before failed by its own code, which a launch has given back,
+        or was taken back by a retry: this one runs the code as it is now."""
         before = self.ask(lambda _: self.ledger.attempts(self.claim.trial_id))[-2:-1]
-        return any(attempt.outcome == GIVEN_BACK for attempt in before)
+        return any(attempt.outcome in (GIVEN_BACK, *RETRIES) for attempt in before)
 
     def _end_earlier(self) -> None:
         """End what earlier attempts of the trial have left on this machine."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweep.control.settle import take_over
-from sweep.core.outcomes import PAUSED
+from sweep.core.outcomes import HALTED, PAUSED, STOPPED
 from sweep.core.paths import StudyFolder
 from sweep.core.trial import Claim, Reading, Report
 from sweep.storage import budgets, promotion
@@ -13,7 +13,7 @@ from sweep.storage.ledger import Ledger
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.optuna_view import OptunaView
 from sweep.training.best_checkpoint import BestKeeper
-from sweep.training.supervisor import Channel
+from sweep.training.supervisor import STOPPED_NOW, Channel
 
 
 class AttemptChannel(Channel):
@@ -63,13 +63,15 @@ class AttemptChannel(Channel):
         if self.claim.attempt > 1 and not self._has_reported:
             take_over(self.ledger, self.claim.token, self.folder, self.claim.number)
 
-    def touch(self) -> bool:
+    def touch(self) -> str:
         ledger = self.ledger
         if self.study.time_s is not None or self.study.gpu_hours is not None:
             ledger.db.retry(lambda _: budgets.look(ledger), patience_s=0.0)
         self.recorder.note_energy(self.claim)
-        state = ledger.db.retry(lambda _: ledger.touch(self.claim.token), patience_s=0.0)
-        return state.wants_leaving
+        wanted = ledger.db.retry(lambda _: ledger.touch(self.claim.token), patience_s=0.0)
+        if wanted.cancel:
+            return STOPPED_NOW if wanted.now else STOPPED
+        return HALTED if wanted.wants_leaving else ""
 
     def judge(self) -> str:
         study, ledger, claim = self.study, self.ledger, self.claim

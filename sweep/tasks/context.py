@@ -12,7 +12,7 @@ from sweep.control.place import ask_end_time, place_from, training_environ
 from sweep.core.executors import kind_of
 from sweep.core.masking import mask
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import Scheduler
+from sweep.core.scheduler import GRACE_TIME_VARIABLE, Scheduler
 from sweep.core.study import Study
 from sweep.core.trial import Place
 from sweep.storage.ledger import Ledger
@@ -77,7 +77,10 @@ def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | N
     if end_time_s is None:
         end_time_s = ask_end_time(schedule, place)
     which = "" if place.slot is None else f"slot {place.slot}: "
-    kill_wait_s = float(os.environ.get("SWEEP_KILL_WAIT") or 5.0)
+    term_wait_s = max(2.0, float(os.environ.get("SWEEP_KILL_WAIT") or 5.0) - 1.0)
+    if place.slot is not None:
+        # A step gets SIGTERM at the beginning of a preemption's GraceTime, and the task at its end.
+        term_wait_s += float(os.environ.get(GRACE_TIME_VARIABLE) or 0.0)
     return Context(
         folder=folder,
         study=ledger.study,
@@ -86,6 +89,6 @@ def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | N
         environ=dict(training_environ(folder, os.environ)),
         schedule=schedule,
         end_time_s=end_time_s,
-        term_wait_s=max(2.0, kill_wait_s - 1.0),
+        term_wait_s=term_wait_s,
         say=lambda text: print(mask(which + text), file=sys.stdout, flush=True),
     )

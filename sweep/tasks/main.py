@@ -23,7 +23,6 @@ from sweep.control.place import COUNT_VARIABLE, SLOT_VARIABLE
 from sweep.control.reconcile import settle_wave
 from sweep.control.slurm_energy import note_tasks
 from sweep.core.errors import EXIT_DONE, EXIT_FAULT, CouldNotAsk, SweepError
-from sweep.core.files import read_json
 from sweep.core.masking import keep_environment, mask
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import EXECUTOR_VARIABLE
@@ -119,10 +118,10 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
 
 def _serve(folder: StudyFolder, study: Study) -> int:
     """Serve the embedded database until no study needs it."""
-    note = read_json(folder.storage) or {}
+    note = access.read_note(folder)
     schedule = scheduler_of(folder, study)
     starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
-    why = DatabaseService(Path(note["embedded"]), starter, ask_fate).run()
+    why = DatabaseService(Path(note["embedded"]), starter, ask_fate, study.storage.listen).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
         schedule.requeue(os.environ)
@@ -139,9 +138,9 @@ def _host(folder: StudyFolder, study: Study) -> int:
         except CouldNotAsk:
             return False
 
-    note = read_json(folder.storage) or {}
+    note = access.read_note(folder)
     starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
-    why = host(Path(note["embedded"]), starter, ask_fate, job_runs)
+    why = host(Path(note["embedded"]), starter, ask_fate, job_runs, study.storage.listen)
     print(f"serving the database ended: {why}", flush=True)
     return EXIT_DONE
 

@@ -29,6 +29,7 @@ class OptunaView:
                 self.ledger.db, patience_s=0.0, steps=_asks_pruner(self.ledger.study)
             )
         self._storage.token = claim.token
+        self._storage.own = claim.trial_id
         return self._storage
 
     def warm(self, claim: Claim) -> None:

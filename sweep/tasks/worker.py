@@ -48,7 +48,10 @@ class Worker:
         self.ledger = context.ledger
         self.say = context.say
         self.leave = Leave(
-            context.term_wait_s, max(1.0, context.study.grace_s - 2.0), context.end_time_s
+            context.term_wait_s,
+            max(1.0, context.study.grace_s - 2.0),
+            context.end_time_s,
+            term_follows=context.others_end_it,
         )
         self.longest_s = 0.0
         self.done = 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sweep.core import outcomes
 from sweep.core.files import read_tail
-from sweep.core.outcomes import HALTED, PAUSED
+from sweep.core.outcomes import HALTED, PAUSED, STOPPED
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.trial import End
@@ -32,7 +32,7 @@ def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence
             container between the process and us reports it so.
         told: What it had been told: "" (also where it has finished all the same), "pruned",
             "checkpoint" (leave, to be resumed), or one of the outcomes for which it was ended
-            (time limit, stalled, too long, halted, paused).
+            (time limit, stalled, too long, halted, paused, cancelled).
         log: The last lines of its output, ``memory_messages.WINDOW`` or fewer.
     """
     if signal is None and exit_code is not None and 128 < exit_code <= 128 + 64:
@@ -43,6 +43,8 @@ def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence
         return End(outcomes.TIMEOUT, "asked to leave before its time limit", exit_code, signal)
     if told == HALTED:
         return End(HALTED, "the study was stopped", exit_code, signal)
+    if told == STOPPED:
+        return End(STOPPED, "cancelled by `sweep stop --trial`", exit_code, signal)
     if told == PAUSED:
         return End(PAUSED, "waits at its rung", exit_code, signal)
     if told == outcomes.STALLED:

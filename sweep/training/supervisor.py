@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from sweep.core import outcomes
 from sweep.core.errors import StaleAttempt, SweepError
-from sweep.core.outcomes import HALTED, PAUSED
+from sweep.core.outcomes import HALTED, PAUSED, STOPPED
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.system import processes
@@ -38,8 +38,10 @@ SRUN_GRACE_S = 5.0
 SUSPENDED_S = 2.0  # so late a waiting process comes only where it did not run
 STATE_EVERY_S = 1.0  # between two looks whether training is stopped
 END_AGAIN_S = 30.0  # after an end that did not end it
+LIMIT_MARGIN_S = 2.0  # before it, to write down how training ended
 LIMIT_SLACK_S = 90.0  # Slurm may send a limit's signal a minute early
 SIGNAL_LAG_S = 1.0  # between the signals that Slurm sends to training and to us
+STOPPED_NOW = "cancelled now"
 _TERMINATED = (-15, 128 + 15)  # by SIGTERM; a shell or container reports it the second way
 _TICKS_S = (0.05, 0.25)  # between two looks: in the first second, and later
 
@@ -62,6 +64,9 @@ class Leave:
         term_wait_s: Seconds between TERM and KILL where this process runs.
         grace_s: Seconds between USR1 and the end of the time limit.
         end_time_s: When that limit is reached, on the wall clock, or None.
+        term_follows: Whoever sends USR1 sends TERM once the time is over that it leaves, which is
+            its to know (a preemption's GraceTime): nothing is killed before.
+        deadline: When training must have left, on the monotonic clock; None while nobody knows.
         ask_after_s: After so many seconds of training it is asked by itself, as by USR1; or None.
         asked_s: When it was first asked to leave, on the wall clock.
         hurry: Somebody wants it to look now what the study wants of it (USR2).
@@ -71,6 +76,7 @@ class Leave:
     term_wait_s: float
     grace_s: float
     end_time_s: float | None = None
+    term_follows: bool = False
     ask_after_s: float | None = None
     deadline: float | None = None
     asked_s: float | None = None
@@ -95,18 +101,29 @@ class Leave:
     def on_signal(self, number: int, _frame: object) -> None:
         """Handle TERM and USR1; several in a row are one request."""
         self.terminated = self.terminated or number == signal.SIGTERM
-        wait_s = self.term_wait_s if number == signal.SIGTERM else self.grace_s
-        deadline = time.monotonic() + wait_s
-        self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
         self.asked_s = self.asked_s or time.time()
+        wait_s = self.term_wait_s if number == signal.SIGTERM else self._left_s()
+        if wait_s is not None:
+            deadline = time.monotonic() + wait_s
+            self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
         if self.folder is not None:
             # An error must not come up wherever the main loop is; it tries again by itself.
             with contextlib.suppress(OSError):
                 tell(self.folder, "checkpoint")
 
+    def _left_s(self) -> float | None:
+        """Return the seconds that USR1 leaves; None where only the TERM behind it says."""
+        if not self.term_follows:
+            return self.grace_s
+        now = time.time()
+        if self.end_time_s is None or not now < self.end_time_s or not self.is_for_limit:
+            return None
+        # Slurm may send it a minute early: training has all of that.
+        return max(1.0, self.end_time_s - now - LIMIT_MARGIN_S)
+
     @property
     def wanted(self) -> bool:
-        return self.deadline is not None
+        return self.asked_s is not None
 
     @property
     def is_for_limit(self) -> bool:
@@ -141,8 +158,9 @@ class Channel:
         """Store reports of the attempt, and up to where they were read."""
         raise NotImplementedError
 
-    def touch(self) -> bool:
-        """Say that the attempt lives; return True when the study wants it to leave."""
+    def touch(self) -> str:
+        """Say that the attempt lives; return why it is to leave: HALTED (the study was stopped),
+        STOPPED (its trial is cancelled), STOPPED_NOW (the same, without grace), or ""."""
         raise NotImplementedError
 
     def judge(self) -> str:
@@ -196,6 +214,7 @@ class Supervisor:
         self.unsent: list[Report] = []
         self.told = ""
         self._kill_at: float | None = None
+        self._deadline: float | None = None  # of the leave, as it was seen last
         self._signalled = False  # it was made to end
         self._started = self._last_step = time.monotonic()
         self._overslept = False
@@ -355,7 +374,11 @@ class Supervisor:
         if ask_after_s is not None and not self.leave.wanted and now - self._started > ask_after_s:
             self.leave.on_signal(signal.SIGUSR1, None)
         if self.leave.wanted and self.told != "checkpoint":
-            self._tell("checkpoint", "checkpoint", self.leave.deadline)
+            self._tell("checkpoint", "checkpoint")
+        if self.leave.deadline != self._deadline:  # a signal has come, or a second one
+            self._deadline = self.leave.deadline
+            if self._deadline is not None:
+                self._kill_at = self._deadline - TERM_GRACE_S
         limit_s = self.study.trial_time_s
         ran_s = self.used_s + now - self._started - self.suspended_s
         if limit_s and not self.told and ran_s > limit_s:
@@ -376,17 +399,17 @@ class Supervisor:
         with contextlib.suppress(OSError), self.folder.log.open("a", encoding="utf-8") as log:
             log.write(f"sweep: process {self.child.pid}: {what}\n")
 
-    def _tell(self, word: str, told: str, deadline: float | None = None) -> None:
+    def _tell(self, word: str, told: str) -> None:
         with contextlib.suppress(OSError):  # a full disk: then only the signals reach it
             tell(self.folder, word)
         self.told = told
-        if deadline is not None:
-            self._kill_at = deadline - TERM_GRACE_S
+        if told == "checkpoint":
+            self._kill_at = None  # the signals say until when
         elif self._knows_nothing:
             self._kill_at = time.monotonic()
         else:
             grace_s = float(self.study.grace_s)
-            if told != HALTED:
+            if told not in (HALTED, STOPPED):
                 grace_s = max(PRUNE_GRACE_S, grace_s)
             self._kill_at = time.monotonic() + grace_s
 
@@ -410,10 +433,13 @@ class Supervisor:
 
     def _touch(self, now: float) -> None:
         self._next_touch = now + self._touch_every_s
-        answer: list[bool] = []
+        answer: list[str] = []
         reached = self._guard(lambda: answer.append(self.channel.touch()), now)
-        if reached and answer[0] and not self.told:
-            self._tell("checkpoint", HALTED)
+        word = answer[0] if reached else ""
+        if word and not self.told:
+            self._tell("checkpoint", STOPPED if word == STOPPED_NOW else word)
+        if word == STOPPED_NOW and self.told and not self._signalled:
+            self._kill_at = now
         if now > self._next_forward + REST_AFTER_S:
             self.channel.rest(0.0)  # a training that is silent stays so
 

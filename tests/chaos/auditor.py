@@ -620,7 +620,8 @@ class _Auditor:
                 self._add(kind, None, what)
         for line in self.found.accounting:
             job, state, *_ = line.split("|")
-            if state.split()[0] in ("RUNNING", "PENDING", "SUSPENDED", "REQUEUED"):
+            # REQUEUED is how a row of it ended; the next one says what became of it.
+            if state.split()[0] in ("RUNNING", "PENDING", "SUSPENDED"):
                 self._add("left_over", None, f"Slurm's accounting says that job {job} is {state}")
 
 

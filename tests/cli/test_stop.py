@@ -1,4 +1,4 @@
-"""``sweep stop``, at once and drained, and the launch that goes on."""
+"""``sweep stop``, at once, drained and of single trials, and the launch that goes on."""
 
 from __future__ import annotations
 
@@ -59,3 +59,37 @@ def test_drained_study_lets_its_trials_end(sweep: Sweep, runs: Path, tmp_path: P
     assert ran.code == 0
     assert "1 trial added" in ran.out
     assert counts(sweep) == {"complete": 6}
+
+
+def test_single_trials_are_cancelled_and_the_study_goes_on(
+    sweep: Sweep, runs: Path, tmp_path: Path
+) -> None:
+    """One that runs leaves, one that waits is cancelled at once; its neighbour notices nothing."""
+    path = write_toy(tmp_path, trials=5, command=gated(tmp_path))
+    assert sweep("launch", path).code == 0
+    wait_for(lambda: min(steps_of(runs, "toy", 0), steps_of(runs, "toy", 1)) >= 2, "two steps")
+    ran = sweep("stop", "--trial", "9,4")
+    assert (ran.code, "no trial 9" in ran.err) == (2, True)
+    assert counts(sweep) == {"running": 2, "waiting": 3}
+    ran = sweep("stop", "toy", "--trial", "0", "--trial", "3-4")
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines() == [
+        "trial 0: is told to leave, and has 1 min for it; it is cancelled then",
+        "trial 3: cancelled",
+        "trial 4: cancelled",
+    ]
+    wait_for(lambda: counts(sweep).get("cancelled") == 3, "trial 0 to leave")
+    wait_for(lambda: steps_of(runs, "toy", 2) >= 2, "its task to pull trial 2")
+    assert steps_of(runs, "toy", 1) == 2
+    (tmp_path / "gate").touch()
+    wait_for(lambda: counts(sweep) == {"complete": 2, "cancelled": 3}, "the others to end")
+    rows = {row["trial"]: row for row in collected(sweep)}
+    assert {number: row["attempts"] for number, row in rows.items()} == {1: 1, 2: 1}
+    ran = sweep("stop", "--trial", "0,1")
+    assert ran.out.splitlines() == [
+        "trial 0: cancelled already (cancelled by `sweep stop --trial`); nothing to cancel",
+        "trial 1: complete already; nothing to cancel",
+    ]
+    assert "study toy: all trials have ended" in sweep("launch", path).out
+    assert sweep("launch", path, "--retry", "cancelled", "--wait").code == 0
+    assert counts(sweep) == {"complete": 5}

@@ -162,8 +162,17 @@ def test_a_crash(sweep: Sweep, tmp_path: Path) -> None:
     ran = sweep("try", path)
     assert ran.code == 1
     assert "exit code 1: ValueError: no such data" in ran.out
+    assert "loss: training failed before it came" in ran.out
     assert '  |   File "' in ran.out and "  | begins" in ran.out
     assert_nothing_is_left(tmp_path)
+
+
+def test_a_package_that_is_not_there(sweep: Sweep, tmp_path: Path) -> None:
+    """It is said which Python was asked, and how to name another one."""
+    path = write(tmp_path, "import no_such_package\n")
+    training = read(sweep("try", path, "--json"))[1]["training"]
+    assert "ModuleNotFoundError: No module named 'no_such_package'" in training["text"]
+    assert f"is {PYTHON}: activate the environment" in training["advice"]
 
 
 def test_the_limit(sweep: Sweep, tmp_path: Path) -> None:
@@ -237,6 +246,15 @@ def test_files_beside_the_code(sweep: Sweep, tmp_path: Path) -> None:
     assert line["state"] == "warning" and "best.pt" in line["text"]
     assert (tmp_path / "train.py").read_text() == before
     assert_nothing_is_left(tmp_path)
+
+
+def test_a_secret_in_the_command_is_not_shown(sweep: Sweep, tmp_path: Path) -> None:
+    command = [PYTHON, "train.py", "--api-token", "hush-9817"]
+    path = write(tmp_path, "print('loss=1')\nraise SystemExit(1)\n", command=command)
+    for words in (("--json",), ()):
+        ran = sweep("try", path, *words)
+        assert "hush-9817" not in ran.out + ran.err and "--api-token" in ran.out
+    assert read(sweep("try", path, "--json"))[0]["outcome"] == "error"
 
 
 def test_an_image_that_is_not_built(sweep: Sweep, tmp_path: Path) -> None:

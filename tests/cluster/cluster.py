@@ -295,6 +295,17 @@ class Cluster:
         """Kill slurmctld, which loses what it has not saved yet."""
         self._signal("slurmctld", signal.SIGKILL)
 
+    def configure(self, **settings: object) -> None:
+        """Change fields of the layout that slurm.conf says, and have the daemons read it anew."""
+        self.layout = config.Layout(**{**vars(self.layout), **settings})  # type: ignore[arg-type]
+        self._write("cluster.json", self.layout.to_json())
+        self._write("etc/slurm.conf", config.slurm_conf(self.layout))
+        self._signal("slurmctld", signal.SIGTERM)  # not all is read while it runs
+        self._await_death("slurmctld")
+        self.start_slurmctld()
+        self.run(["scontrol", "reconfigure"], check=True)
+        self._await_idle(resume=True)
+
     def pause_slurmctld(self) -> None:
         """Stop slurmctld with SIGSTOP: connections are accepted and never answered."""
         self._signal("slurmctld", signal.SIGSTOP)

@@ -26,6 +26,10 @@ class Layout:
         slurmd_timeout_s: A silent node is DOWN, and its jobs NODE_FAIL, after this long.
         requeue_delay_s: A requeued job waits this long (Slurm's cred_expire; 120 by default).
         preempt_grace_s: A preempted job has this long between SIGTERM and its end.
+        kill_wait_s: Between SIGTERM and SIGKILL of what must end (Slurm's KillWait).
+        preempt: Who preempts: ``partition_prio`` (jobs in ``high`` those in ``preempt``) or ``qos``
+            (jobs with the QOS ``urgent`` those with ``scavenger``).
+        preempt_signals: A preempted job gets the signal of ``sbatch --signal`` at once.
         gpu_type: Type of the four fake GPUs of a node; a MIG profile's name works as well.
         shared: ``shard`` (64 a node) or ``mps`` (400); together they spoil each other's
             CUDA_VISIBLE_DEVICES in 22.05.
@@ -41,6 +45,9 @@ class Layout:
     slurmd_timeout_s: int = 20
     requeue_delay_s: int = 10
     preempt_grace_s: int = 5
+    kill_wait_s: int = 5
+    preempt: str = "partition_prio"
+    preempt_signals: bool = False
     gpu_type: str = "a100"
     shared: str = "shard"
     extra: str = ""
@@ -102,7 +109,7 @@ SlurmdTimeout={layout.slurmd_timeout_s}
 SlurmctldTimeout=10
 BatchStartTimeout=10
 ReturnToService=2
-KillWait=5
+KillWait={layout.kill_wait_s}
 MinJobAge=60
 InactiveLimit=0
 JobRequeue=1
@@ -122,7 +129,8 @@ DefMemPerCPU=500
 SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=2,\
 max_rpc_cnt=0
-PreemptType=preempt/partition_prio
+{"SlurmctldParameters=preempt_send_user_signal" if layout.preempt_signals else ""}
+PreemptType=preempt/{layout.preempt}
 PreemptMode=REQUEUE
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
@@ -135,7 +143,8 @@ GresTypes=gpu,{layout.shared}
 NodeName={names} NodeHostname={layout.host} NodeAddr=127.0.0.1 Port=[{first}-{last}] \
 CPUs={CPUS_PER_NODE} CoresPerSocket={CPUS_PER_NODE} RealMemory={MEMORY_PER_NODE_MB} \
 Features=test Gres={gres} State=UNKNOWN
-PartitionName=DEFAULT Nodes={names} State=UP PriorityTier=1 PreemptMode=OFF
+PartitionName=DEFAULT Nodes={names} State=UP PriorityTier=1 \
+{"PreemptMode=OFF" if layout.preempt == "partition_prio" else ""}
 PartitionName=main Default=YES DefaultTime=30 MaxTime=1-00:00:00
 PartitionName=gpu DefaultTime=30 MaxTime=1-00:00:00
 PartitionName=short DefaultTime=1 MaxTime=2
@@ -202,16 +211,24 @@ def accounting_commands(user: str) -> list[list[str]]:
     """Return the sacctmgr arguments that register accounts, QOS with limits, and users.
 
     QOS ``small`` allows 50 submitted tasks a user, ``few`` 3 running ones, ``brief`` jobs of three
-    minutes; account ``proj2`` allows 2 running and 20 submitted.
+    minutes; account ``proj2`` allows 2 running and 20 submitted. Where QOS preempt, ``urgent`` does
+    so to ``scavenger``, whose jobs are requeued after 20 s of grace.
     """
-    every_qos = "qos=normal,small,few,brief"
+    every_qos = "qos=normal,small,few,brief,scavenger,urgent"
+    other = ["add", "user", user, "account=proj1", "cluster=other", "defaultaccount=proj1"]
     return [
         ["add", "cluster", "sweeptest"],
         ["add", "qos", "small", "MaxSubmitJobsPerUser=50"],
         ["add", "qos", "few", "MaxJobsPerUser=3"],
         ["add", "qos", "brief", "MaxWallDurationPerJob=3"],
+        ["add", "qos", "scavenger", "GraceTime=20", "PreemptMode=requeue"],
+        ["add", "qos", "urgent", "Preempt=scavenger", "Priority=1000"],
         ["add", "account", "proj1,proj2", "cluster=sweeptest", every_qos],
         ["add", "user", "root", "account=proj1", "defaultaccount=proj1"],
         ["add", "user", user, "account=proj1", "defaultaccount=proj1", every_qos],
         ["add", "user", user, "account=proj2", every_qos, "MaxJobs=2", "MaxSubmitJobs=20"],
+        # Another cluster in the same accounting database, whose limits say nothing here.
+        ["add", "cluster", "other"],
+        ["add", "account", "proj1", "cluster=other"],
+        [*other, "MaxJobs=1", "MaxSubmitJobs=1", "MaxWall=1"],
     ]

@@ -282,6 +282,38 @@ def test_sick_nodes(faulty: Faulty) -> None:
     faulty.check_whole(11)
 
 
+# On n2 sweep itself does not import, on n3 a library that it needs does not load.
+NO_IMPORT = """
+case $SLURMD_NODENAME in
+    n2) export PYTHONPATH={folder}/no_sweep ;;
+    n3) export PYTHONPATH={folder}/no_library ;;
+esac
+"""
+
+
+def test_nodes_where_sweep_does_not_import(faulty: Faulty) -> None:
+    """They do not eat up the array: its trials end on the other nodes, and status says why."""
+    for name in ("no_sweep/sweep", "no_library/psycopg2"):
+        faulty.user.make(faulty.user.folder / name)
+        faulty.user.write(f"{name}/__init__.py", "raise ImportError('libpq.so.5: no such file')\n")
+    setup = NO_IMPORT.format(folder=faulty.user.folder).strip().splitlines()
+    faulty.launch(
+        steps=2,
+        pause_s=0.1,
+        trials=20,
+        max_parallel=4,
+        slurm={"setup": setup},
+        resources={"time": "5min", "cpus": 5},  # a node holds one task
+    )
+    faulty.wait_end(150)
+    faulty.check_whole(20)
+    assert {attempt.host for attempt in faulty.attempts()} <= {"n1", "n4"}
+    marks = (faulty.user.runs / faulty.name / "logs/sick-nodes.txt").read_text()
+    assert set(marks.splitlines()) == {
+        f"the node {node} is avoided: sweep cannot be imported there" for node in ("n2", "n3")
+    }
+
+
 @pytest.mark.long
 def test_sick_node_that_cannot_be_excluded(faulty: Faulty) -> None:
     """Where Slurm refuses to exclude a node, the task holds it, lest the next one falls in."""

@@ -160,7 +160,10 @@ def test_limits_are_read(slurm: Cluster) -> None:
     config = parse_config(ask(config_argv()))
     assert (config.max_array_size, config.version[:3], config.accounting) == (1001, "22.", True)
     partitions = parse_partitions(ask(partitions_argv("short")))
-    accounts = parse_associations(ask(associations_argv(slurm.user)))
+    every = parse_associations(ask(associations_argv(slurm.user)))
+    assert {account.cluster for account in every} == {"sweeptest", "other"}
+    accounts = parse_associations(ask(associations_argv(slurm.user, config.cluster)))
+    assert {account.cluster for account in accounts} == {"sweeptest"}
     qos = parse_qos(ask(qos_argv(["small"])))
     assert [account.account for account in accounts] == ["proj1", "proj2"]
     assert [account.is_default for account in accounts] == [True, False]

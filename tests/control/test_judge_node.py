@@ -397,6 +397,33 @@ def test_slurm_commands(fact: Mapping[str, Any], states: list[str]) -> None:
     assert all(line.advice for line in lines if line.state == FAILED)
 
 
+@pytest.mark.parametrize(
+    ("mode", "grace_time_s", "signals", "state", "words"),
+    [
+        ("", 0, False, OK, "not preempted"),
+        ("SUSPEND", 20, False, OK, "go on later"),
+        ("REQUEUE", 0, True, OK, "5 s before SIGKILL"),
+        ("REQUEUE", 20, True, OK, "20 s before (GraceTime)"),
+        (
+            "CANCEL",
+            20,
+            False,
+            WARNING,
+            "5 s before SIGKILL (KillWait), not when the GraceTime of 20",
+        ),
+    ],
+)
+def test_preemption(mode: str, grace_time_s: int, signals: bool, state: str, words: str) -> None:
+    """How long before its end a training hears of it, and what the site must set."""
+    fact = {"mode": mode, "grace_time_s": grace_time_s, "signals": signals, "kill_wait_s": 5}
+    line = judge_node.preemption(fact)
+    assert (line.name, line.state) == ("preemption", state)
+    assert words in line.text
+    assert ("PreemptParameters=send_user_signal" in line.advice) is (state == WARNING)
+    commands = {"scontrol": "", "sbatch": "", "may_submit": True, "preemption": fact}
+    assert judge_node.slurm_commands(commands)[-1] == line
+
+
 @pytest.mark.parametrize("changes", [{"error": "No such file"}, {"wanted": 2}])
 def test_on_this_machine_nobody_is_sent_to_slurm(changes: Mapping[str, Any]) -> None:
     assert "sinfo" in judge_node.gpus({**GPUS, **changes}).advice

@@ -26,7 +26,7 @@ from tests.toys import write_toy
 pytestmark = pytest.mark.real
 
 QUESTIONS = ("sacct", "sacctmgr", "scontrol", "sinfo", "squeue")
-LIMITS = "lab|someone||||||||normal||lab\n"
+LIMITS = "lab|someone||||||||normal||lab|\n"
 
 
 class Site:

@@ -33,9 +33,9 @@ def test_a_damaged_one_is_named(tmp_path: Path, content: bytes) -> None:
 def test_one_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(DamagedFile, match="cannot be read: No such file"):
         Study.read(tmp_path / "study.json")
-    with pytest.raises(DamagedFile, match="cannot be read: Is a directory"):
+    with pytest.raises(DamagedFile, match="cannot be read: is no regular file"):
         Study.read(tmp_path)
-    with pytest.raises(DamagedFile, match="cannot be read: Is a directory"):
+    with pytest.raises(DamagedFile, match="cannot be read: is no regular file"):
         read_json(tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sweep.core.study import Slurm
 from sweep.schedulers.slurm.batch_script import render
 from tests.study_rows import make_study
 
+ROOT = Path(__file__).parents[2]
 HOSTILE = ["a space", "it's", 'a"quote', "$(touch owned)", "`id`", "semi;colon", "new\nline", "ä%"]
 
 
@@ -97,11 +99,50 @@ def test_the_users_own_template_is_for_all_studies(
     assert render(study, ["a"], {}) == "# the study's\n"
 
 
+BANNER = "Welcome to the cluster"
+NOT_THERE = "sweep's own Python does not start there"
+NO_IMPORT = "sweep cannot be imported there"
+
+
+def on_a_node(
+    tmp_path: Path, python: str, scontrol: str, *arguments: str, module: str = "sweep.task"
+) -> tuple[int, str, list[str]]:
+    """Run a task's script on the node n2; return its code, its output and what Slurm was asked."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, body in (
+        ("squeue", f"echo '{BANNER}'; echo 'avoids=n[4-5]'; echo 'avoids=(null)'"),
+        ("scontrol", f'echo "$@" >> {tmp_path}/asked; echo "{BANNER}" >&2; {scontrol}'),
+        ("sleep", f'echo "slept $1" >> {tmp_path}/asked'),
+        ("python", python),
+    ):
+        (programs / name).write_text(f"#!/bin/bash\n{body}\n")
+        (programs / name).chmod(0o755)
+    path = str(programs / "python") if python else "/nonexistent/python"
+    argv = [path, "-m", module, "/r/digits"]
+    text = render(make_study(), argv, {"SWEEP_LOGS": str(tmp_path)})
+    code, out = run(
+        text,
+        tmp_path,
+        *arguments,
+        SLURM_ARRAY_JOB_ID="7",
+        SLURMD_NODENAME="n2",
+        SWEEP_SICK_HOLD="3",
+        SWEEP_LOGS=str(tmp_path),
+    )
+    asked = tmp_path / "asked"
+    return code, out, asked.read_text().splitlines() if asked.exists() else []
+
+
 @pytest.mark.parametrize(
     ("scontrol", "words"),
     [
         ("exit 0", "the node n2 is avoided: "),
         ("echo '7_0: Job is no longer pending execution' >&2; exit 1", "the node n2 is avoided: "),
+        (
+            "echo '7_0,3-9: No error' >&2; echo '7_1: Access/permission denied' >&2; exit 1",
+            "the node n2 is sick, and was not excluded: ",
+        ),
         (
             "echo 'Access/permission denied' >&2; exit 1",
             "the node n2 is sick, and was not excluded: ",
@@ -112,23 +153,45 @@ def test_a_node_without_the_interpreter_is_avoided(
     tmp_path: Path, scontrol: str, words: str
 ) -> None:
     """The array keeps away from it, beside what it avoids already; a refusal holds the node."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, body in (
-        ("squeue", "echo 'n[4-5]'"),
-        ("scontrol", f'echo "$@" >> {tmp_path}/asked; {scontrol}'),
-        ("sleep", f'echo "slept $1" >> {tmp_path}/asked'),
-    ):
-        (programs / name).write_text(f"#!/bin/bash\n{body}\n")
-        (programs / name).chmod(0o755)
-    text = render(make_study(), ["/nonexistent/python"], {"SWEEP_LOGS": str(tmp_path)})
-    code, out = run(
-        text, tmp_path, SLURM_ARRAY_JOB_ID="7", SLURMD_NODENAME="n2", SWEEP_SICK_HOLD="3"
-    )
+    code, out, asked = on_a_node(tmp_path, "", scontrol)
     assert code == 127
-    sentence = words + "sweep's own Python does not start there\n"
-    assert sentence in out
-    assert (tmp_path / "sick-nodes.txt").read_text() == sentence
-    asked = (tmp_path / "asked").read_text().splitlines()
+    assert f"{words}{NOT_THERE}\n" in out
+    assert (tmp_path / "sick-nodes.txt").read_text() == f"{words}{NOT_THERE}\n"
     assert asked[0] == "update JobId=7 ExcNodeList=n[4-5],n2"
     assert asked[1] == ("slept 3" if "not excluded" in words else "slept 0")
+
+
+def test_a_node_where_sweep_does_not_import_is_avoided(tmp_path: Path) -> None:
+    """Python starts there; what lacks is sweep itself, whatever the setup lines set."""
+    python = '[ "$1" != -c ] || { echo "ModuleNotFoundError: sweep"; exit 1; }; echo started'
+    code, out, asked = on_a_node(tmp_path, python, "exit 0")
+    assert (code, "started" in out, "ModuleNotFoundError" in out) == (127, False, True)
+    assert (tmp_path / "sick-nodes.txt").read_text() == f"the node n2 is avoided: {NO_IMPORT}\n"
+    assert asked == ["update JobId=7 ExcNodeList=n[4-5],n2", "slept 0"]
+
+
+def test_a_node_where_a_library_does_not_load_is_avoided(tmp_path: Path) -> None:
+    """sweep.task comes back to the script, which has the node avoided."""
+    (tmp_path / "broken" / "psycopg2").mkdir(parents=True)
+    (tmp_path / "broken/psycopg2/__init__.py").write_text("raise OSError('libpq.so.5: no such')\n")
+    python = f'PYTHONPATH={tmp_path}/broken exec {sys.executable} "$@"'
+    code, out, asked = on_a_node(tmp_path, python, "exit 0")
+    assert code == 127
+    assert "OSError: libpq.so.5: no such" in out, "what lacks is in the task's log"
+    assert (tmp_path / "sick-nodes.txt").read_text() == f"the node n2 is avoided: {NO_IMPORT}\n"
+    assert asked == ["update JobId=7 ExcNodeList=n[4-5],n2", "slept 0"]
+
+
+def test_a_task_of_no_script_says_what_does_not_import(tmp_path: Path) -> None:
+    """On one machine there is no node to avoid: it fails with the traceback."""
+    (tmp_path / "psycopg2").mkdir()
+    (tmp_path / "psycopg2/__init__.py").write_text("raise OSError('libpq.so.5: no such')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "sweep.task", str(tmp_path)],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "OSError: libpq.so.5: no such" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,22 @@ import pytest
 
 from sweep.core.errors import CouldNotAsk, InputError, OverLimit, SchedulerError, SubmitUnclear
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate, TaskState
+from sweep.core.scheduler import (
+    ENDED,
+    PENDING,
+    RUNNING,
+    ArrayJob,
+    Beside,
+    JobFate,
+    Limits,
+    TaskState,
+)
 from sweep.core.study import Resources, Service, Slurm, Storage
 from sweep.schedulers.slurm import ask
 from sweep.schedulers.slurm import scheduler as slurm
 from sweep.schedulers.slurm.ask import Answer
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
-from tests.schedulers.scripted_slurm import SILENCE, ScriptedSlurm
+from tests.schedulers.scripted_slurm import CONFIG, SILENCE, ScriptedSlurm
 from tests.study_rows import make_study
 
 TIMED_OUT = Answer("", "sbatch: error: Batch job submission failed: Socket timed out", 1)
@@ -365,7 +375,7 @@ def limits_of(qos: str) -> Any:
     """Return sacctmgr's answers where one QOS has a MaxWall of five minutes."""
 
     def answer(argv: Any) -> str:
-        return f"{qos}|||||||00:05:00\n" if "qos" in argv else ""
+        return f"{qos}|||||||00:05:00|00:00:00|cluster\n" if "qos" in argv else ""
 
     return answer
 
@@ -413,6 +423,30 @@ def test_every_job_of_ours_fits_the_limits(
         for argv in run.of("sbatch")
     ]
     assert times == [database, task, end]
+
+
+TWO_CLUSTERS = """\
+proj1|me|||||||normal|normal|proj1|alpha
+proj1|me||1|1|||00:01:00|normal|normal|proj1|beta
+proj2|me|||2|2||||normal|proj1|beta
+"""
+
+
+def test_only_this_clusters_associations_count(tmp_path: Path) -> None:
+    """Several clusters on one slurmdbd: what another allows its users says nothing here."""
+
+    def sacctmgr(argv: Sequence[str]) -> str:
+        return "" if "qos" in argv else TWO_CLUSTERS
+
+    def limits(cluster: str) -> Limits:
+        run = ScriptedSlurm(config=f"{CONFIG}ClusterName = {cluster}\n", sacctmgr=sacctmgr)
+        found = scheduler(tmp_path, run).limits()
+        assert f"cluster={cluster}" in run.of("sacctmgr")[0]
+        return found
+
+    assert limits("alpha") == Limits(1001, None, 86400, None)
+    assert limits("beta") == Limits(1001, 1, 60, 1)
+    assert limits("Alpha") == limits("alpha")
 
 
 def test_where_no_finaliser_fits_the_array_does_its_work(tmp_path: Path) -> None:

@@ -22,10 +22,12 @@ from sweep.schedulers.slurm.text.limits import (
     Association,
     Config,
     Partition,
+    Preemption,
     Qos,
     associations_argv,
     config_argv,
     find_limits,
+    find_preemption,
     parse_associations,
     parse_config,
     parse_partitions,
@@ -1139,10 +1141,14 @@ def test_parse_config() -> None:
 
 def test_parse_partitions() -> None:
     """A partition is read in both of scontrol's forms."""
-    assert parse_partitions(PARTITION) == [Partition("short", "n[1-4]", 120, default_time_s=60)]
+    assert parse_partitions(PARTITION) == [
+        Partition("short", "n[1-4]", 120, default_time_s=60, preempt_mode="OFF")
+    ]
     assert parse_partitions(PARTITIONS) == [
-        Partition("main", "n[1-4]", 86400, True, default_time_s=1800),
-        Partition("preempt", "", None, False, "login", "small"),
+        Partition("main", "n[1-4]", 86400, True, default_time_s=1800, preempt_mode="OFF"),
+        Partition(
+            "preempt", "", None, False, "login", "small", preempt_mode="REQUEUE", grace_time_s=5
+        ),
     ]
     assert parse_partitions("Partition nono not found\n") == []
 
@@ -1150,19 +1156,56 @@ def test_parse_partitions() -> None:
 def test_parse_accounting_limits() -> None:
     """A user's limits and those of a QOS are read; an empty cell is no limit."""
     assert parse_associations(
-        "proj1|sweeper|||||||few,normal,small||proj1\n"
-        "proj2|sweeper||2|20|||1-00:00:00|normal|normal|proj1\n"
-        "||||||||||proj3\n"
+        "proj1|sweeper|||||||few,normal,small||proj1|hpc\n"
+        "proj2|sweeper||2|20|||1-00:00:00|normal|normal|proj1|hpc\n"
+        "||||||||||proj3|\n"
     ) == [
-        Association("proj1", "sweeper", qos=("few", "normal", "small"), is_default=True),
-        Association("proj2", "sweeper", "", 2, 20, None, None, 86400, ("normal",), "normal"),
+        Association(
+            "proj1", "sweeper", qos=("few", "normal", "small"), is_default=True, cluster="hpc"
+        ),
+        Association(
+            "proj2", "sweeper", "", 2, 20, None, None, 86400, ("normal",), "normal", cluster="hpc"
+        ),
     ]
-    qos = parse_qos("normal|||||||\nsmall||50|||||\nfew|3|||40|||02:00:00\n")
+    qos = parse_qos(
+        "normal||||||||00:00:00|cluster\nsmall||50||||||00:00:00|cluster\n"
+        "few|3|||40|||02:00:00|00:00:20|requeue\n"
+    )
     assert [(one.name, one.max_jobs, one.max_submit, one.max_time_s) for one in qos] == [
         ("normal", None, None, None),
         ("small", None, 50, None),
         ("few", 3, 40, 7200),
     ]
+    assert [(one.grace_time_s, one.preempt_mode) for one in qos] == [
+        (0, ""),
+        (0, ""),
+        (20, "requeue"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ("", Preemption()),
+        ("PreemptType             = preempt/none", Preemption()),
+        ("PreemptType = preempt/partition_prio", Preemption("REQUEUE", 5)),
+        (
+            "PreemptType = preempt/partition_prio\nSlurmctldParameters = preempt_send_user_signal",
+            Preemption("REQUEUE", 5, True),
+        ),
+        (
+            "PreemptType = preempt/qos\nPreemptParameters = reorder_count=1,send_user_signal",
+            Preemption("CANCEL", 20, True),
+        ),
+    ],
+)
+def test_find_preemption(settings: str, found: Preemption) -> None:
+    """By partition or by QOS, and whether its beginning is told: from Slurm's own words."""
+    config = parse_config(f"{settings}\nPreemptMode             = GANG,CANCEL\n")
+    partitions = parse_partitions(PARTITIONS)
+    qos = parse_qos("low||||||||00:00:20|cluster\n")
+    assert find_preemption(config, partitions, qos) == found
+    assert find_preemption(config, partitions[:1], ()) == Preemption()
 
 
 def test_elements_cancelled_before_their_start_are_not_element_0() -> None:
@@ -1198,6 +1241,7 @@ def test_argv_of_questions_about_limits() -> None:
     assert partitions_argv("gpu") == ["scontrol", "show", "partition", "gpu", "-o"]
     asked = associations_argv("ann")
     assert asked[:7] == ["sacctmgr", "-nP", "show", "user", "where", "name=ann", "withassoc"]
+    assert associations_argv("ann", "hpc")[5:8] == ["name=ann", "cluster=hpc", "withassoc"]
     assert qos_argv(["a", "b"])[4:6] == ["where", "name=a,b"]
 
 

@@ -21,11 +21,13 @@ import pytest
 
 from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.core.system.processes import find_process
+from sweep.storage import access
 from sweep.storage.embedded import server as servers
 from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Folder
 from sweep.storage.embedded.server import Server, clients, connected, running, using
 from tests.needs import require, skip_or_fail
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.real
 
@@ -367,6 +369,28 @@ def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
     assert _wait(lambda: _processes(data_dir) == [])
 
 
+def refuses_sessions(server: Server) -> bool:
+    try:
+        clients(server)
+    except DatabaseUnavailable:
+        return True
+    return False
+
+
+def test_a_server_that_others_are_stopping(data_dir: Path) -> None:
+    """A command that leaves neither fails for it nor ends it: a session is still at work."""
+    server = start_stop.start(data_dir)
+    with connected(server) as cursor:
+        os.kill(server.pid, signal.SIGTERM)  # a smart shutdown: it waits for the session
+        wait_for(lambda: refuses_sessions(server), "it to take no new session")
+        assert not servers.is_unused(server)
+        assert not access.stop_server(data_dir)
+        cursor.execute("SELECT 1")
+        assert cursor.fetchone() == (1,)
+    wait_for(lambda: find_process(server.pid) is None, "its end")
+    assert not access.stop_server(data_dir)
+
+
 def test_one_watcher_over_restarts(data_dir: Path) -> None:
     """A server has one watcher, also after quick restarts, and gets a new one if it was killed."""
 
@@ -514,3 +538,65 @@ def test_binaries_of_the_system(data_dir: Path, monkeypatch: pytest.MonkeyPatch)
     start_stop.stop(data_dir)
     monkeypatch.delenv("SWEEP_PG_BIN")
     assert _query(start_stop.start(data_dir), "SHOW server_version_num")[0][0].startswith("15")
+
+
+def listening(server: Server) -> set[str]:
+    """Return the addresses at which a server's processes listen, as the kernel has them."""
+    found = set()
+    for table, family, width in (("tcp", socket.AF_INET, 8), ("tcp6", socket.AF_INET6, 32)):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            address, _, port = fields[1].partition(":")
+            if fields[3] == "0A" and int(port, 16) == server.port:  # TCP_LISTEN
+                words = [address[i : i + 8] for i in range(0, width, 8)]
+                packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+                found.add(socket.inet_ntop(family, packed))
+    return found
+
+
+def own_addresses() -> list[str]:
+    """Return an address of this machine that is not the loopback's, where it has one."""
+    out = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
+    return [one for one in out if "." in one][:1]
+
+
+NEAR = [("lo", "127.0.0.1"), ("127.0.0.3", "127.0.0.3")]
+if Path("/proc/net/if_inet6").exists():
+    NEAR.append(("::1", "::1"))
+
+
+@pytest.mark.parametrize(("listen", "address"), NEAR)
+def test_listening_on_one_address(data_dir: Path, listen: str, address: str) -> None:
+    """The server binds to that interface or address alone, and clients are told it."""
+    server = start_stop.start(data_dir, listen=listen)
+    assert (server.listen, server.host, listening(server)) == (address, address, {address})
+    assert start_stop.start(data_dir) == server, "whoever only needs it takes it as it is"
+    assert _query(server, "SELECT 1") == [(1,)]
+    with pytest.raises(SweepError, match=f"listens on {address} only, and 127.0.0.9 is needed"):
+        start_stop.start(data_dir, listen="127.0.0.9")
+    start_stop.stop(data_dir)
+    everywhere = start_stop.start(data_dir, listen="*")
+    assert listening(everywhere) >= {"0.0.0.0"}
+    with pytest.raises(SweepError, match="listens on all addresses, and lo is needed"):
+        start_stop.start(data_dir, listen="lo")
+
+
+@pytest.mark.parametrize("address", own_addresses())
+def test_listening_on_an_address_that_others_reach(data_dir: Path, address: str) -> None:
+    """Not at the loopback then: what is bound is that address and no other."""
+    server = start_stop.start(data_dir, listen=address, idle_stop_s=None)
+    assert (server.stays, listening(server)) == (True, {address})
+    assert running(data_dir) == server
+    near = Server(data_dir, "127.0.0.1", server.port, server.password_file, 0, address)
+    with pytest.raises(SweepError):
+        _query(near, "SELECT 1")
+
+
+def test_an_interface_that_is_not_there(data_dir: Path) -> None:
+    """It is said with those that are; nothing is started."""
+    with pytest.raises(SweepError, match=r"listen is ib7, and \S+ has no such .* lo") as caught:
+        start_stop.start(data_dir, listen="ib7")
+    assert "Name one that every machine has" in caught.value.hint
+    with pytest.raises(SweepError, match=r"cannot listen on 192\.0\.2\.1"):
+        start_stop.start(data_dir, listen="192.0.2.1")
+    assert running(data_dir) is None

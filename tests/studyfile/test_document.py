@@ -10,7 +10,7 @@ import pytest
 
 from sweep.core.errors import InputError
 from sweep.studyfile import document, json_schema, loads
-from sweep.studyfile.address import STORAGE
+from sweep.studyfile.address import EMBEDDED, STORAGE
 from sweep.studyfile.document import renew, shown_default
 from sweep.studyfile.keys import CONFIG, OBJECTIVE, RETRY, STUDY
 from sweep.studyfile.sections import REQUIRED, Section
@@ -70,7 +70,13 @@ def test_values_and_defaults_in_words(name: str, value: str, default: str):
         (PARAMETERS.values(), {"name"}),
         ([ENVIRONMENT], {"built"}),
         ([DDP], {"written"}),
-        *(([section], set()) for section in (*PLAIN, SLURM) if section is not DDP),
+        ([STORAGE.section], {"listen"}),  # by what `embedded` holds
+        ([EMBEDDED], set()),
+        *(
+            ([section], set())
+            for section in (*PLAIN, SLURM)
+            if section not in (DDP, STORAGE.section)
+        ),
     ],
 )
 def test_every_field_has_its_key(sections: Iterable[Section], without: set[str]):

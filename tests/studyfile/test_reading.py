@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +344,43 @@ def test_the_rest_of_the_keys() -> None:
     }
     assert study.storage == Storage(embedded="here")
     assert Study.from_json(study.to_json()) == study
+
+
+@pytest.mark.parametrize(
+    ("text", "storage"),
+    [
+        ("{embedded: job}", Storage()),
+        ("{embedded: {listen: ib0}}", Storage(listen="ib0")),
+        ("{embedded: {at: here, listen: 10.1.2.3}}", Storage(embedded="here", listen="10.1.2.3")),
+        ("{embedded: {listen: 'fd00::1'}}", Storage(listen="fd00::1")),
+        ("{embedded: {listen: eth0.100}}", Storage(listen="eth0.100")),
+    ],
+)
+def test_where_the_embedded_server_listens(text: str, storage: Storage) -> None:
+    """An interface or an address, beside the place where it runs; the short form stays."""
+    study = read(f"storage: {text}\n")
+    assert study.storage == storage
+    assert Study.from_json(study.to_json()) == study
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{embedded: {listen: 0.0.0.0}}", "must be one address, not all of them"),
+        ("{embedded: {listen: '::'}}", "must be one address, not all of them"),
+        ("{embedded: {listen: '*'}}", "must be a network interface or an address"),
+        ("{embedded: {listen: 10.1.2}}", "must be a network interface or an address"),
+        ("{embedded: {listen: \"lo', port = '1\"}}", "must be a network interface or an address"),
+        ("{embedded: {listen: a-name-of-a-host.example.org}}", "must be a network interface"),
+        ("{embedded: {place: here}}", "is not a key of storage.embedded"),
+        ("{embedded: there}", "must be job or here"),
+        ("{url: postgresql://h/d, embedded: {listen: lo}}", "must have url or embedded, not both"),
+    ],
+)
+def test_where_nothing_can_listen(text: str, words: str) -> None:
+    """Refused where it is read: it goes into the server's settings."""
+    with pytest.raises(StudyFileError, match=re.escape(words)):
+        read(f"storage: {text}\n")
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def test_studies(name: str) -> None:
         {"environment": {"runtime": "docker"}},
         {"storage": "sqlite:///x.db"},
         {"storage": {"embedded": "there"}},
+        {"storage": {"embedded": {"listen": "*"}}},
+        {"storage": {"embedded": {"place": "here"}}},
         {"executor": "slrum"},
     ],
 )

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,8 +21,9 @@ from sweep.core.study import Objective
 from sweep.core.system import processes
 from sweep.core.trial import Reading, Report
 from sweep.training import supervisor as supervising
+from sweep.training.exit_reason import classify
 from sweep.training.journal import MOST_REPORTS, Journal
-from sweep.training.supervisor import Channel, Ended, Leave, Supervisor
+from sweep.training.supervisor import STOPPED_NOW, Channel, Ended, Leave, Supervisor
 from tests.study_rows import make_study
 from tests.waiting import returns
 
@@ -45,20 +47,22 @@ SAVES_AND_LEAVES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
 class Quiet(Channel):
     """The outside: it takes every report, and wants training to leave once that has begun."""
 
-    def __init__(self, stops: bool, leave: Leave, began: Path) -> None:
-        self.stops = stops
+    def __init__(self, word: str, leave: Leave, began: Path) -> None:
+        self.word = word
         self.leave = leave
         self.began = began
 
     def record(self, reports: Sequence[Report], reading: Reading) -> None:
         pass
 
-    def touch(self) -> bool:
+    def touch(self) -> str:
         self.leave.hurry = not self.began.exists()
-        return self.stops and self.began.exists()
+        return self.word if self.word and self.began.exists() else ""
 
 
-def watch(tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, **more: Any) -> Ended:
+def watch(
+    tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, word: str = "", **more: Any
+) -> Ended:
     """Run a training under a supervisor which hurries, so that it hears of a stop at once."""
     folder = AttemptFolder(tmp_path)
     environ = {
@@ -76,7 +80,8 @@ def watch(tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, **m
     leave.hurry = True
     journal = Journal(folder, study.objectives)
     began = folder.answer if "Reporter" in script else folder.log
-    return Supervisor(child, TOKEN, folder, study, journal, Quiet(stops, leave, began), leave).run()
+    quiet = Quiet(word or (HALTED if stops else ""), leave, began)
+    return Supervisor(child, TOKEN, folder, study, journal, quiet, leave).run()
 
 
 STOPPED = [
@@ -185,6 +190,49 @@ def test_whether_the_limit_asks(
     assert leave.is_for_limit is is_for_limit
 
 
+@pytest.mark.parametrize(
+    ("numbers", "end_in_s", "left_s"),
+    [
+        ((signal.SIGUSR1,), 118.0, 116.0),  # for the limit, a minute early: all of that
+        ((signal.SIGUSR1,), 3600.0, None),  # a preemption: its GraceTime is Slurm's to know
+        ((signal.SIGUSR1,), None, None),
+        ((signal.SIGUSR1,), -5.0, None),  # the limit was raised
+        ((signal.SIGUSR1, signal.SIGTERM), 3600.0, 4.0),  # and is over
+        ((signal.SIGTERM,), 3600.0, 4.0),
+    ],
+)
+def test_nothing_is_killed_before_slurm_does(
+    numbers: Sequence[int], end_in_s: float | None, left_s: float | None
+) -> None:
+    """Where SIGTERM follows the first signal, that alone says when its time is over."""
+    end_s = None if end_in_s is None else time.time() + end_in_s
+    leave = Leave(4.0, 58.0, end_s, term_follows=True)
+    began = time.monotonic()
+    for number in numbers:
+        leave.on_signal(number, None)
+    took_s = time.monotonic() - began
+    assert leave.wanted
+    if left_s is None:
+        assert leave.deadline is None
+    else:
+        assert leave.deadline is not None
+        assert leave.deadline - began == pytest.approx(left_s, abs=0.1 + took_s)
+
+
+def test_a_grace_time_reaches_training(tmp_path: Path) -> None:
+    """It is told at once and may take all of it; SIGTERM at its end ends one that stays."""
+    script = REPORTER + "time.sleep(600)\n"
+    leave = Leave(4.0, 1.0, time.time() + 3600.0, term_follows=True)
+    leave.on_signal(signal.SIGUSR1, None)
+    timer = threading.Timer(6.0, leave.on_signal, (signal.SIGTERM, None))
+    timer.start()
+    began = time.monotonic()
+    ended = watch(tmp_path, script, leave)
+    timer.join()
+    assert (ended.told, ended.signal) == ("checkpoint", signal.SIGTERM)
+    assert time.monotonic() - began >= 7.0  # 6 s, and of the 4 s all but the 3 s for its own end
+
+
 BARE = "os.execve(sys.executable, [sys.executable, '-c', {!r}], {{}})\n"
 LOOPS = "import time\nwhile True: time.sleep(0.1)"
 
@@ -288,8 +336,22 @@ class Away(Channel):
         self.parts.append([report.step for report in reports])
         self.positions.append(reading.position)
 
-    def touch(self) -> bool:
-        return False
+    def touch(self) -> str:
+        return ""
+
+
+def test_a_cancelled_trial_has_its_grace_or_none(tmp_path: Path) -> None:
+    """It is told to leave and may save; without grace it is ended, however it resists."""
+    script = REPORTER + "r.should_stop(); time.sleep(600)\n"
+    kept = tmp_path / "grace"
+    kept.mkdir()
+    ended = watch(kept, REPORTER + "r.should_stop()\n", Leave(4.0, 58.0), word="cancelled")
+    assert (ended.told, ended.exit_code) == ("cancelled", 0)
+    at_once = tmp_path / "now"
+    at_once.mkdir()
+    ended = watch(at_once, script, Leave(4.0, 58.0), word=STOPPED_NOW, grace_s=3000)
+    assert (ended.told, ended.signal) == ("cancelled", 15)
+    assert classify(None, 15, ended.told).outcome == "cancelled"
 
 
 @pytest.fixture

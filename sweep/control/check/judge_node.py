@@ -320,7 +320,35 @@ def slurm_commands(fact: Fact) -> list[Line]:
         )
     else:
         lines.append(Line("sbatch", OK, "the node may submit"))
+    if "preemption" in fact:
+        lines.append(preemption(fact["preemption"]))
     return lines
+
+
+def preemption(fact: Fact) -> Line:
+    """Judge how long before its end a training hears of a preemption."""
+    mode, grace_s, wait_s = fact["mode"], fact["grace_time_s"], fact["kill_wait_s"]
+    if not mode:
+        return Line("preemption", OK, "tasks are not preempted here")
+    if mode == "SUSPEND":
+        return Line("preemption", OK, "tasks are suspended, and go on later")
+    does = {"REQUEUE": "requeues", "CANCEL": "cancels"}[mode]
+    if grace_s and fact["signals"]:
+        return Line(
+            "preemption",
+            OK,
+            f"Slurm {does} tasks: training hears of it {grace_s} s before (GraceTime)",
+        )
+    hears = f"Slurm {does} tasks: training hears of it {wait_s} s before SIGKILL (KillWait)"
+    if not grace_s:
+        return Line("preemption", OK, hears)
+    return Line(
+        "preemption",
+        WARNING,
+        f"{hears}, not when the GraceTime of {grace_s} s begins",
+        "Ask the site for PreemptParameters=send_user_signal (before Slurm 23.11: "
+        "SlurmctldParameters=preempt_send_user_signal), or save checkpoints often.",
+    )
 
 
 def clock(fact: Fact, submitted_s: float, seen_s: float, database_skew_s: float | None) -> Line:

@@ -115,7 +115,7 @@ def run(folder: StudyFolder) -> None:
     ask("space", lambda: probes.ask_space(home if home.exists() else home.parent, write=True))
     ask("scratch", probes.ask_scratch)
     ask("clock", lambda: probes.ask_clock(folder.root))
-    ask("database", lambda: _database(request))
+    ask("database", lambda: _database(request, study))
     ask("commands", lambda: probes.ask_commands(schedule))
     ask("task_signal", lambda: probes.ask_task_signal(schedule))
     ask("network", lambda: probes.ask_network(study, os.environ))
@@ -142,10 +142,12 @@ def _command(study: Study, values: TrialValues, environ: Mapping[str, str]) -> d
     return {"error": missing or "", "program": study.command[0]}
 
 
-def _database(request: Request) -> dict[str, Any]:
+def _database(request: Request, study: Study) -> dict[str, Any]:
     if request.url:
         return probes.ask_database(request.url)
-    return probes.ask_embedded(Path(request.embedded), elsewhere=request.elsewhere)
+    return probes.ask_embedded(
+        Path(request.embedded), elsewhere=request.elsewhere, listen=study.storage.listen
+    )
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from sweep.core.study import Study
 from sweep.storage.connection import Database
 from sweep.storage.embedded.binaries import find_binaries, major_version
 from sweep.storage.embedded.cluster import SETTINGS
+from sweep.storage.embedded.interface import find_address
 from sweep.storage.embedded.server import running
 from sweep.storage.server_facts import read_facts
 from sweep.storage.url import describe, dsn
@@ -113,13 +114,16 @@ def ask_database(url: str, timeout_s: float = 8.0) -> dict[str, Any]:
     return fact
 
 
-def ask_embedded(folder: Path, *, elsewhere: bool) -> dict[str, Any]:
+def ask_embedded(folder: Path, *, elsewhere: bool, listen: str | None = None) -> dict[str, Any]:
     """Return the embedded server's state: asked if it runs, else whether its programs do here.
 
     Args:
         elsewhere: A job will serve it; the server that may run now is none of the study's.
+        listen: The interface or address of this machine that it is to listen on.
     """
     try:
+        if listen is not None:
+            find_address(listen)
         server = None if elsewhere else running(folder)
         if server is not None:
             return {**ask_database(server.url()), "embedded": True}

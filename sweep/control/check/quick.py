@@ -11,7 +11,7 @@ from typing import Any
 from sweep.control.check import facts, judge_node, patterns, probes, reach, requirements
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
 from sweep.core.errors import DamagedFile, SweepError
-from sweep.core.executors import slots_of
+from sweep.core.executors import kind_of, slots_of
 from sweep.core.files import read_json
 from sweep.core.paths import Runs
 from sweep.core.study import Study
@@ -54,6 +54,11 @@ def look(study: Study, runs: Runs, url: str | None) -> list[Line]:
             probes.ask_space(runs.study(study.name).root, write=False), trials=study.trials
         ),
     ]
+    if url is None and study.storage.listen and not kind_of(study).keeps_database_in_job(study):
+        folder = runs.postgres
+        fact = probes.ask_embedded(folder, elsewhere=True, listen=study.storage.listen)
+        if fact.get("error"):
+            lines.append(judge_node.database(fact))
     if url is not None:
         fact = probes.ask_database(url, DATABASE_S)
         if not fact["error"]:  # launch opens it next, and says best what is wrong

@@ -106,6 +106,9 @@ def _facts(source: Source) -> list[tuple[str, str]]:
         facts.append(
             ("environment", f"{study.environment.runtime} {study.environment.image or ''}".strip())
         )
+    for record in source.records:
+        for before in record.retries:
+            facts.append((f"trial {record.number}", before.sentence))
     code = source.provenance.get("code", {})
     if source.code.sentence:
         facts.append(("code", source.code.sentence))

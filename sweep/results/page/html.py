@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sweep.core import templates
 from sweep.core.errors import InputError
-from sweep.core.files import make_private, write_atomic
+from sweep.core.files import make_private, write_atomic, write_output
 from sweep.core.json_text import finite
 from sweep.results.page.charts import Chart
 from sweep.results.page.contents import Contents
@@ -116,15 +116,21 @@ def _keyed(charts: Sequence[Chart], *begins: str) -> list[Chart]:
     return [chart for begin in begins for chart in charts if chart.key.partition("-")[0] == begin]
 
 
-def write(contents: Contents, path: Path, cache: Path) -> None:
+def write(contents: Contents, path: Path, cache: Path, *, chosen: bool = True) -> None:
     """Write the page to a file, whole or not at all.
+
+    Args:
+        chosen: The user has chosen the place; else it is ours.
 
     Raises:
         InputError: The drawing library is missing, or the file cannot be written.
     """
     text = render(contents, script(cache))
+    if chosen:
+        write_output(path, text)
+        return
     try:
-        write_atomic(path.resolve(), text, mode=0o644)
+        write_atomic(path, text, mode=0o644)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written: {error.strerror}.", "Give another file: -o FILE."

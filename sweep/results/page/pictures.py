@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import InputError
-from sweep.core.files import write_atomic
+from sweep.core.files import write_output
 from sweep.results.page.charts import Chart
 from sweep.results.page.html import VEGA_LITE, as_script, drawing
 from sweep.results.page.theme import LIGHT
@@ -30,7 +30,7 @@ def draw(charts: list[Chart], folder: Path, formats: tuple[str, ...] = FORMATS) 
             spec = as_script(_sized(chart))
             for format in formats:
                 path = folder / f"{chart.key}.{format}"
-                write_atomic(path, _draw(library, spec, format), mode=0o644)
+                write_output(path, _draw(library, spec, format), "Give another: --figures DIR.")
                 written.append(path)
     except OSError as error:
         raise InputError(

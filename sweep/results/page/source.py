@@ -8,10 +8,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sweep.control.open_study import Opened
-from sweep.core.files import read_json
 from sweep.core.outcomes import STATES
 from sweep.core.study import Study
 from sweep.core.trial import TrialRecord
+from sweep.provenance import manifest
 from sweep.results import mixed_code
 from sweep.results.feasibility import none_feasible_of
 from sweep.results.mixed_code import MixedCode
@@ -76,7 +76,7 @@ def read(opened: Opened) -> Source:
         lambda db: series.read_series(db, ledger.study_id, names=[study.objective.metric])
     )
     code = mixed_code.read(opened.folder, study, found)
-    return make(study, found, curves, read_json(opened.folder.provenance) or {}, code)
+    return make(study, found, curves, manifest.read(opened.folder), code)
 
 
 def make(

@@ -37,11 +37,11 @@ def report(
     """
     html.drawing()  # before anything else is done
     found = contents(opened)
+    target = output or opened.folder.report
     if output is None:
-        output = opened.folder.report
-        make_private(output.parent)
-    html.write(found, output, html.cache_folder())
-    return [output, *(pictures.draw(found.charts, figures, formats) if figures else [])]
+        make_private(target.parent)
+    html.write(found, target, html.cache_folder(), chosen=output is not None)
+    return [target, *(pictures.draw(found.charts, figures, formats) if figures else [])]
 
 
 def at_the_end(opened: Opened, say: Callable[[str], None]) -> None:

@@ -37,9 +37,12 @@ def render(study: Study, argv: Sequence[str], exports: Mapping[str, str]) -> str
         keep_trailing_newline=True,
     )
     # A name could hold a line break, which would end the comment that it stands in.
+    # As tasks are called; what is called otherwise is no interpreter of ours.
+    python = shlex.quote(argv[0]) if list(argv[1:3]) == ["-m", "sweep.task"] else ""
     return environment.get_template(TEMPLATE).render(
         study=study.name.replace("\n", " "),
         setup=list(study.slurm.setup),
         exports={name: shlex.quote(value) for name, value in exports.items()},
         argv=shlex.join(argv),
+        python=python,
     )

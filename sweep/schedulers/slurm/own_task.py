@@ -102,9 +102,14 @@ class OwnTask(SmallJobs):
         try:
             fact["may_submit"] = self.nodes_may_submit()
             self.check_site(embedded=False)
+            fact["preemption"] = self.preemption()
         except SweepError as error:
             fact |= {"sbatch": error.message, "hint": error.hint}
         return fact
+
+    def preemption(self) -> dict[str, Any]:
+        """Return how the study's tasks are preempted: mode, grace_time_s, signals, kill_wait_s."""
+        return {}
 
     def warn_task(self, environ: Mapping[str, str]) -> bool:
         """Have Slurm send this task the signal that it gets before its time limit.

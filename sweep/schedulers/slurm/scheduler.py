@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweep.core.errors import CouldNotAsk, SchedulerError, SubmitUnclear
 from sweep.core.files import make_private, write_atomic
@@ -19,6 +19,7 @@ from sweep.core.hostlist import expand_nodes
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import (
     ENDED,
+    GRACE_TIME_VARIABLE,
     PENDING,
     RUNNING,
     ArrayJob,
@@ -114,6 +115,10 @@ class SlurmScheduler(OwnTask):
         """Tell whether jobs may be submitted from the nodes of this study's partitions."""
         return self.site.nodes_may_submit()
 
+    def preemption(self) -> dict[str, Any]:
+        """Return how the study's tasks are preempted, for a check on a node."""
+        return {**vars(self.site.preemption), "kill_wait_s": self.site.kill_wait_s()}
+
     def limits(self) -> Limits:
         """Return the tightest limits that hold for this study's submissions."""
         return self.site.limits
@@ -208,6 +213,8 @@ class SlurmScheduler(OwnTask):
         }
         if job.slots > 1:
             exports["SWEEP_SLOTS"] = str(job.slots)
+            if grace_time_s := self.site.preemption.grace_time_s:
+                exports[GRACE_TIME_VARIABLE] = str(grace_time_s)
         return batch_script.render(self.study, self.base(job), exports)
 
     # Asking

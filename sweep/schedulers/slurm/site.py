@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -22,10 +23,12 @@ from sweep.schedulers.slurm.text.limits import (
     Association,
     Config,
     Partition,
+    Preemption,
     Qos,
     associations_argv,
     config_argv,
     find_limits,
+    find_preemption,
     parse_associations,
     parse_config,
     parse_partitions,
@@ -105,16 +108,27 @@ class Site:
     @functools.cached_property
     def limits(self) -> Limits:
         """The tightest limits that hold for this study's submissions."""
-        config, mine = self.config, self.partitions
+        return find_limits(self.config, self.partitions, *self._accounts)
+
+    @functools.cached_property
+    def _accounts(self) -> tuple[list[Association], list[Qos]]:
+        """The associations that the study is charged to, and the QOS of its jobs and partitions."""
         associations: list[Association] = []
         qos: list[Qos] = []
-        if config.accounting:
-            try:
+        if self.config.accounting:
+            # Limits that cannot be read are met when sbatch refuses.
+            with contextlib.suppress(CouldNotAsk, SchedulerError):
                 associations = self._associations()
-                qos = self._qos(associations, mine)
-            except (CouldNotAsk, SchedulerError):
-                pass  # limits that cannot be read are met when sbatch refuses
-        return find_limits(config, mine, associations, qos)
+                qos = self._qos(associations)
+        return associations, qos
+
+    @functools.cached_property
+    def preemption(self) -> Preemption:
+        """How the study's tasks are preempted."""
+        associations, qos = self._accounts
+        names = self._own_qos(associations)
+        own = [one for one in qos if one.name in names]
+        return find_preemption(self.config, self.partitions, own)
 
     def fit_s(self, wanted_s: int | None) -> int | None:
         """Return the time limit to ask for: the wanted one, or as much as is allowed here.
@@ -168,7 +182,10 @@ class Site:
 
     def _associations(self) -> list[Association]:
         user = pwd.getpwuid(os.getuid()).pw_name
-        found = parse_associations(self.asker.ask(associations_argv(user)).stdout)
+        cluster = self.config.cluster
+        found = parse_associations(self.asker.ask(associations_argv(user, cluster)).stdout)
+        if cluster:
+            found = [one for one in found if one.cluster.lower() == cluster.lower()]
         account = self.study.slurm.account
         if account is not None:
             found = [one for one in found if one.account == account]
@@ -177,13 +194,14 @@ class Site:
         partitions = ("", *(self.study.slurm.partition or "").split(","))
         return [one for one in found if one.partition in partitions]
 
-    def _qos(
-        self, associations: Sequence[Association], partitions: Sequence[Partition]
-    ) -> list[Qos]:
-        names = {self.study.slurm.qos} if self.study.slurm.qos else set()
-        if not names:
-            names = {a.default_qos for a in associations if a.default_qos}
-        names |= {p.qos for p in partitions if p.qos}
+    def _own_qos(self, associations: Sequence[Association]) -> set[str]:
+        """Return the QOS of the study's jobs: the named one, or the user's default."""
+        if self.study.slurm.qos:
+            return {self.study.slurm.qos}
+        return {a.default_qos for a in associations if a.default_qos}
+
+    def _qos(self, associations: Sequence[Association]) -> list[Qos]:
+        names = self._own_qos(associations) | {p.qos for p in self.partitions if p.qos}
         if not names:
             return []
         return parse_qos(self.asker.ask(qos_argv(sorted(names))).stdout)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sweep.core.durations import format_time
 from sweep.core.errors import CouldNotAsk
-from sweep.core.files import read_json
+from sweep.core.files import read_object
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Beside, JobFate, Scheduler
 from sweep.core.study import Study
@@ -119,10 +119,10 @@ class SmallJobs(Asker, Scheduler):
 
     def service_token(self) -> str | None:
         """Return the name token of the database's job, one for each data folder, or None."""
-        note = read_json(self.folder.storage) or {}
+        note = read_object(self.folder.storage) or {}
         if "embedded" not in note or self.study.storage.embedded != "job":
             return None
-        return f"sweep-db-{hashlib.sha256(note['embedded'].encode()).hexdigest()[:10]}"
+        return f"sweep-db-{hashlib.sha256(str(note['embedded']).encode()).hexdigest()[:10]}"
 
     def service_jobs(self, *, running: bool = False) -> list[str]:
         """Return the ids of the database's jobs that are queued or run, or only the latter."""

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+from ipaddress import ip_address
 from pathlib import Path
 
 from sweep.core.errors import SweepError
@@ -113,7 +114,7 @@ def data_version(folder: Folder) -> int:
 
 def configure(folder: Folder, *, listen: str, port: int) -> None:
     """Write the settings and the access rules for the next start."""
-    near = listen in (LOOPBACK, "localhost", "::1")
+    near = listen != "*" and ip_address(listen).is_loopback
     addresses = "samehost" if near else "all"
     write(folder.pgdata / "sweep.conf", SETTINGS.format(listen=listen, port=port))
     write(folder.pgdata / "pg_hba.conf", ACCESS.format(addresses=addresses))

@@ -42,6 +42,9 @@ LOCAL_FILE_SYSTEMS = frozenset(
 )
 
 
+EVERYWHERE = ("*", "0.0.0.0")  # what a server listens on that listens on all addresses
+
+
 @dataclass(frozen=True)
 class Folder:
     """The names in one data folder."""
@@ -134,13 +137,18 @@ class Starter:
 
 @dataclass(frozen=True)
 class ServerRecord:
-    """Where a server was started, and where it listens."""
+    """Where a server was started, and where it listens.
+
+    Attributes:
+        stays: It serves other machines until it is told to end: nobody stops it for being unused.
+    """
 
     place: PidSpace
     address: str
     port: int
     listen: str
     starter: Starter = Starter()
+    stays: bool = False
 
 
 def find_place() -> PidSpace:
@@ -231,7 +239,9 @@ def read_record(folder: Folder) -> ServerRecord | None:
     try:
         data = json.loads(folder.record_file.read_text())
         place, starter = PidSpace(**data["place"]), Starter(**data.get("starter", {}))
-        return ServerRecord(place, data["address"], int(data["port"]), data["listen"], starter)
+        listen = data["listen"]
+        stays = bool(data.get("stays", listen in EVERYWHERE))
+        return ServerRecord(place, data["address"], int(data["port"]), listen, starter, stays)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 

@@ -14,6 +14,7 @@ import psycopg2
 from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.storage.embedded.cluster import DATABASE, LOOPBACK, ROLE, data_version
 from sweep.storage.embedded.folder import (
+    EVERYWHERE,
     Folder,
     ServerRecord,
     find_place,
@@ -24,7 +25,6 @@ from sweep.storage.embedded.folder import (
 from sweep.storage.embedded.server_processes import Postmaster, read_postmaster
 
 LOCK_WAIT_S = 180.0
-EVERYWHERE = ("*", "0.0.0.0")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Server:
         password_file: The 0600 file with the password of the role ``sweep``.
         pid: Its main process; 0 when that lives on another host.
         listen: What it listens on: an address, or ``*`` for all.
+        stays: It serves other machines until it is told to end.
     """
 
     data_dir: Path
@@ -46,6 +47,7 @@ class Server:
     password_file: Path
     pid: int
     listen: str
+    stays: bool = False
 
     def url(self, *, masked: bool = False) -> str:
         """Return its SQLAlchemy URL; masked for whatever is printed.
@@ -89,7 +91,13 @@ def running(data_dir: Path) -> Server | None:
     if record is None or record.place == find_place():
         return None
     server = Server(
-        folder.root, record.address, record.port, folder.password_file, 0, record.listen
+        folder.root,
+        record.address,
+        record.port,
+        folder.password_file,
+        0,
+        record.listen,
+        record.stays,
     )
     return server if _answers(server) else None
 
@@ -130,6 +138,17 @@ def clients(server: Server) -> int:
             " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         )
         return int(cursor.fetchone()[0])
+
+
+def is_unused(server: Server) -> bool:
+    """Return whether no client has a session on the server, our own apart.
+
+    One that does not answer is somebody's: it starts, it ends, or all its connections are in use.
+    """
+    try:
+        return clients(server) == 0
+    except DatabaseUnavailable:
+        return False
 
 
 @contextmanager
@@ -190,7 +209,10 @@ def describe(folder: Folder, record: ServerRecord | None, postmaster: Postmaster
     """Return the server that this main process belongs to."""
     listen = record.listen if record else LOOPBACK
     host = LOOPBACK if listen in EVERYWHERE else listen
-    return Server(folder.root, host, postmaster.port, folder.password_file, postmaster.pid, listen)
+    stays = record.stays if record else False
+    return Server(
+        folder.root, host, postmaster.port, folder.password_file, postmaster.pid, listen, stays
+    )
 
 
 def _answers(server: Server) -> bool:

@@ -25,7 +25,7 @@ from sweep.storage.connection import Database
 from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.lease import Lease, LeaseLost
-from sweep.storage.embedded.server import Server, clients, running
+from sweep.storage.embedded.server import Server, is_unused, running
 from sweep.storage.embedded.server_processes import Child
 from sweep.storage.embedded.succession import AskFate
 
@@ -60,6 +60,7 @@ class DatabaseService:
     Args:
         starter: The job that we are.
         ask_fate: Says what became of the job that served before us.
+        listen: The interface or address to listen on; None for all.
         until: Asked twice a second; says why to leave, or "".
     """
 
@@ -68,11 +69,13 @@ class DatabaseService:
         data_dir: Path,
         starter: Starter,
         ask_fate: AskFate | None,
+        listen: str | None = None,
         say: Callable[[str], None] = lambda text: print(text, flush=True),
         until: Callable[[], str] = lambda: "",
     ) -> None:
         self.data_dir = data_dir
         self.ask_fate = ask_fate
+        self.listen = listen or "*"
         self.until = until
         self.lease = Lease(data_dir)
         self.child = Child()
@@ -101,7 +104,12 @@ class DatabaseService:
 
     def _start(self) -> Server:
         return start_stop.start(
-            self.data_dir, listen="*", idle_stop_s=None, ask_fate=self.ask_fate, within=self.within
+            self.data_dir,
+            make=False,
+            listen=self.listen,
+            idle_stop_s=None,
+            ask_fate=self.ask_fate,
+            within=self.within,
         )
 
     def _end(self) -> None:
@@ -151,7 +159,7 @@ class DatabaseService:
         other = running(self.data_dir)
         if other is None:
             return self._start()
-        if other.listen == "*" and other.pid:
+        if other.stays and other.pid:
             # Its job was killed, and nobody renews the lease: it would never end.
             self.waiting = "ending the server that a killed job left here"
             start_stop.stop(self.data_dir)
@@ -184,14 +192,18 @@ class DatabaseService:
                     unused_since = None
                 else:
                     unused_since = unused_since or now
-                    if now - unused_since > UNUSED_S and clients(server) == 0:
+                    if now - unused_since > UNUSED_S and is_unused(server):
                         return "unused"
             time.sleep(0.5)
         return self.leaving
 
 
 def host(
-    data_dir: Path, starter: Starter, ask_fate: AskFate | None, job_runs: Callable[[], bool]
+    data_dir: Path,
+    starter: Starter,
+    ask_fate: AskFate | None,
+    job_runs: Callable[[], bool],
+    listen: str | None = None,
 ) -> str:
     """Serve from within a task while the database's job waits; return why it ended.
 
@@ -216,7 +228,7 @@ def host(
 
     with locked(data_dir / HOST, wait=False) as got:
         return (
-            DatabaseService(data_dir, starter, ask_fate, until=until).run()
+            DatabaseService(data_dir, starter, ask_fate, listen, until=until).run()
             if got
             else "another task serves"
         )

@@ -28,6 +28,7 @@ from sweep.storage.embedded.cluster import (
     data_version,
 )
 from sweep.storage.embedded.folder import (
+    EVERYWHERE,
     Folder,
     ServerRecord,
     Starter,
@@ -39,9 +40,9 @@ from sweep.storage.embedded.folder import (
     read_record,
     write_record,
 )
+from sweep.storage.embedded.interface import find_address
 from sweep.storage.embedded.lease import Lease
 from sweep.storage.embedded.server import (
-    EVERYWHERE,
     LOCK_WAIT_S,
     Server,
     connected,
@@ -67,6 +68,18 @@ IDLE_STOP_S = 600.0
 LOG_LIMIT_BYTES = 1 << 20
 
 
+class DataGone(SweepError):
+    """The data of a database that was there are not there any more: an empty one is no help."""
+
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(
+            f"The database is gone: {folder.root} holds no data (any more).",
+            "Move it back, or restore it from a backup; where the runs folder has moved, name its "
+            "new place with --runs. Without it the trials' files are left, and the study can be "
+            "begun anew: sweep launch STUDY.yaml --set-aside.",
+        )
+
+
 @dataclass(frozen=True)
 class Within:
     """The job that a server belongs to.
@@ -85,7 +98,8 @@ class Within:
 def start(
     data_dir: Path,
     *,
-    listen: str = LOOPBACK,
+    make: bool = True,
+    listen: str | None = None,
     idle_stop_s: float | None = IDLE_STOP_S,
     ask_fate: AskFate | None = None,
     within: Within | None = None,
@@ -96,19 +110,26 @@ def start(
     started within a job.
 
     Args:
-        data_dir: The data folder, made if it is missing.
-        listen: The address to listen on; ``*`` for all.
-        idle_stop_s: Its watcher stops it when nothing has used it for so many seconds; None: never.
+        data_dir: The data folder.
+        make: Make the data where there are none.
+        listen: The interface or address to listen on, and on nothing else; ``*`` for all. None:
+            this machine is to reach it, wherever it listens.
+        idle_stop_s: Its watcher stops it when nothing has used it for so many seconds; None: never,
+            it serves other machines.
         ask_fate: Says what became of the job that the last server belonged to.
         within: The job that it belongs to.
 
     Raises:
+        DataGone: There are no data, and none are to be made.
         SweepError: It cannot be started; the message ends with the log's last lines.
         BusyError: Another command starts or stops it, and has not ended in three minutes.
         CouldNotAsk: Whether the last server has ended cannot be said now.
     """
     folder = Folder(Path(data_dir).absolute())
+    address = listen if listen in (None, *EVERYWHERE) else find_address(listen)
     with mind_os_errors(folder):
+        if not make and not folder.has_data():
+            raise DataGone(folder)
         folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owner(folder)
         with locked(folder.lock_file, wait_s=LOCK_WAIT_S):
@@ -121,12 +142,15 @@ def start(
                     ask_fate,
                     within.lease if within else Lease(folder.root),
                 )
-            server = _adopt(folder, server) or _start(folder, listen, within)
+            server = _adopt(folder, server) or _start(
+                folder, address or LOOPBACK, within, stays=idle_stop_s is None
+            )
             if idle_stop_s is not None and server.pid:
                 _ensure_watcher(folder, idle_stop_s)
-    if listen != LOOPBACK and server.listen not in (listen, *EVERYWHERE):
+    if address is not None and server.listen != address:
+        where = "all addresses" if server.listen in EVERYWHERE else f"{server.listen} only"
         raise SweepError(
-            f"The database listens on {server.listen} only, and {listen} is needed.",
+            f"The database listens on {where}, and {listen} is needed.",
             "Stop it with `sweep db stop`; then it starts anew as needed.",
         )
     return server
@@ -182,7 +206,7 @@ def stop_locked(folder: Folder) -> bool:
     )
 
 
-def _start(folder: Folder, listen: str, within: Within | None) -> Server:
+def _start(folder: Folder, listen: str, within: Within | None, *, stays: bool) -> Server:
     """Make the data if there are none and start the server, under the folder's lock."""
     spawn = within.spawn if within else detach
     binaries = find_binaries(major=data_version(folder) if folder.has_data() else None)
@@ -201,7 +225,7 @@ def _start(folder: Folder, listen: str, within: Within | None) -> Server:
         address = socket.gethostname() if listen in EVERYWHERE else listen
         # First the record, then the server: a record without a server does no harm.
         starter = within.starter if within else Starter()
-        record = ServerRecord(find_place(), address, port, listen, starter)
+        record = ServerRecord(find_place(), address, port, listen, starter, stays)
         write_record(folder, record)
         configure(folder, listen=listen, port=port)
         before = folder.log.stat().st_size if folder.log.exists() else 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from sweep.core.errors import BusyError, DatabaseUnavailable, SweepError
 from sweep.storage.embedded.cluster import DATABASE
 from sweep.storage.embedded.folder import Folder, is_locked, locked, read_record
-from sweep.storage.embedded.server import EVERYWHERE, clients, connected, find_postmaster, running
+from sweep.storage.embedded.server import clients, connected, find_postmaster, running
 from sweep.storage.embedded.start_stop import stop_locked
 
 LOOK_S = 15.0
@@ -87,7 +87,7 @@ def lives(folder: Folder) -> bool:
 def is_for_others(folder: Folder) -> bool:
     """Return whether the server serves other machines: then its end is not a watcher's affair."""
     record = read_record(folder)
-    return record is not None and record.listen in EVERYWHERE
+    return record is not None and record.stays
 
 
 def is_used(folder: Folder) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import os
 import re
@@ -13,7 +14,7 @@ from typing import Any
 
 from sweep.core import templates
 from sweep.core.errors import InputError
-from sweep.core.files import write_atomic
+from sweep.core.files import write_output
 from sweep.core.placeholders import EDIT, escape
 from sweep.studyfile.starter import notebook, r_script, shell_script
 from sweep.studyfile.starter.convert import convert
@@ -80,7 +81,7 @@ def init(
             remarks = ["An example that runs as it is: replace train.py by your own training."]
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in {target: text, **extra}.items():
-        write_atomic(path, content, mode=0o644)
+        write_output(path, content, "Choose another folder: --dir DIR.")
     return Written([target, *extra], remarks)
 
 
@@ -98,7 +99,7 @@ def draft_study(script: Path, folder: Path) -> Draft:
     language = _find_language(script)
     if language is not None:
         return _draft_other(script, shown, language)
-    interface = _find_interface(script)
+    interface = _find_interface(script, folder)
     module = find_module(script)
     is_module = module is not None and module[0].samefile(folder)
     start = ["python", "-m", module[1]] if module and is_module else ["python", escape(shown)]
@@ -110,7 +111,10 @@ def draft_study(script: Path, folder: Path) -> Draft:
         )
     source = script.read_text(encoding="utf-8")
     _add_flags(draft, interface, source)
-    _add_objective(draft, find_metrics(ast.parse(source), source))
+    metrics = _find_metrics(script, source)
+    if interface.reports and not any(metric.pattern is None for metric in metrics):
+        metrics = _report(draft, interface.reports, metrics)
+    _add_objective(draft, metrics)
     _add_ranks(draft, source)
     return draft
 
@@ -164,8 +168,8 @@ def _draft_other(
     return draft
 
 
-def _find_interface(script: Path) -> Interface:
-    """Return what a script can be given. Raises: InputError."""
+def _find_interface(script: Path, folder: Path = Path()) -> Interface:
+    """Return what a script can be given, from a folder. Raises: InputError."""
     flags = []
     try:
         text = script.read_text(encoding="utf-8")
@@ -179,7 +183,7 @@ def _find_interface(script: Path) -> Interface:
             trees.append(ast.parse(path.read_text("utf-8", "replace")))
         except (SyntaxError, ValueError, RecursionError, OSError):
             continue
-    found = read_interface(Sources(script, tree, text, trees))
+    found = read_interface(Sources(script, tree, text, trees, folder))
     if found is None:
         return Interface("argparse or click", scan(script))
     # Some of them let a script add arguments of its own.
@@ -245,7 +249,7 @@ def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
             f"No flag to vary was found in the script: see space, and replace {EDIT} in the "
             "command. Looked for: argparse (also in modules that it imports), click, Typer, Fire, "
             "absl, tyro, draccus, pyrallis, simple-parsing, jsonargparse, HfArgumentParser, Hydra, "
-            "LightningCLI, and globals that arguments replace."
+            "LightningCLI, ml_collections, merge_from_args, and globals that arguments replace."
         )
 
 
@@ -257,6 +261,25 @@ def _reason(flag: Flag) -> str:
     if flag.choices:
         return "the script's choices"
     return f"the script's default is {flag.default}" if flag.default is not None else "guessed"
+
+
+def _find_metrics(script: Path, source: str) -> list[Metric]:
+    """Return the metrics of a script; where it shows none itself, of the modules it imports."""
+    tree = ast.parse(source)
+    found = find_metrics(tree, source)
+    for path in () if found else imported(tree, script):
+        text = path.read_text("utf-8", "replace")
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+            found += find_metrics(ast.parse(text), text)
+    return found
+
+
+def _report(draft: Draft, argument: str, metrics: list[Metric]) -> list[Metric]:
+    """Have sweep's callback report what the script logs; return the metrics as they come then."""
+    draft.command.append(argument)
+    draft.remarks.append(f"{argument.partition('=')[2]} reports what the script logs, and saves.")
+    logged = [metric for metric in metrics if metric.logged] or metrics
+    return [dataclasses.replace(one, pattern=None, logged="") for one in logged]
 
 
 def _add_objective(draft: Draft, metrics: list[Metric]) -> None:

@@ -32,7 +32,9 @@ _LABEL = re.compile(
 )
 _INLINE = re.compile(
     r"((?:(?:val|valid|validation|dev|eval|test|train|training|best|average|avg|mean) )?"
-    r"[A-Za-z][\w/.@-]*)\s*[=:]\s*(?:%[-+ 0-9.]*[fgeds]|\{[^{}]*\})",
+    r"[A-Za-z][\w/.@-]*)(?:\s*[=:]\s*(?:%[-+ 0-9.]*[fgeds]|\{[^{}]*\})"
+    # Behind a space alone, what is formatted as a number: valid loss {:5.2f}
+    r"|\s+(?:%[-+ 0-9.]*[fge]|\{[^{}]*:[^{}]*[fge]\}))",
     re.IGNORECASE,
 )
 

@@ -32,12 +32,14 @@ class Sources:
     Attributes:
         tree: Of the script.
         trees: Of the script and of the files that it imports.
+        folder: Where the study's command will be called.
     """
 
     script: Path
     tree: ast.Module
     text: str
     trees: list[ast.Module] = field(default_factory=list)
+    folder: Path = Path()
 
     @functools.cached_property
     def classes(self) -> dict[str, ast.ClassDef]:

@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 
-from sweep.control.check import FAILED, OK, WARNING, Line, patterns, reach
+from sweep.control.check import FAILED, NOT_ASKED, OK, WARNING, Line, patterns, reach
 from sweep.control.check.lines import size
 from sweep.core import placeholders
 from sweep.core.errors import closest
@@ -62,6 +62,12 @@ def _training(tried: Tried) -> Line:
     if tried.outcome == INTERRUPTED:
         return Line("training", WARNING, f"{reason} after {took}", "Try again.")
     advice = "What it printed last stands below." if tried.tail else "It printed nothing."
+    if "ModuleNotFoundError" in reason and tried.program:
+        advice = (
+            f"{tried.command[0]} is {tried.program}: activate the environment that has it before "
+            "you call sweep, or name it in the study file, environment: {runtime: venv, image: "
+            "FOLDER}."
+        )
     return Line("training", FAILED, f"{reason} (after {took})", advice)
 
 
@@ -69,6 +75,8 @@ def _metric(objective: Objective, tried: Tried) -> list[Line]:
     name = objective.metric
     series = tried.series.get(name)
     if series is None:
+        if tried.has_failed:
+            return [Line("metric", NOT_ASKED, f"{name}: training failed before it came")]
         return [_missing(objective, tried)]
     count, last = len(series.points), series.points[-1]
     value = summarise(series.points, objective.at, objective.direction)
@@ -138,6 +146,8 @@ def _others(study: Study, tried: Tried) -> Line:
 def _resume(study: Study, tried: Tried) -> Line:
     named = any("resume" in placeholders.names(word) for word in study.command)
     reads = any(_READS_RESUME.search(text) for text in reach.scripts(study))
+    if tried.saved is None and tried.has_failed:
+        return Line("resume", NOT_ASKED, "training failed before it saved a checkpoint")
     if tried.saved is None:
         if tried.elsewhere:
             return Line(

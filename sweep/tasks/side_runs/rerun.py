@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sweep.control import identity
 from sweep.control.open_study import Opened
 from sweep.control.settle import expected
 from sweep.core import outcomes, scheduler
@@ -153,6 +154,7 @@ def submit(
         SchedulerError: The scheduler refused; nothing stays.
     """
     study, ledger, folder = opened.study, opened.ledger, opened.folder
+    ledger.db.retry(lambda db: identity.refuse_copy(db, ledger.study_id, folder))
     if not anyway:
         record.refuse_missing(folder, study, trials)
     for trial in trials:

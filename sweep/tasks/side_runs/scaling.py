@@ -7,6 +7,7 @@ all that is wanted. It is asked for them by ``SWEEP_PROFILE=1`` in its environme
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweep.control import short_job
+from sweep.control.job_watch import JobWatch
 from sweep.control.place import place_from, training_environ
 from sweep.core.errors import CouldNotAsk, InputError
 from sweep.core.executors import kind_of
@@ -25,8 +28,7 @@ from sweep.core.files import make_private, read_json, write_atomic
 from sweep.core.outcomes import FINISHED
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.programs import LAUNCHER, read_program
-from sweep.core.scheduler import ENDED, Scheduler
-from sweep.core.secrets import is_secret
+from sweep.core.scheduler import Scheduler
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.schedulers import arrays
@@ -35,7 +37,7 @@ from sweep.tasks.context import logged_as
 from sweep.tasks.side_runs import scaling_figures as figures_of
 from sweep.tasks.side_runs.side_run import train, write_values
 from sweep.training import build
-from sweep.training.command import environment, launchers
+from sweep.training.command import launchers
 from sweep.training.command.launchers import PYTHON
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
@@ -191,14 +193,9 @@ def run(
     if folder.root.exists():
         shutil.rmtree(folder.root)  # of an earlier scaling study
     make_private(folder.logs)
-    write_atomic(folder.study, study.to_json() + "\n")
+    short_job.fill(study, folder, environ)
     request = {"params": dict(case.params), "seed": trial_seed(study.seed, 0)}
     write_atomic(_request(folder), json.dumps(request) + "\n")
-    environment.install_reporter(folder.python_path)
-    if kind_of(study).records_environment:
-        hidden = {name: value for name, value in environ.items() if is_secret(name, value)}
-        kept = environment.without_database(hidden, environ)
-        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
     schedule = schedule_for(folder, study)
     token = arrays.name_token(f"{study.name}-scaling")
     job_id = schedule.submit(arrays.task_job(study, folder, token, "{job}", "--measure"))
@@ -271,23 +268,17 @@ def report_path(folder: StudyFolder, mode: str) -> Path:
 
 
 def _wait(folder: StudyFolder, schedule: Scheduler, job: str) -> dict[str, Any]:
-    gone_since: float | None = None
-    next_question = time.monotonic() + ASK_EVERY_S
+    watch = JobWatch(schedule, job, ASK_EVERY_S, ASK_EVERY_S)
     while True:
         result = read_json(_result(folder))
         if result is not None:
             return dict(result)
-        if time.monotonic() >= next_question:
-            next_question = time.monotonic() + ASK_EVERY_S
-            try:
-                task = schedule.poll([job]).get((job, 0))
-            except CouldNotAsk:
-                continue
-            ended = task is None or task.state == ENDED
-            gone_since = (gone_since or time.monotonic()) if ended else None
-            if gone_since is not None and time.monotonic() - gone_since > SETTLE_S:
-                words = f" ({task.word} {task.reason})" if task else ""
-                return {"reports": [], "failed": f"its task ended without a result{words}"}
+        with contextlib.suppress(CouldNotAsk):
+            watch.look()
+        ended_s = watch.ended_for_s()
+        if ended_s is not None and ended_s > SETTLE_S:
+            words = f" ({watch.state.word} {watch.state.reason})" if watch.state else ""
+            return {"reports": [], "failed": f"its task ended without a result{words}"}
         time.sleep(POLL_S)
 
 

@@ -189,9 +189,9 @@ class _Kept(Channel):
     def record(self, reports: Sequence[Report], reading: Reading) -> None:
         self.reports.extend(reports)
 
-    def touch(self) -> bool:
+    def touch(self) -> str:
         self._touch()
-        return False
+        return ""
 
 
 def train_claimed(
@@ -217,6 +217,11 @@ def train_claimed(
         placed.environ,
         context.place,
         context.folder.python_path,
-        Leave(context.term_wait_s, float(study.grace_s)),
+        Leave(
+            context.term_wait_s,
+            float(study.grace_s),
+            context.end_time_s,
+            term_follows=context.others_end_it,
+        ),
         lambda group: db.retry(lambda db: reruns.touch(db, values.token, group), patience_s=0.0),
     )

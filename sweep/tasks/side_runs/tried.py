@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.outcomes import FINISHED, INTERRUPTED
+
 
 @dataclass(frozen=True)
 class TriedMetric:
@@ -44,6 +46,7 @@ class Tried:
     Attributes:
         command: The study's, with the values in it.
         argv: What was started: the command within its launcher and environment.
+        program: Path of the command's first word; "" where it is in an environment of its own.
         limit_s, took_s: Seconds.
         is_limited: It was ended by the limit, or left when it was near.
         outcome, reason: As an attempt's.
@@ -59,6 +62,7 @@ class Tried:
     host: str
     command: Sequence[str]
     argv: Sequence[str]
+    program: str
     params: Mapping[str, Any]
     seed: int
     limit_s: int
@@ -72,6 +76,11 @@ class Tried:
     elsewhere: str
     beside_code: Sequence[str]
     tail: Sequence[str]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether training ended by an error of its own, or did not start."""
+        return not self.is_limited and self.outcome not in (FINISHED, INTERRUPTED)
 
     def to_data(self) -> dict[str, Any]:
         """Return it as JSON can hold it; numbers that are not finite as text."""

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from sweep.core.files import make_private, read_json, read_tail, write_atomic
 from sweep.core.paths import AttemptFolder, Runs, StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
+from sweep.core.system.search_path import search_path
 from sweep.core.trial import Report, trial_seed
 from sweep.provenance import snapshot as code_snapshot
 from sweep.search.propose import first_point
@@ -187,6 +189,7 @@ def train_once(folder: StudyFolder) -> None:
         host=place.host,
         command=_fill(placed.study, values),
         argv=argv or _fill(placed.study, values),
+        program=_find_program(placed.study, placed.environ),
         params=dict(values.params),
         seed=values.seed,
         limit_s=int(limit_s),
@@ -212,6 +215,12 @@ def _request_file(folder: StudyFolder) -> Path:
 
 def _fill(study: Study, values: TrialValues) -> list[str]:
     return filling.fill(study.command, values, [*study.space.names(), *study.fixed])
+
+
+def _find_program(study: Study, environ: Mapping[str, str]) -> str:
+    if study.environment.runtime != "none":
+        return ""
+    return shutil.which(study.command[0], path=search_path(environ)) or ""
 
 
 def _series(

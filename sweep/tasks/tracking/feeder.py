@@ -20,10 +20,10 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from sweep.core.files import read_json
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Report, trial_seed
+from sweep.provenance import manifest
 from sweep.provenance.capture import capture_host
 from sweep.tasks.tracking.earlier import Earlier
 from sweep.tasks.tracking.tracker import Described, Tracker
@@ -61,7 +61,11 @@ class FedAttempt:
         self._begun = False
         self._due: list[Report] = []
         self._first = self.number > 1
-        self._earlier = Earlier(partial(_read_earlier, study, folder, self.trial, self.number))
+        first = int(message.get("first", 1))  # the first attempt that counts
+        begins = [int(step) for step in message.get("earlier", ())]
+        self._earlier = Earlier(
+            partial(_read_earlier, study, folder, self.trial, range(first, self.number), begins)
+        )
         self._owed: list[Report] = []  # of earlier attempts
 
     def _read(self, *, final: bool) -> bool:
@@ -96,11 +100,13 @@ class FedAttempt:
 
 
 def _read_earlier(
-    study: Study, folder: StudyFolder, trial: int, number: int
+    study: Study, folder: StudyFolder, trial: int, numbers: range, begins: Sequence[int]
 ) -> Iterator[list[Report]]:
-    for earlier in range(1, number):
+    for earlier in numbers:
         attempt = folder.attempt(trial, earlier)
-        yield list(Journal(attempt, study.objectives, read=launchers.reader(study)).rest())
+        begin = begins[earlier - 1] if earlier <= len(begins) else 0
+        journal = Journal(attempt, study.objectives, partial(int, begin), launchers.reader(study))
+        yield list(journal.rest())
 
 
 def _params(study: Study, folder: StudyFolder, trial: int) -> dict[str, Any]:
@@ -110,7 +116,7 @@ def _params(study: Study, folder: StudyFolder, trial: int) -> dict[str, Any]:
 
 
 def _system(folder: StudyFolder, attempt: int, host: str) -> dict[str, str]:
-    code = (read_json(folder.provenance) or {}).get("code", {})
+    code = manifest.read(folder).get("code") or {}
     machine = capture_host()  # this process is on the attempt's own node
     found = {**machine, "host": host, "attempt": attempt}
     found |= {name: code.get(name) for name in ("commit", "branch", "dirty")}

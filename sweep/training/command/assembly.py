@@ -52,7 +52,7 @@ def build(
     given = {name for name, value in study.environment.env.items() if value is not None}
     ours = {
         name: value
-        for name, value in launchers.variables(study, meeting).items()
+        for name, value in launchers.variables(study, meeting, values.trial_dir).items()
         if name not in given and not (name == "OMP_NUM_THREADS" and name in found)
     }
     folders = folders_of(study, values, python_path, found)

@@ -12,6 +12,8 @@ import signal as signals
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweep.training.command.rank_labels import FOREIGN
+
 _WORDS = r"(?:[ \t\r\n]+)"
 
 
@@ -52,7 +54,7 @@ def _message(
 _OF_MPIRUN = r"^-{60,}\n(?:Primary job|\S+ (?:noticed|detected) )"
 _DEEPSPEED = r"\[launch\.py:\d+:sigkill_handler\]"
 # Literal parts of what they print: seen with torch 2.13, DeepSpeed 0.18, Open MPI 4.1 and 5, MPICH
-# 3.3 to 4.0, Intel MPI 2021, Lightning 2.6, Composer 0.32, Horovod 0.28, joblib 1.5.
+# 3.3 to 4.0, Intel MPI 2021, Lightning 2.6, Composer 0.32, Horovod 0.28, joblib 1.5, Dask 2026.8.
 MESSAGES = (
     # torchrun; accelerate, colossalai, fabric, tune and others call it. Of several nodes each
     # names a cause; what it ended itself (-15) is none.
@@ -123,6 +125,8 @@ MESSAGES = (
         r"CalledProcessError: Command .* died with <Signals\.(?P<signal>SIG\w+): \d+>",
         is_raised=True,
     ),
+    # Dask's nanny starts another worker in the place of one that died, without a word on how.
+    _message("Dask", r"^\S+ \S+ - distributed\.nanny - WARNING - (?P<signal>Restarting worker)\b"),
     _message(
         "joblib",
         r"TerminatedWorkerError:[^\n]*\s+The exit codes of the workers are "
@@ -138,10 +142,6 @@ CLASH = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 _LOST_PEER = re.compile(
     r"Connection (?:reset|closed) by peer|Read error \[|Write error \[|ncclRemoteError|"
     r"remote process exited or there was a network error"
-)
-_LABEL = re.compile(
-    r"(?:\[(?:rank|default)(\d+)\]: ?|\[\d+,(\d+)\]<std(?:out|err)>: ?|"
-    r"\[(\d+)\]<std(?:out|err)>: ?)"
 )
 
 
@@ -193,7 +193,7 @@ def find(lines: Sequence[str]) -> Failed | None:
     before = (text[match.end() :] if message.shows_cause else _before(text, match, message)).split(
         "\n"
     )
-    own = [_LABEL.sub("", line, count=1) for line in before if _is_of(line, rank)]
+    own = [FOREIGN.sub("", line, count=1) for line in before if _is_of(line, rank)]
     return Failed(
         message.whose,
         rank,
@@ -214,7 +214,7 @@ def find_lost_peer(lines: Sequence[str]) -> str | None:
     Args:
         lines: The end of a training's output.
     """
-    plain = [_LABEL.sub("", line, count=1) for line in lines]
+    plain = [FOREIGN.sub("", line, count=1) for line in lines]
     errors = []
     for place, line in enumerate(plain):
         if line.strip() == _TRACEBACK:
@@ -250,6 +250,7 @@ def _read_end(named: dict[str, str | None]) -> tuple[int | None, int | None]:
             return None, int(word)
         if word.startswith("SIG"):
             return None, int(getattr(signals, word, signals.SIGKILL))
+        # Words that name none are of a process that was killed in a way that nobody saw.
         return None, next((n for w, n in _STRSIGNAL.items() if w and word.startswith(w)), 9)
     if named.get("status"):
         status = int(named["status"] or 0)  # as wait returns it: a signal, or a code above it
@@ -259,5 +260,5 @@ def _read_end(named: dict[str, str | None]) -> tuple[int | None, int | None]:
 
 
 def _is_of(line: str, rank: int | None) -> bool:
-    found = _LABEL.match(line)
+    found = FOREIGN.match(line)
     return found is not None and rank is not None and int(found[found.lastindex or 1]) == rank

@@ -11,9 +11,12 @@ from sweep.schedulers.slurm.text.notation import parse_time
 
 _ASSOCIATION_FIELDS = (
     "account,user,partition,maxjobs,maxsubmit,grpjobs,grpsubmit,maxwall,qos,defaultqos,"
-    "defaultaccount"
+    "defaultaccount,cluster"
 )
-_QOS_FIELDS = "name,maxjobspu,maxsubmitpu,maxjobspa,maxsubmitpa,grpjobs,grpsubmit,maxwall"
+_QOS_FIELDS = (
+    "name,maxjobspu,maxsubmitpu,maxjobspa,maxsubmitpa,grpjobs,grpsubmit,maxwall,gracetime,"
+    "preemptmode"
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,9 @@ class Config:
     max_job_count: int | None = None
     kill_wait_s: int | None = None
     accounting: bool = False
+    preempts_by: str = ""  # "partition", "qos", or "" where nothing preempts
+    preempt_mode: str = ""
+    preempt_signals: bool = False  # the signal of sbatch's --signal comes at once
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Partition:
     alloc_nodes: str = "ALL"
     qos: str = ""
     default_time_s: int | None = None
+    preempt_mode: str = ""
+    grace_time_s: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Association:
 
     Attributes:
         is_default: Whether jobs that name no account are charged to this one.
+        cluster: Where it holds; several clusters can share an accounting database.
     """
 
     account: str
@@ -60,6 +69,7 @@ class Association:
     qos: tuple[str, ...] = ()
     default_qos: str = ""
     is_default: bool = False
+    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,8 @@ class Qos:
     group_jobs: int | None = None
     group_submit: int | None = None
     max_time_s: int | None = None
+    grace_time_s: int = 0
+    preempt_mode: str = ""
 
     @property
     def max_jobs(self) -> int | None:
@@ -82,6 +94,42 @@ class Qos:
     @property
     def max_submit(self) -> int | None:
         return _least(self.max_submit_per_user, self.max_submit_per_account, self.group_submit)
+
+
+@dataclass(frozen=True)
+class Preemption:
+    """How a study's tasks are preempted.
+
+    Attributes:
+        mode: REQUEUE, CANCEL, SUSPEND; empty where they are not.
+        grace_time_s: Between its beginning and the end of a task.
+        signals: Whether sweep's task hears of its beginning; else of its end only.
+    """
+
+    mode: str = ""
+    grace_time_s: int = 0
+    signals: bool = False
+
+
+def find_preemption(
+    config: Config, partitions: Sequence[Partition] = (), qos: Sequence[Qos] = ()
+) -> Preemption:
+    """Return how tasks of these partitions, or of these QOS, are preempted; the harshest counts."""
+    by: Sequence[Partition] | Sequence[Qos] = ()
+    if config.preempts_by:
+        by = qos if config.preempts_by == "qos" else partitions
+    found = [
+        Preemption(mode, one.grace_time_s, config.preempt_signals)
+        for one in by
+        if (mode := _preempt_mode(one.preempt_mode or config.preempt_mode))
+    ]
+    return min(found, key=lambda one: one.grace_time_s, default=Preemption())
+
+
+def _preempt_mode(text: str) -> str:
+    """Return the word that counts of ``GANG,SUSPEND``, ``requeue`` or ``OFF``; empty for none."""
+    words = [word.strip().upper() for word in text.split(",")]
+    return next((word for word in words if word in ("REQUEUE", "CANCEL", "SUSPEND")), "")
 
 
 def config_argv(scontrol: str = "scontrol") -> list[str]:
@@ -94,12 +142,12 @@ def partitions_argv(name: str | None = None, scontrol: str = "scontrol") -> list
     return [scontrol, "show", "partition", *([name] if name else []), "-o"]
 
 
-def associations_argv(user: str, sacctmgr: str = "sacctmgr") -> list[str]:
-    """Return the command line that prints a user's limits, an account a line.
+def associations_argv(user: str, cluster: str = "", sacctmgr: str = "sacctmgr") -> list[str]:
+    """Return the command line that prints a user's limits on a cluster, an account a line.
 
     That of the user rather than of the associations: it knows the default account as well.
     """
-    where = ["where", f"name={user}", "withassoc"]
+    where = ["where", f"name={user}", *([f"cluster={cluster}"] if cluster else []), "withassoc"]
     return [sacctmgr, "-nP", "show", "user", *where, f"format={_ASSOCIATION_FIELDS}"]
 
 
@@ -120,7 +168,18 @@ def parse_config(stdout: str) -> Config:
         _number(values.get("MaxJobCount", "")),
         _number(values.get("KillWait", "")),
         values.get("AccountingStorageType", "").endswith("slurmdbd"),
+        _preempts_by(values.get("PreemptType", "")),
+        values.get("PreemptMode", ""),
+        # PreemptParameters=send_user_signal; in SlurmctldParameters before 23.11.
+        "send_user_signal"
+        in values.get("PreemptParameters", "") + values.get("SlurmctldParameters", ""),
     )
+
+
+def _preempts_by(plugin: str) -> str:
+    if plugin.endswith("qos"):
+        return "qos"
+    return "partition" if plugin.endswith("partition_prio") else ""
 
 
 def parse_partitions(stdout: str) -> list[Partition]:
@@ -137,6 +196,8 @@ def parse_partitions(stdout: str) -> list[Partition]:
                 values.get("AllocNodes", "ALL"),
                 values.get("QoS", "").replace("N/A", ""),
                 parse_time(values.get("DefaultTime", "")),
+                values.get("PreemptMode", ""),
+                _number(values.get("GraceTime", "")) or 0,
             )
         )
     return partitions
@@ -157,6 +218,7 @@ def parse_associations(stdout: str) -> list[Association]:
                 _list(row[8]),
                 row[9],
                 row[0] == row[10],
+                row[11],
             )
         )
     return found
@@ -168,7 +230,8 @@ def parse_qos(stdout: str) -> list[Qos]:
     for row in _rows(stdout, _QOS_FIELDS.count(",") + 1):
         user_jobs, user_submit, jobs, submit, group_jobs, group_submit = map(_number, row[1:7])
         limits = (user_jobs, user_submit, jobs, submit, group_jobs, group_submit)
-        found.append(Qos(row[0], *limits, parse_time(row[7])))
+        mode = "" if row[9].lower() == "cluster" else row[9]
+        found.append(Qos(row[0], *limits, parse_time(row[7]), parse_time(row[8]) or 0, mode))
     return found
 
 
