@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.control import identity, launch_rows, retrying, waves
+from sweep.control import identity, job_owners, launch_rows, retrying, waves
 from sweep.control.check import quick
 from sweep.control.finaliser import tend
 from sweep.control.reconcile import Seen, reconcile, see
@@ -264,7 +264,7 @@ def open_database(
     if url is None and server.running(runs.postgres) is None:
         prepared.say("starting the embedded PostgreSQL server")
     here_alone = prepared.schedule.shares_this_machine or prepared.has_database_job
-    ask_fate = access.fate_asker(prepared.schedule)
+    ask_fate = job_owners.fate_asker(prepared.folder, study, prepared.schedule)
     db = access.open_url(
         runs, url, for_nodes=not here_alone, listen=prepared.listens_here, ask_fate=ask_fate
     )

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from sweep.control import identity
+from sweep.control.job_owners import fate_asker
 from sweep.core.errors import DamagedFile, InputError, SweepError
 from sweep.core.files import read_text
 from sweep.core.paths import Runs, StudyFolder
@@ -45,7 +46,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     db = access.connect(
         folder,
         may_start=not _is_served_elsewhere(folder, study),
-        ask_fate=access.fate_asker(scheduler_of(folder, study)),
+        ask_fate=fate_asker(folder, study, scheduler_of(folder, study)),
     )
     study_id = db.retry(lambda _: studies.find_study(db, study.name))
     if study_id is None:

@@ -16,7 +16,6 @@ from sweep.core.errors import BusyError, DamagedFile, DatabaseUnavailable, Input
 from sweep.core.files import is_private, read_object, write_atomic
 from sweep.core.masking import mask_url
 from sweep.core.paths import Runs, StudyFolder
-from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
 from sweep.storage.connection import Database
 from sweep.storage.embedded import start_stop
@@ -96,11 +95,6 @@ class EmbeddedDatabase(Database):
             raise
         self.started = True
         return server
-
-
-def fate_asker(schedule: Scheduler) -> AskFate:
-    """Return what asks a scheduler about the job of an embedded server."""
-    return lambda starter: schedule.job_fate(starter.job, starter.node)
 
 
 def choose_url(study: Study) -> str | None:
