@@ -110,6 +110,21 @@ def _without_twins(study: Study, rows: list[dict[str, Any]]) -> list[dict[str, A
 def complete_point(study: Study, number: int, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user's point of a trial; what it leaves out is from ``row``, else random."""
     point = stored_point(study, study.points[number])
+    return _completed(study, number, point, row, f"points[{number}]")
+
+
+def place_point(study: Study, number: int, point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a user's point as the stored values of a trial; what it leaves out is random.
+
+    Raises:
+        InputError: It breaks the study's relations, whatever completes it.
+    """
+    return _completed(study, number, stored_point(study, point), {}, "The configuration")
+
+
+def _completed(
+    study: Study, number: int, point: Mapping[str, Any], row: Mapping[str, Any], what: str
+) -> dict[str, Any]:
     known = {**row, **point}
     completed = place_values(study.space, lambda name: unit_draw(study.seed, number, name), known)
     where = Where(study)
@@ -118,7 +133,7 @@ def complete_point(study: Study, number: int, row: Mapping[str, Any]) -> dict[st
     found = valid_point(study, number, point)
     if found is None:
         raise InputError(
-            f"points[{number}] breaks where, whatever completes it: {where.describe(completed)}.",
+            f"{what} breaks where, whatever completes it: {where.describe(completed)}.",
             "Correct it, or leave it out.",
         )
     return found
