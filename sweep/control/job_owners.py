@@ -6,15 +6,19 @@ earlier arrays have left is settled by the scheduler that had them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 
 from sweep.core.attributes import FOLDER
 from sweep.core.errors import SweepError
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import Scheduler, Task, TaskState, Wave
-from sweep.schedulers.choose import scheduler_of_wave
+from sweep.core.scheduler import JobFate, Scheduler, Task, TaskState, Wave
+from sweep.core.study import Study
+from sweep.schedulers.choose import scheduler_of, scheduler_of_wave
 from sweep.storage import studies
+from sweep.storage.embedded.folder import Starter
+from sweep.storage.embedded.succession import AskFate
 from sweep.storage.ledger import Ledger
 
 
@@ -31,7 +35,7 @@ def by_owner(
 ) -> list[tuple[Scheduler, list[str]]]:
     """Return the jobs with the scheduler that has them, the study's present one first.
 
-    What is no wave's (a re-run's job) is the present one's.
+    What is no wave's is the present one's.
     """
     waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
     others = [wave for wave in waves if not schedule.has(wave)]
@@ -63,3 +67,29 @@ def poll(
                 raise
             unasked |= set(its)
     return states, unasked
+
+
+def named(executor: str, folder: StudyFolder, study: Study, schedule: Scheduler) -> Scheduler:
+    """Return the study's scheduler of this name; its present one where none was noted."""
+    if executor in ("", schedule.name):
+        return schedule
+    return scheduler_of(folder, dataclasses.replace(study, executor=executor))
+
+
+def fate_asker(folder: StudyFolder, study: Study, schedule: Scheduler) -> AskFate:
+    """Return what asks about the job of an embedded server: the scheduler that ran it."""
+
+    def ask(starter: Starter) -> JobFate:
+        try:
+            owner = named(starter.executor, folder, study, schedule)
+            return owner.job_fate(starter.job, starter.node)
+        except SweepError as error:
+            if starter.executor in ("", schedule.name):
+                raise
+            raise SweepError(
+                f"Whether job {starter.job}, which served the database on {starter.node}, is over "
+                f"cannot be asked from here: {error.message}",
+                f"Run this where {starter.executor} answers. {error.hint}".strip(),
+            ) from error
+
+    return ask

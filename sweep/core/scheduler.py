@@ -321,6 +321,10 @@ class Scheduler(ABC):
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once."""
 
+    def has_wound_up(self, jobs: Sequence[str]) -> bool:
+        """Tell whether nothing of these jobs, whose tasks have ended, is at work any more."""
+        return True
+
     def hurry(self, job: str) -> None:
         """Have the tasks that run look now what their study wants of them (SIGUSR2).
 

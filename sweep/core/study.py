@@ -130,6 +130,7 @@ class Service:
     partition: str | None = None
     time_limit_s: int | None = None
     extra: tuple[str, ...] = ()
+    qos: str | None = None
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,12 @@ def complete_point(study: Study, number: int, row: Mapping[str, Any]) -> dict[st
     return _place(study.space, lambda name: unit_draw(study.seed, number, name), known)
 
 
+def place_point(study: Study, number: int, point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a user's point as the stored values of a trial; what it leaves out is random."""
+    known = stored_point(study, point)
+    return _place(study.space, lambda name: unit_draw(study.seed, number, name), known)
+
+
 def stored_point(study: Study, point: Mapping[str, Any]) -> dict[str, Any]:
     """Return a user's configuration as Optuna stores it."""
     stored = {}

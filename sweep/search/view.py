@@ -17,6 +17,7 @@ from optuna.distributions import BaseDistribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from sweep.core import pareto
 from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.outcomes import DIVERGED
 from sweep.search.risk import asked_too_much
@@ -30,6 +31,7 @@ def view(
     paused: Collection[int] = (),
     failures: bool = True,
     marked: bool = True,
+    ranked: bool = False,
 ) -> list[FrozenTrial]:
     """Return the trials as samplers shall see them; those given are not changed.
 
@@ -37,12 +39,27 @@ def view(
         paused: Ids of the trials that are paused.
         failures: Whether to show trials that asked for too much: for samplers, not for pruners.
         marked: Whether beside those all others get the same constraint, which gp needs.
+        ranked: Whether what breaks a constraint gets a value behind all others, by how much it
+            does: for cmaes, which knows no constraints and goes by the order of values alone.
     """
     worst = _worst(trials, directions)
     seen = [_seen(trial, worst, paused) for trial in trials if trial.state != TrialState.WAITING]
-    if not failures or worst is None or not any(map(asked_too_much, seen)):
-        return seen
-    return _with_failures(seen, worst, marked)
+    if failures and worst is not None and any(map(asked_too_much, seen)):
+        seen = _with_failures(seen, worst, marked)
+    if ranked and worst is not None:
+        sign = -1.0 if directions[0] == StudyDirection.MAXIMIZE else 1.0
+        return [_ranked(trial, worst[0], sign) for trial in seen]
+    return seen
+
+
+def _ranked(trial: FrozenTrial, worst: float, sign: float) -> FrozenTrial:
+    broken = pareto.total(trial.system_attrs.get(CONSTRAINTS, ()))
+    if trial.state != TrialState.COMPLETE or not broken:
+        return trial
+    trial = copy.copy(trial)
+    # Beyond the worst however large that is: a small amount would vanish beside it.
+    trial.value = worst + sign * max(abs(worst), 1.0) * (1.0 + broken / (1.0 + broken))
+    return trial
 
 
 def _with_failures(
@@ -114,7 +131,7 @@ class SamplerView(PostgresStorage):
     Args:
         storage: Shares its connection and its history.
         more: Trials of an earlier study, shown before this one's.
-        failures, marked: As for ``view``.
+        failures, marked, ranked: As for ``view``.
     """
 
     def __init__(
@@ -123,10 +140,11 @@ class SamplerView(PostgresStorage):
         more: Sequence[FrozenTrial] = (),
         failures: bool = False,
         marked: bool = False,
+        ranked: bool = False,
     ) -> None:
         self.__dict__.update(storage.__dict__)
         self._more = list(more)
-        self._shows = (failures, marked)
+        self._shows = (failures, marked, ranked)
         self._told: dict[int, list[FrozenTrial]] = {}
         self._snapshots: dict[int, list[FrozenTrial]] = {}
         self._params: dict[int, dict[str, tuple[float, BaseDistribution]]] = {}

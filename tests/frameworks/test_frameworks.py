@@ -202,6 +202,14 @@ def test_each_example_is_a_row() -> None:
     assert files == {case.study for case in CASES.values()}
 
 
+def test_three_lines_are_for_sweep() -> None:
+    """As the table says: an example which an integration serves marks them."""
+    for path in (scene.ROOT / "studies/frameworks").glob("train_*.py"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if any("sweep.integrations" in line for line in lines):
+            assert sum(line.endswith("  # sweep") for line in lines) <= 3, path.name
+
+
 def test_machines_that_nothing_connects_are_refused(tmp_path: Path) -> None:
     """LightGBM tells nobody which process is the first one: each would report and save."""
     scene.need("lightgbm")

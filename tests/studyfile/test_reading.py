@@ -121,7 +121,7 @@ def test_a_field_of_a_later_version_is_refused() -> None:
     """What it says would be lost without a word."""
     data = json.loads(read("").to_json())
     data["slurm"]["nice"] = 5
-    with pytest.raises(ValueError, match="Slurm has no nice"):
+    with pytest.raises(ValueError, match="slurm has no nice"):
         Study.from_json(json.dumps(data))
 
 

@@ -36,7 +36,7 @@ from sweep.schedulers.slurm.site import Site
 from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
 from sweep.schedulers.slurm.text.consumed_energy import RunEnergy, energy_argv, parse_energy
-from sweep.schedulers.slurm.text.extra import excluded_by
+from sweep.schedulers.slurm.text.extra import SERVICE_OWNED, check_extra, excluded_by
 from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason
 from sweep.schedulers.slurm.text.scontrol import (
@@ -95,7 +95,8 @@ class SlurmScheduler(OwnTask):
     @functools.cached_property
     def service_site(self) -> Site:
         """The cluster, as far as it concerns the small jobs."""
-        return super().service_site if self.study.slurm.service.partition else self.site
+        service = self.study.slurm.service
+        return super().service_site if service.partition or service.qos else self.site
 
     # What the site allows
 
@@ -104,6 +105,7 @@ class SlurmScheduler(OwnTask):
         argv = ["python", "-m", "sweep.task", "x"]
         job = ArrayJob("check", 1, 1, argv, self.folder.root.parent, "{job}_{index}.log")
         sbatch_argv(self.request(job))
+        check_extra(self.study.slurm.service.extra, "slurm.service.extra", SERVICE_OWNED)
         sbatch_argv(self.finaliser_request(job, "1"))
 
     def check_site(self, *, embedded: bool) -> None:

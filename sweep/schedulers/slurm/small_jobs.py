@@ -80,7 +80,7 @@ class SmallJobs(Asker, Scheduler):
                 grace_s=self.study.grace_s,
                 partition=service.partition or options.partition,
                 account=options.account,
-                qos=options.qos,
+                qos=service.qos or options.qos,
                 cpus=1,
                 chdir=str(cwd),
                 arguments=("--serve",),
@@ -94,9 +94,10 @@ class SmallJobs(Asker, Scheduler):
         """The cluster, as far as it concerns the small jobs."""
         options = self.study.slurm
         partition = options.service.partition or options.partition
-        study = dataclasses.replace(
-            self.study, slurm=dataclasses.replace(options, partition=partition)
+        theirs = dataclasses.replace(
+            options, partition=partition, qos=options.service.qos or options.qos
         )
+        study = dataclasses.replace(self.study, slurm=theirs)
         return Site(self, study)
 
     def _fit_s(self, wanted_s: int | None, what: str, site: Site | None = None) -> int | None:
@@ -202,7 +203,7 @@ class SmallJobs(Asker, Scheduler):
             dependency=f"afterany:{job_id}" if job_id else None,
             partition=service.partition or options.partition,
             account=options.account,
-            qos=options.qos,
+            qos=service.qos or options.qos,
             cpus=1,
             chdir=str(job.cwd),
             arguments=tuple(job.after[len(self.base(job)) :]),

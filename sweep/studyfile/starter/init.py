@@ -331,5 +331,9 @@ def _add_ranks(draft: Draft, source: str) -> None:
 
 
 _MEETS = re.compile(r"\binit_process_group\(|\bdeepspeed\.initialize\(")
-_IS_MPI = re.compile(r"^\s*(from\s+mpi4py\b|import\s+mpi4py\b)", re.MULTILINE)
+_IS_MPI = re.compile(
+    r"^\s*(?:from\s+mpi4py\b|import\s+mpi4py\b)|"
+    r"\bcluster_detection_method\s*=\s*[\"']mpi4py\b",  # of jax.distributed.initialize
+    re.MULTILINE,
+)
 _MEETS_BY_ITSELF = re.compile(r"\binit_method\s*=|\bMASTER_ADDR\b|\b(mp|multiprocessing)\.spawn\(")

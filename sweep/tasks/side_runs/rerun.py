@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweep.control import identity
+from sweep.control import identity, job_owners
 from sweep.control.open_study import Opened
 from sweep.control.settle import expected
 from sweep.core import outcomes, scheduler
@@ -259,8 +259,17 @@ def refresh(opened: Opened, schedule: Scheduler) -> None:
     known = ask(ledger, reruns.read_all)
     live = [rerun for rerun in known if rerun.outcome is None]
     first = {rerun.job: rerun.k for rerun in reversed(known)}  # of each array
-    jobs = sorted({rerun.job for rerun in live if rerun.job})
-    states = schedule.poll(jobs) if jobs else {}
+    states: dict[scheduler.Task, scheduler.TaskState] = {}
+    # A study may have moved to another executor since: each has what was submitted to it.
+    for executor in sorted({rerun.executor for rerun in live}):
+        its = sorted({rerun.job for rerun in live if rerun.job and rerun.executor == executor})
+        try:
+            owner = job_owners.named(executor, opened.folder, opened.study, schedule)
+            states |= owner.poll(its) if its else {}
+        except SweepError:
+            if executor in ("", schedule.name):
+                raise
+            live = [rerun for rerun in live if rerun.executor != executor]
     for rerun in live:
         if rerun.job is None:
             age_s = time.time() - rerun.requested.timestamp()
