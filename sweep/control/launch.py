@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,14 +21,12 @@ from sweep.control.check import quick
 from sweep.control.finaliser import tend
 from sweep.control.reconcile import Seen, reconcile, see
 from sweep.control.retrying import Wish
-from sweep.core import outcomes
+from sweep.core import outcomes, secret_arguments
 from sweep.core.attributes import HOST
 from sweep.core.errors import BusyError, InputError, StudyChangedError
-from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ORPHANED, Scheduler, Wave
-from sweep.core.secrets import is_secret
 from sweep.core.study import Study
 from sweep.provenance import shared_output, snapshot
 from sweep.provenance.record import record_launch
@@ -168,14 +165,19 @@ def launch(
         SchedulerError: The scheduler refused; a study that this launch made is gone again.
     """
     options = {"check_first": check_first, "hash_data": hash_data, "set_aside": set_aside}
+    said = secret_arguments.notes(study)
+    study, secrets = secret_arguments.take_out(study)
+    undecided, _ = secret_arguments.take_out(undecided or study)
+    environ = {**environ, **secrets}
     try:
-        return _launch(prepare(study, runs, schedule_for, environ, say), retry, **options)
+        launched = _launch(prepare(study, runs, schedule_for, environ, say), retry, **options)
     except waves.RunsElsewhere as error:
         say(f"{error.message} {error.hint}")
-        there = dataclasses.replace(undecided or study, executor=error.wave.executor)
+        there = dataclasses.replace(undecided, executor=error.wave.executor)
         study = resolve(there, environ)
         stays = functools.partial(scheduler_of, study=study, environ=environ)
-        return _launch(prepare(study, runs, stays, environ, say), retry, **options)
+        launched = _launch(prepare(study, runs, stays, environ, say), retry, **options)
+    return dataclasses.replace(launched, notes=[*said, *launched.notes])
 
 
 def _launch(
@@ -356,10 +358,7 @@ def write_folder(
     settled.mark(rows.ledger.db, rows.ledger.study_id)
     host = os.uname().nodename
     rows.ledger.db.retry(lambda db: studies.write_attribute(db, rows.ledger.study_id, HOST, host))
-    if kind_of(study).records_environment:
-        secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
-        kept = environment.without_database(secrets, environ)
-        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
+    environment.keep_secrets(folder, study, environ)
     access.remember(folder, settled.url, prepared.runs, prepared.listens_here)
     environment.install_reporter(folder.python_path)
     write_atomic(folder.study, study.to_json() + "\n")

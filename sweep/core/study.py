@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import types
 import typing
 from collections.abc import Mapping
@@ -316,7 +317,7 @@ class Study:
 
     def at_workdir(self, path: str) -> Path:
         """Return a path of the study file: a relative one lies in the workdir, ~ is home."""
-        return Path(self.workdir, Path(path).expanduser())
+        return Path(self.workdir, os.path.expanduser(path))
 
     @property
     def venv_folder(self) -> Path:

@@ -106,7 +106,7 @@ def _check(root: Node, problems: list[Problem], file: str) -> Study:
         raise StudyFileError(_sort(problems, file))
     given = values.pop("workdir")
     values["own_workdir"] = given == TRIAL
-    workdir = str(Path("." if given == TRIAL else given).expanduser().absolute())
+    workdir = str(Path("." if given == TRIAL else os.path.expanduser(given)).absolute())
     values["ddp"] = replace(values["ddp"], written=_is_written("ddp", root, file))
     return Study(**values, workdir=workdir, source=str(Path(file).absolute()))
 

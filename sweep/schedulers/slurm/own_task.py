@@ -14,6 +14,7 @@ from sweep.core.hostlist import expand_nodes
 from sweep.schedulers.slurm.ask import QUICK_TIMEOUT_S, QUICK_TRIES
 from sweep.schedulers.slurm.small_jobs import SmallJobs
 from sweep.schedulers.slurm.text.answers import judged, strip_words
+from sweep.schedulers.slurm.text.notation import read_nodes
 from sweep.schedulers.slurm.text.queue import parse_time_left, time_left_argv
 from sweep.schedulers.slurm.text.steps import (
     held_argv,
@@ -51,7 +52,7 @@ class OwnTask(SmallJobs):
         In the order in which ``scontrol show hostnames`` prints them, without asking.
         """
         nodes = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST") or ""
-        return expand_nodes(nodes) if nodes and environ.get("SLURM_JOB_ID") else ()
+        return read_nodes(nodes) if nodes and environ.get("SLURM_JOB_ID") else ()
 
     @classmethod
     def job_of(cls, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.errors import CouldNotAsk, SchedulerError, SubmitUnclear
 from sweep.core.files import make_private, write_atomic
-from sweep.core.hostlist import expand_nodes
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import (
     ENDED,
@@ -37,6 +36,7 @@ from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
 from sweep.schedulers.slurm.text.consumed_energy import RunEnergy, energy_argv, parse_energy
 from sweep.schedulers.slurm.text.extra import SERVICE_OWNED, check_extra, excluded_by
+from sweep.schedulers.slurm.text.notation import read_nodes
 from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason
 from sweep.schedulers.slurm.text.scontrol import (
@@ -155,9 +155,7 @@ class SlurmScheduler(OwnTask):
         """Return the nodes to exclude: none where too few would be left for a task."""
         if not nodes:
             return ()
-        there = {
-            node for partition in self.site.partitions for node in expand_nodes(partition.nodes)
-        }
+        there = {node for partition in self.site.partitions for node in read_nodes(partition.nodes)}
         if len(there - set(nodes)) < self.study.resources.nodes:
             self.say(f"too few nodes are left without {', '.join(nodes)}: none is excluded")
             return ()

@@ -23,6 +23,7 @@ from sweep.control import short_job
 from sweep.control.job_watch import JobWatch
 from sweep.control.place import place_from, training_environ
 from sweep.control.scheduler_view import EVERY_S
+from sweep.core import secret_arguments
 from sweep.core.errors import CouldNotAsk, InputError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, write_atomic
@@ -190,7 +191,9 @@ def run(
         SchedulerError: The scheduler refused.
     """
     check_command(case.study, environ)
-    study, _ = build.ensure(case.study, Runs(folder.root.parents[2]), environ)
+    given, secrets = secret_arguments.take_out(case.study)
+    environ = {**environ, **secrets}
+    study, _ = build.ensure(given, Runs(folder.root.parents[2]), environ)
     if folder.root.exists():
         shutil.rmtree(folder.root)  # of an earlier scaling study
     make_private(folder.logs)
