@@ -45,7 +45,8 @@ RUNS_OWN = _POSTGRES, _IMAGES, _CRASHES, _ASIDE, _REMOVING = (
 
 def runs_folder(given: str | os.PathLike[str] | None = None) -> Path:
     """Return the runs folder, absolute: the given one, else $SWEEP_RUNS, else ./runs."""
-    return Path(given or os.environ.get(RUNS_VARIABLE) or "runs").expanduser().absolute()
+    # The home of a user who does not exist stays as it is written, unlike with Path.expanduser.
+    return Path(os.path.expanduser(given or os.environ.get(RUNS_VARIABLE) or "runs")).absolute()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def _read_points(
     Columns that name no parameter are ignored, empty cells leave the parameter out, and so is one
     that does not exist beside the row's other values.
     """
-    path = folder / Path(text).expanduser()
+    path = folder / os.path.expanduser(text)
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream)

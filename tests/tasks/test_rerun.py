@@ -64,7 +64,7 @@ class Asked:
     def of(self, *_: Any) -> Asked:
         return self
 
-    def poll(self, jobs: Sequence[str]) -> dict[tuple[str, int], TaskState]:
+    def queued(self, jobs: Sequence[str]) -> dict[tuple[str, int], TaskState]:
         self.jobs += jobs
         if not self.answers:
             raise CouldNotAsk("nobody answers")
