@@ -7,13 +7,13 @@ earlier arrays have left is settled by the scheduler that had them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from sweep.core.attributes import FOLDER
 from sweep.core.errors import SweepError
 from sweep.core.paths import StudyFolder
-from sweep.core.scheduler import JobFate, Scheduler, Task, TaskState, Wave
+from sweep.core.scheduler import RUNNING, JobFate, Scheduler, Task, TaskState, Wave
 from sweep.core.study import Study
 from sweep.schedulers.choose import scheduler_of, scheduler_of_wave
 from sweep.storage import studies
@@ -49,10 +49,17 @@ def by_owner(
 
 
 def poll(
-    ledger: Ledger, schedule: Scheduler, jobs: Collection[str]
+    ledger: Ledger,
+    schedule: Scheduler,
+    jobs: Collection[str],
+    tasks: Collection[Task] | None = None,
 ) -> tuple[dict[Task, TaskState], set[str]]:
     """Ask each scheduler about its jobs; return the states, and the jobs of those that are not here
     or do not answer.
+
+    Args:
+        tasks: Those whose end is to be explained: where the queue has all of them running, nothing
+            further is asked. None for all that these jobs ever had.
 
     Raises:
         CouldNotAsk: The study's present one does not answer.
@@ -61,12 +68,26 @@ def poll(
     unasked: set[str] = set()
     for owner, its in by_owner(ledger, schedule, jobs):
         try:
-            states |= owner.poll(its) if its else {}
+            if its:
+                found = owner.queued(its)
+                if not _all_run(found, its, tasks):
+                    found = owner.explain(its, found)
+                states |= found
         except SweepError:
             if owner is schedule:
                 raise
             unasked |= set(its)
     return states, unasked
+
+
+def _all_run(
+    states: Mapping[Task, TaskState], jobs: Collection[str], tasks: Collection[Task] | None
+) -> bool:
+    """Tell whether all of these tasks run that are of these jobs; False for all there ever were."""
+    if tasks is None:
+        return False
+    mine = [task for task in tasks if task[0] in jobs]
+    return all(task in states and states[task].state == RUNNING for task in mine)
 
 
 def named(executor: str, folder: StudyFolder, study: Study, schedule: Scheduler) -> Scheduler:

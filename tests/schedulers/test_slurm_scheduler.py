@@ -344,11 +344,12 @@ def test_poll(tmp_path: Path, queue: str, accounts: str | Answer, state: TaskSta
 
 
 def test_without_accounting_a_cancel_is_the_users(tmp_path: Path) -> None:
-    """Nothing ever says by whom it was, so that waiting for it would last for ever."""
+    """Nothing ever says by whom it was: that is presumed, and not waited for for ever."""
     refused = Answer("", "Slurm accounting storage is disabled", 1)
     config = "AccountingStorageType   = accounting_storage/none\n"
     run = ScriptedSlurm(squeue=row("0", "CANCELLED"), sacct=refused, config=config)
-    assert scheduler(tmp_path, run).poll(["7"])["7", 0].cancelled_by == ME
+    found = scheduler(tmp_path, run).poll(["7"])["7", 0]
+    assert (found.cancelled_by, found.presumed) == (ME, True)
 
 
 def test_the_database_is_a_job_once(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class Asked:
     def is_named(self, executor: str) -> bool:
         return executor in ("", self.name)
 
-    def poll(self, jobs: Sequence[str]) -> dict[tuple[str, int], TaskState]:
+    def queued(self, jobs: Sequence[str]) -> dict[tuple[str, int], TaskState]:
         self.jobs += jobs
         if not self.answers:
             raise CouldNotAsk("nobody answers")

@@ -53,6 +53,14 @@ class SmallJobs(Asker, Scheduler):
         self.folder = folder
         self.study = study
 
+    @property
+    def owner(self) -> str:
+        """The uid of the study's user: root may look at another's study."""
+        try:
+            return str(self.folder.root.stat().st_uid)
+        except OSError:  # it is not made yet
+            return super().owner
+
     def ensure_service(self, cwd: Path) -> str | None:
         """Submit the job that serves the embedded database, unless it is queued or runs already.
 
@@ -173,7 +181,7 @@ class SmallJobs(Asker, Scheduler):
             check_update("scontrol", answer.stdout, answer.stderr, answer.returncode)
 
     def _live(self, names: Sequence[str]) -> list[QueuedTask]:
-        argv = squeue_argv(names=names, ended=False, named=True)
+        argv = squeue_argv(names=names, user=self.owner, ended=False, named=True)
         queued = self.queue(argv, named=True)
         # One that is completing has done its work, and does no more.
         return [task for task in queued if task.phase != ENDED and task.state != "COMPLETING"]

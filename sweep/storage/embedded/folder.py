@@ -193,6 +193,8 @@ def is_local(path: Path, mountinfo: str | None = None) -> bool:
     best, kind = -1, ""
     for line in text.splitlines():
         fields = line.split(" ")
+        if len(fields) < 5 or "-" not in fields[:-1]:
+            continue
         mount = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])  # \040: space
         # The later line wins a tie: it was mounted over the earlier one.
         if path.is_relative_to(mount) and len(mount) >= best:
@@ -248,7 +250,7 @@ def read_record(folder: Folder) -> ServerRecord | None:
         listen = data["listen"]
         stays = bool(data.get("stays", listen in EVERYWHERE))
         return ServerRecord(place, data["address"], int(data["port"]), listen, starter, stays)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

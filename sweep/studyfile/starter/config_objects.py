@@ -15,6 +15,7 @@ from typing import Any
 from sweep.core.placeholders import EDIT
 from sweep.studyfile.starter.flags import Flag, literal
 from sweep.studyfile.starter.python_flags import Sources
+from sweep.studyfile.starter.python_text import parse_python
 
 MAKERS = ("get_config", "get_default_config", "get_cfg", "default_config")
 _DEEPEST = 5
@@ -34,8 +35,11 @@ def read_config_flags(sources: Sources) -> tuple[list[Flag], list[str]] | None:
         path = _find_file(sources.script.parent, given)
         if path is None:
             return [], [f"--{name}={EDIT}"]
-        tree = ast.parse(path.read_text("utf-8", "replace"))
         shown = os.path.relpath(path, sources.folder)
+        try:
+            tree = parse_python(path.read_text("utf-8", "replace"))
+        except (OSError, SyntaxError):
+            return [], [f"--{name}={shown}"]  # the script may read it all the same
         return list(_flags(_of_makers(sources, [tree]), f"--{name}.")), [f"--{name}={shown}"]
     return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import os
@@ -26,6 +25,7 @@ from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
 from sweep.studyfile.starter.notebook import read_notebook
 from sweep.studyfile.starter.other_scripts import NO_SEED, OtherScript, add_arguments, reads_seed
 from sweep.studyfile.starter.python_flags import Sources
+from sweep.studyfile.starter.python_text import parse_python
 from sweep.studyfile.starter.r_script import read_r
 from sweep.studyfile.starter.shell_script import read_shell
 
@@ -173,14 +173,14 @@ def _find_interface(script: Path, folder: Path = Path()) -> Interface:
     flags = []
     try:
         text = script.read_text(encoding="utf-8")
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (OSError, SyntaxError, ValueError):
         scan(script)  # which says what is wrong
         raise
     trees = [tree]
     for path in imported(tree, script):
         try:
-            trees.append(ast.parse(path.read_text("utf-8", "replace")))
+            trees.append(parse_python(path.read_text("utf-8", "replace")))
         except (SyntaxError, ValueError, RecursionError, OSError):
             continue
     found = read_interface(Sources(script, tree, text, trees, folder))
@@ -265,12 +265,12 @@ def _reason(flag: Flag) -> str:
 
 def _find_metrics(script: Path, source: str) -> list[Metric]:
     """Return the metrics of a script; where it shows none itself, of the modules it imports."""
-    tree = ast.parse(source)
+    tree = parse_python(source)
     found = find_metrics(tree, source)
     for path in () if found else imported(tree, script):
         text = path.read_text("utf-8", "replace")
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-            found += find_metrics(ast.parse(text), text)
+            found += find_metrics(parse_python(text), text)
     return found
 
 
@@ -332,7 +332,7 @@ def _add_ranks(draft: Draft, source: str) -> None:
 
 _MEETS = re.compile(r"\binit_process_group\(|\bdeepspeed\.initialize\(")
 _IS_MPI = re.compile(
-    r"^\s*(?:from\s+mpi4py\b|import\s+mpi4py\b)|"
+    r"^[ \t]*(?:from\s+mpi4py\b|import\s+mpi4py\b)|"
     r"\bcluster_detection_method\s*=\s*[\"']mpi4py\b",  # of jax.distributed.initialize
     re.MULTILINE,
 )

@@ -12,6 +12,7 @@ import signal as signals
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweep.core.numbers import is_whole, whole
 from sweep.training.command.rank_labels import FOREIGN
 
 _WORDS = r"(?:[ \t\r\n]+)"
@@ -188,7 +189,7 @@ def find(lines: Sequence[str]) -> Failed | None:
     match, message = min(found, key=lambda pair: pair[0].start())
     named = match.groupdict()
     code, signal = _read_end(named)
-    rank = int(named["rank"]) if named.get("rank") else None
+    rank = whole(named.get("rank") or "")
     host = named.get("host") or ""
     before = (text[match.end() :] if message.shows_cause else _before(text, match, message)).split(
         "\n"
@@ -246,19 +247,22 @@ def _read_end(named: dict[str, str | None]) -> tuple[int | None, int | None]:
     """Return the exit code or the signal that a message names."""
     word = (named.get("signal") or "").strip()
     if word:
-        if word.isdecimal():
+        if is_whole(word):
             return None, int(word)
         if word.startswith("SIG"):
             return None, int(getattr(signals, word, signals.SIGKILL))
         # Words that name none are of a process that was killed in a way that nobody saw.
         return None, next((n for w, n in _STRSIGNAL.items() if w and word.startswith(w)), 9)
     if named.get("status"):
-        status = int(named["status"] or 0)  # as wait returns it: a signal, or a code above it
+        status = (
+            whole(named["status"] or "") or 0
+        )  # as wait returns it: a signal, or a code above it
         return (None, status & 0x7F) if status & 0x7F else (status >> 8 or 1, None)
-    code = int(named.get("code") or 1)
-    return (None, -code) if code < 0 else (code, None)
+    given = named.get("code") or "1"
+    code = whole(given.lstrip("-")) or 1
+    return (None, code) if given.startswith("-") else (code, None)
 
 
 def _is_of(line: str, rank: int | None) -> bool:
     found = FOREIGN.match(line)
-    return found is not None and rank is not None and int(found[found.lastindex or 1]) == rank
+    return found is not None and rank is not None and whole(found[found.lastindex or 1]) == rank

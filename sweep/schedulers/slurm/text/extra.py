@@ -169,10 +169,17 @@ def excluded_by(extra: Sequence[str]) -> tuple[str, ...]:
     for element, following in zip(elements, [*elements[1:], ""], strict=False):
         name, equals, value = element.partition("=")
         if name.startswith("--exclud") and "--exclude".startswith(name):
-            found += expand_nodes(value if equals else following)
+            found += _nodes(value if equals else following)
         elif element.startswith("-x"):
-            found += expand_nodes(element[2:].lstrip("=") or following)
+            found += _nodes(element[2:].lstrip("=") or following)
     return tuple(found)
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    try:
+        return expand_nodes(text)
+    except ValueError as error:
+        raise InputError(f"slurm.extra: --exclude: {error}.", "Write nodes as n[1-3],n7.") from None
 
 
 def _split(element: str) -> list[str]:
