@@ -32,6 +32,7 @@ from sweep.provenance import shared_output, snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
 from sweep.schedulers.choose import resolve, scheduler_of
+from sweep.search import valid
 from sweep.storage import access, budgets, status_rows, studies, tables
 from sweep.storage.closing import close_untold
 from sweep.storage.connection import Database
@@ -226,6 +227,8 @@ def check(prepared: Prepared, *, look: bool) -> None:
         look: Look at files, disks and database too, and not only at what the site allows.
     """
     url = access.choose_url(prepared.study)
+    if few := valid.check_where(prepared.study):
+        prepared.say(few)
     if look:
         for line in quick.refuse(quick.look(prepared.study, prepared.runs, url)):
             prepared.say(f"{line.name}: {line.text}. {line.advice}")

@@ -239,6 +239,8 @@ class Study:
         command: The user's command, one argument each, with placeholders.
         points: May leave parameters out; the first trials, in this order.
         trials: N.
+        where: Relations between parameters, which ``relations`` reads; bounds that name another
+            parameter are among them.
         time_s: Budget of the whole study; the limit of one task is in ``resources``.
         max_parallel: K, or None for as many as there are tasks; ``parallel`` is the number.
         tasks: None for as many as trials.
@@ -262,6 +264,7 @@ class Study:
     warm_start: str | None = None
     duplicates: str = "keep"
     constraints: tuple[Constraint, ...] = ()
+    where: tuple[str, ...] = ()
     trials: int = 1
     seed: int = 0
     sampler: Choice = Choice("auto")

@@ -16,7 +16,8 @@ from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.search import warm_start
-from sweep.search.design import FIXED, fixed_design, random_point, spread_design
+from sweep.search.design import FIXED, fixed_design, spread_design
+from sweep.search.draws import random_point
 from sweep.search.samplers import SHARE, STARTUP, build_sampler, choose, kept, one_thread, quiet
 from sweep.storage import locks, same_params
 
@@ -65,12 +66,17 @@ def propose(
         StaleAttempt: The storage's attempt has ended.
         DatabaseUnavailable: The database does not answer.
     """
-    from sweep.search.view import SamplerView
+    from sweep.search.view import SamplerView, broken_by
 
     earlier = warm_start.frozen(storage.database, study_id, study)
     sampler = choose(study)[0]
     view = SamplerView(
-        storage, earlier, failures=True, marked=sampler == "gp", ranked=sampler == "cmaes"
+        storage,
+        earlier,
+        failures=True,
+        marked=sampler == "gp",
+        ranked=sampler == "cmaes",
+        broken=broken_by(study),
     )
     is_fixed = study.sampler.type in FIXED
     for again in range(TRIES + 1):
@@ -101,6 +107,8 @@ def choose_params(
     """
     import optuna
 
+    from sweep.search.rejection import draw_valid
+
     name = view.get_study_name_from_id(study_id)
     is_gp, is_fixed = choose(study)[0] == "gp", study.sampler.type in FIXED
     # Of a start of more trials launch has laid out all, unless K was raised since.
@@ -109,14 +117,17 @@ def choose_params(
     # in the start, where a sampler knows nothing yet.
     by_chance = not is_fixed and (is_start or again > TRIES // 2)
 
-    def draw(seed: int, row: Mapping[str, Any]) -> None:
+    def once(seed: int, row: Mapping[str, Any]) -> dict[str, Any]:
         drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
         sampler = build_sampler(drawn, seed, earlier)
         with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
             trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
             # A design without results: the sampler has no say, the user's fixed values do.
             trial._fixed_params = {**row, **trial._fixed_params}
-            _suggest_all(study, trial)
+            return _suggest_all(study, trial)
+
+    def draw(seed: int, row: Mapping[str, Any]) -> None:
+        draw_valid(study, view, study_id, trial_id, number, seed, once, row)
 
     seeds = [trial_seed(study.seed + again + k * _APART, number) for k in range(TRIES)]
     row: Mapping[str, Any] = {}
@@ -166,11 +177,15 @@ def _lower_risk(
     view.put_choice(trial_id, best)
 
 
-def _suggest_all(study: Study, trial: Any) -> None:
+def _suggest_all(study: Study, trial: Any) -> dict[str, Any]:
+    """Have a trial choose all its parameters; return them as Optuna stores them."""
     values: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     for parameter in study.space:
         if parameter.is_active(values):
-            values[parameter.name] = parameter.from_optuna(_suggest(trial, parameter))
+            stored[parameter.name] = _suggest(trial, parameter)
+            values[parameter.name] = parameter.from_optuna(stored[parameter.name])
+    return stored
 
 
 def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> bool:
@@ -197,7 +212,11 @@ def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> 
 
 
 def _choose_fixed(study: Study, number: int) -> dict[str, Any]:
-    """Return the design's row of one trial, completed by random values for every parameter."""
+    """Return the design's row of one trial, completed by random values for every parameter; {}
+    where the sampler learns from results.
+    """
+    if study.sampler.type not in FIXED:
+        return {}
     everything = dataclasses.replace(
         study, space=Space(tuple(dataclasses.replace(p, when={}) for p in study.space)), points=()
     )

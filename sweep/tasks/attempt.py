@@ -29,6 +29,7 @@ from sweep.provenance import snapshot as code_snapshot
 from sweep.provenance.record import choose_snapshot
 from sweep.search import duplicates, propose, terminator
 from sweep.search.samplers import choose
+from sweep.search.valid import Where
 from sweep.storage import budgets, energy, studies
 from sweep.storage.connection import Database
 from sweep.tasks.attempt_record import Recorder
@@ -212,7 +213,10 @@ class AttemptRun:
         end = self._read_end(ended, kills)
         left = drain(journal, self._record, supervisor.unsent)
         self._end_keeper()
-        if odd := odd_files(self.folder):
+        odd = list(odd_files(self.folder))
+        if broken := Where(self.study).describe(values.params):
+            odd.append(f"ran with what it was given, which breaks where: {broken}")
+        if odd:
             self.ask(lambda _: self.ledger.add_notes(self.claim.token, odd))
         return self._write_end(end, left, time.monotonic() - began, joules)
 

@@ -10,7 +10,8 @@ import pytest
 from sweep.core.errors import InputError
 from sweep.core.space import Parameter, Space, to_optuna
 from sweep.core.study import Choice, Objective, Study
-from sweep.search.design import fixed_design, from_unit, random_point, spread_design, unit_draw
+from sweep.search.design import fixed_design, spread_design
+from sweep.search.draws import from_unit, random_point, unit_draw
 from sweep.search.propose import laid_out, start_size
 
 MIXED = Space(

@@ -548,6 +548,15 @@ def test_metrics_of_integrations(source: str, metrics: list[str]) -> None:
     assert all(metric.pattern is None for metric in found)
 
 
+@pytest.mark.parametrize("line", ["{'eval_loss': 0.73, 'epoch': 1}", "{'eval_loss': '0.73'}"])
+def test_the_dicts_of_a_trainer_are_read(line: str) -> None:
+    """Transformers writes its numbers as texts since version 5."""
+    source = "from transformers import Trainer\nTrainer(model).train()\n"
+    metric = find_metrics(ast.parse(source), source)[0]
+    output = Output([Objective(metric.name, pattern=metric.pattern)])
+    assert output.take(line, NEWLINE) == [("eval_loss", 0, 0.73)]
+
+
 @pytest.mark.parametrize(
     ("line", "command"),
     [
