@@ -11,7 +11,7 @@ from sweep.core.files import read_text
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import REWRITTEN, Study
 from sweep.schedulers.choose import scheduler_of
-from sweep.storage import access, studies
+from sweep.storage import access, studies, tables
 from sweep.storage.ledger import Ledger
 
 
@@ -47,6 +47,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
         may_start=not _is_served_elsewhere(folder, study),
         ask_fate=access.fate_asker(scheduler_of(folder, study)),
     )
+    db.retry(lambda _: tables.refuse_newer(db))
     study_id = db.retry(lambda _: studies.find_study(db, study.name))
     if study_id is None:
         raise InputError(
