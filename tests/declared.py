@@ -119,7 +119,7 @@ def main(arguments: list[str]) -> int:
     if arguments[0] == "--wanted":
         print("\n".join(wanted(arguments[1])))
         return 0
-    (python,) = arguments
+    python = str(Path(arguments[0]).absolute())  # it is called from other folders
     code = (
         "import sys\nfrom importlib.metadata import version\n"
         "print(*(f'{name} {version(name)}' for name in sys.argv[1:]), sep=', ')"
