@@ -81,7 +81,7 @@ _LOCAL_RANKS = (
 
 def _whole(environ, name):
     text = (environ.get(name) or "").strip()
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _launched(environ):
@@ -130,7 +130,7 @@ def _of_tensorflow(environ):
         roles = [r for r in ("chief", "master", "worker", "ps", "evaluator") if cluster.get(r)]
         size = sum(len(cluster[r]) for r in roles)
         before = roles[: roles.index(role)] if role in roles else roles
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     rank = index + sum(len(cluster[r]) for r in before)
     return (rank, max(size, rank + 1)) if size > 1 or rank else None
@@ -504,8 +504,11 @@ class Reporter:
             return None
         try:
             with open(self._control, encoding="utf-8") as stream:
-                word = json.load(stream).get("stop")
-        except (FileNotFoundError, ValueError):
+                found = json.load(stream)
+        except (FileNotFoundError, ValueError, RecursionError):
+            return None
+        word = found.get("stop") if isinstance(found, dict) else None
+        if not isinstance(word, str):
             return None
         if word and word != self._saw:
             self._saw = word

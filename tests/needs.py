@@ -219,6 +219,12 @@ def look_for_frameworks() -> Found:
     return Found(True, "installed")
 
 
+def look_for_makers() -> Found:
+    """The packages of those who made the formats that are converted: pip installs them."""
+    there = bool(find_spec("pip"))
+    return Found(there, "pip installs them" if there else "this Python has no pip")
+
+
 def look_for_other_user() -> Found:
     """A user who isn't root: ourselves, or nobody."""
     if os.geteuid() != 0:
@@ -308,6 +314,7 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "mnist": look_for_mnist,
     "torch": look_for_torch,
     "frameworks": look_for_frameworks,
+    "makers": look_for_makers,
     "root": look_for_root,
     "other_user": look_for_other_user,
     "mount": look_for_mount,

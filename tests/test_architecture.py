@@ -66,7 +66,8 @@ INTEGRATIONS = {
     **{name: set() for name in ("accelerate", "deepspeed")},  # they are handed the user's objects
     "dcp": {"torch"},
     "lightning": {"lightning", "pytorch_lightning"},
-    **{name: {name} for name in ("keras", "lightgbm", "orbax", "transformers", "xgboost")},
+    **{name: {name} for name in ("keras", "lightgbm", "transformers", "xgboost")},
+    "orbax": {"jax", "orbax"},  # which saves what is jax's
 }
 
 # What the trainer may import besides itself and the standard library.

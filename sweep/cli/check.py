@@ -29,6 +29,7 @@ from sweep.results.terminal import shown
 from sweep.schedulers.choose import resolve
 from sweep.search.propose import fixed_design
 from sweep.search.samplers import choose
+from sweep.search.valid import check_where, describe_share
 from sweep.studyfile import load
 from sweep.training import build
 
@@ -89,11 +90,18 @@ def check(
         raise InputError("--json and --executor go with --on-node.", "Add it, or leave them out.")
     study = load(study_file, overrides)
     quick.check_startable(study, os.environ)
+    few = check_where(study)
     fixed_design(study)
     click.echo(f"{study_file}: ok")
     click.echo(f"  command   {' '.join(study.command)}")
     for parameter in study.space:
         click.echo(f"  space     {_describe(parameter)}")
+    for clause in study.where:
+        click.echo(f"  where     {clause}")
+    if study.where and study.sampler.type != "grid":
+        click.echo(f"  where     leaves {describe_share(study)} of the space")
+    if few:
+        click.echo(f"  warning   {few}")
     if study.fixed:
         fixed = ", ".join(f"{name}={shown(value)}" for name, value in study.fixed.items())
         click.echo(f"  fixed     {fixed}")

@@ -14,7 +14,7 @@ from rich.console import Console
 from sweep.control.look_after import look_after
 from sweep.control.open_study import open_study as open_by_name
 from sweep.control.scheduler_view import TURN_EVERY_S, UNSEEN_S, SchedulerView
-from sweep.core.errors import LeftRunning, SweepError
+from sweep.core.errors import LeftRunning
 from sweep.core.executors import kind_of
 from sweep.core.masking import mask
 from sweep.core.paths import Runs, StudyFolder, runs_folder
@@ -71,10 +71,7 @@ def leave_no_server(opened: Opened) -> None:
     def stop() -> None:
         db.close()
         if isinstance(db, EmbeddedDatabase):
-            try:
-                stop_if_unused(opened.folder)
-            except SweepError as error:  # the command itself has ended well
-                _say(f"the database's server was left as it is: {error.message}")
+            stop_if_unused(opened.folder)
 
     atexit.register(stop)
 

@@ -40,6 +40,7 @@ from sweep.results.terminal import count_trials, counted
 from sweep.schedulers.arrays import array_job, array_size, name_token, task_argv, throttle_of
 from sweep.schedulers.choose import resolve
 from sweep.search.propose import fixed_design
+from sweep.search.valid import check_where
 from sweep.storage.access import choose_url
 from sweep.studyfile import load
 from sweep.training.command import own_ranks
@@ -217,6 +218,7 @@ def _show_launched(launched: Launched, as_json: bool, root: Path, wait: bool) ->
 def _show_plan(study: Any, runs: Path | None) -> None:
 
     quick.check_startable(study, os.environ)
+    few = check_where(study)
     fixed_design(study)
     folder = get_runs(runs).study(study.name)
     schedule = scheduler_for(study)(folder)
@@ -229,7 +231,9 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     )
     click.echo(f"command    {' '.join(hide_arguments(study.command))}")
     click.echo(f"workdir    {study.workdir}")
-    for sentence in own_ranks.notes(study):
+    for clause in study.where:
+        click.echo(f"where      {clause}")
+    for sentence in filter(None, (few, *own_ranks.notes(study))):
         click.echo(f"note       {sentence}")
     code = code_snapshot.plan(study, get_runs(runs).root, os.environ)
     if code is not None:

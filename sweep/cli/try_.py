@@ -12,6 +12,7 @@ from sweep.cli.common import get_runs, json_option, runs_option, scheduler_for
 from sweep.control.check import FAILED, WARNING, Line, has_failed, table
 from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED
+from sweep.core.masking import mask
 from sweep.schedulers.choose import resolve
 from sweep.studyfile import load
 from sweep.tasks.side_runs import trying
@@ -95,7 +96,7 @@ def try_study(
     """Try a study, print what was seen, and return the exit code; see ``try_``."""
 
     def say(text: str) -> None:
-        click.echo(f"… {text}", err=True)
+        click.echo(mask(f"… {text}"), err=True)
 
     study = load(study_file, overrides)
     if not on_node:
@@ -114,12 +115,12 @@ def try_study(
     lines = judge(ready, tried)
     failed = has_failed(lines)
     if as_json:
-        click.echo(trying.to_json(tried, lines))
+        click.echo(mask(trying.to_json(tried, lines)))
         return EXIT_FAILED if failed else EXIT_DONE
-    click.echo(table(lines))
+    click.echo(mask(table(lines)))
     if failed and tried.tail:
         click.echo("\nits output ended with:")
-        click.echo("\n".join(f"  | {line}" for line in tried.tail))
+        click.echo(mask("\n".join(f"  | {line}" for line in tried.tail)))
     where = f"on {tried.host}" if on_node else "here"
     click.echo(
         f"\n{study.name}: tried {where}; nothing of it was kept. {_verdict(lines, study_file)}"

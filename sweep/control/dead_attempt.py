@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from sweep.control.diagnosis import Case, decide, is_whole_array, whose_cancel
+from sweep.control.diagnosis import Case, decide, how_cancelled, is_whole_array, whose_cancel
 from sweep.control.kept_checkpoints import remove_checkpoints
 from sweep.control.next_step import find_next_step
 from sweep.control.settle import drain, give_up, newest_of, settle, take_over
@@ -78,8 +78,9 @@ class Look:
             if whole is None and not self.last_chance:
                 end = None
             elif whole:
-                stop_for(self.ledger, attempt.job)
-                end = End(outcomes.INTERRUPTED, "its array was cancelled by hand (scancel)")
+                how = how_whole(attempt.job, self.states)
+                stop_for(self.ledger, attempt.job, how)
+                end = End(outcomes.INTERRUPTED, f"its array {how}")
         runs = task is not None and task.state == scheduler.RUNNING
         if end is None and (terminated or not runs):
             self.unexplained += 1
@@ -99,13 +100,22 @@ def read_cancel(ledger: Ledger, job: str) -> str | None:
     return note.get("what") if isinstance(note, dict) else None
 
 
-def stop_for(ledger: Ledger, job: str) -> None:
-    """Stop the study because its user has cancelled a whole array; launch takes it up again."""
+def how_whole(job: str, states: Mapping[scheduler.Task, TaskState]) -> str:
+    """Say how a whole array was cancelled."""
+    return how_cancelled(state for (of, _), state in states.items() if of == job)
+
+
+def stop_for(ledger: Ledger, job: str, how: str) -> None:
+    """Stop the study because its user has cancelled a whole array; launch takes it up again.
+
+    Args:
+        how: The array was cancelled; see ``how_whole``.
+    """
 
     def work(db: Database) -> None:
         studies.lock_study(db, ledger.study_id)
         if studies.read_state(db, ledger.study_id).word == studies.RUNNING:
-            reason = f"its array {job} was cancelled by hand (scancel)"
+            reason = f"its array {job} {how}"
             studies.write_state(db, ledger.study_id, studies.StudyState(studies.STOPPED, reason))
 
     ledger.db.retry(work)

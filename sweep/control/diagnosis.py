@@ -8,7 +8,7 @@ here, for it says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sweep.core import outcomes, scheduler
@@ -37,6 +37,8 @@ ENDS = {
     "REVOKED": (outcomes.INTERRUPTED, "its task was started on another cluster"),
     "OUT_OF_MEMORY": (outcomes.OUT_OF_MEMORY, "its task ran out of memory"),
 }
+_BY_HAND = "was cancelled by hand (scancel)"
+_BY_WHOM = "was cancelled (scancel; by whom is not known, since the cluster keeps no accounts)"
 # Slurm's own exit signal where the log could not be made (slurm.h).
 _SIG_NO_LOG = 53
 
@@ -185,7 +187,12 @@ def _by_hand(case: Case) -> End | None:
         return None
     if task.cancelled_by is None or task.cancelled_by != case.uid or _was_cleared(case, task):
         return None
-    return End(outcomes.STOPPED, "its task was cancelled by hand (scancel)")
+    return End(outcomes.STOPPED, f"its task {how_cancelled([task])}")
+
+
+def how_cancelled(states: Iterable[TaskState]) -> str:
+    """Say how tasks were cancelled that are taken for cancelled by the study's user."""
+    return _BY_WHOM if any(state.presumed for state in states) else _BY_HAND
 
 
 def _was_cleared(case: Case, task: TaskState) -> bool:

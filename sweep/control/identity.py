@@ -61,7 +61,7 @@ class Settled:
                 f"{self.folder.root} is not a folder.", "Move it away, or choose another name."
             )
         if not is_used(self.folder):
-            return []
+            return [] if study_id is None else [self._gone()]
         before, now = access.describe(self.folder), access.describe_choice(self.url, self.runs)
         mark = read_mark(self.folder)
         known = None if study_id is None else _read(db, study_id)
@@ -81,6 +81,14 @@ class Settled:
         self._refuse_unless_wanted()
         moved = move_aside(self.folder.root, self.runs.aside)
         return [f"the folder of an earlier study {self.study.name} is now {moved}"]
+
+    def _gone(self) -> str:
+        name = self.study.name
+        return (
+            f"the folder {self.folder.root} was deleted since, with the logs, checkpoints and "
+            f"configurations in it; it is made anew, for the trials that the database has. To "
+            f"start over instead: sweep stop {name}, sweep remove {name}, and launch again"
+        )
 
     def _is_home(self, db: Database, study_id: int | None) -> bool:
         """Tell whether the database says that the study was launched into this very folder."""

@@ -31,25 +31,33 @@ def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None
     many = study.keep + study.parallel
     best = ledger.best_numbers(many, infeasible=True)
     failed = ledger.failed_numbers(many)
-    recent = [trial for trial, days in failed[: study.keep] if days <= FAILED_DAYS]
-    kept = {*best[: study.keep], *recent}
+    kept = kept_numbers(ledger)
     gone = {*best, *(trial for trial, _ in failed)} - kept
-    if number not in kept and not _may_go_on(ledger, number):
+    if number not in kept and not may_go_on(ledger, number):
         gone.add(number)
     for trial in gone:
-        for path in _checkpoint_folders(folder, trial):
+        for path in checkpoint_folders(folder, trial):
             with contextlib.suppress(OSError):
                 shutil.rmtree(path)
 
 
-def _may_go_on(ledger: Ledger, number: int) -> bool:
+def kept_numbers(ledger: Ledger) -> set[int]:
+    """Return the trials that keep their checkpoints: the best, and what has failed last."""
+    keep = ledger.study.keep
+    best = ledger.best_numbers(keep, infeasible=True)
+    failed = ledger.failed_numbers(keep)
+    return {*best, *(trial for trial, days in failed if days <= FAILED_DAYS)}
+
+
+def may_go_on(ledger: Ledger, number: int) -> bool:
     """Tell whether a final trial was cut by its study's end, or paused: it keeps what it has."""
     found = ledger.find_trial(number)
     end = trial_rows.read_attribute(ledger.db, "user", found[0], END) if found else None
     return isinstance(end, dict) and end.get("outcome") in (CUT, PAUSED)
 
 
-def _checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:
+def checkpoint_folders(folder: StudyFolder, number: int) -> list[Path]:
+    """Return the folders with checkpoints that a trial's attempts have left."""
     attempts = folder.trial(number) / "attempts"
     names = ("checkpoints", "best", ".checkpoints", ".best", ".best-before")
     return [path for name in names for path in attempts.glob(f"*/{name}")]

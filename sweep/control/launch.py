@@ -10,29 +10,30 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.control import identity, launch_rows, retrying, waves
+from sweep.control import identity, job_owners, launch_rows, retrying, waves
+from sweep.control.add_points import with_added
 from sweep.control.check import quick
 from sweep.control.finaliser import tend
 from sweep.control.reconcile import Seen, reconcile, see
 from sweep.control.retrying import Wish
-from sweep.core import outcomes
+from sweep.core import outcomes, secret_arguments
+from sweep.core.attributes import HOST
 from sweep.core.errors import BusyError, InputError, StudyChangedError
-from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ORPHANED, Scheduler, Wave
-from sweep.core.secrets import is_secret
 from sweep.core.study import Study
 from sweep.provenance import shared_output, snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
 from sweep.schedulers.choose import resolve, scheduler_of
-from sweep.storage import access, budgets, status_rows, tables
+from sweep.search import valid
+from sweep.storage import access, budgets, status_rows, studies, tables
 from sweep.storage.closing import close_untold
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
@@ -165,14 +166,19 @@ def launch(
         SchedulerError: The scheduler refused; a study that this launch made is gone again.
     """
     options = {"check_first": check_first, "hash_data": hash_data, "set_aside": set_aside}
+    said = secret_arguments.notes(study)
+    study, secrets = secret_arguments.take_out(study)
+    undecided, _ = secret_arguments.take_out(undecided or study)
+    environ = {**environ, **secrets}
     try:
-        return _launch(prepare(study, runs, schedule_for, environ, say), retry, **options)
+        launched = _launch(prepare(study, runs, schedule_for, environ, say), retry, **options)
     except waves.RunsElsewhere as error:
         say(f"{error.message} {error.hint}")
-        there = dataclasses.replace(undecided or study, executor=error.wave.executor)
+        there = dataclasses.replace(undecided, executor=error.wave.executor)
         study = resolve(there, environ)
         stays = functools.partial(scheduler_of, study=study, environ=environ)
-        return _launch(prepare(study, runs, stays, environ, say), retry, **options)
+        launched = _launch(prepare(study, runs, stays, environ, say), retry, **options)
+    return dataclasses.replace(launched, notes=[*said, *launched.notes])
 
 
 def _launch(
@@ -181,6 +187,8 @@ def _launch(
     check(prepared, look=check_first)
     code = freeze(prepared)
     with alone_here(prepared), open_database(prepared, set_aside=set_aside) as (db, settled):
+        # What `sweep add` has added comes on top of the file's trials.
+        prepared = dataclasses.replace(prepared, study=with_added(prepared.study, db))
         rows = write_rows(prepared, db, settled, retry)
         with taking_back(prepared, rows):
             changed = write_folder(prepared, rows, settled, code, hash_data=hash_data)
@@ -219,6 +227,8 @@ def check(prepared: Prepared, *, look: bool) -> None:
         look: Look at files, disks and database too, and not only at what the site allows.
     """
     url = access.choose_url(prepared.study)
+    if few := valid.check_where(prepared.study):
+        prepared.say(few)
     if look:
         for line in quick.refuse(quick.look(prepared.study, prepared.runs, url)):
             prepared.say(f"{line.name}: {line.text}. {line.advice}")
@@ -261,16 +271,19 @@ def open_database(
     if url is None and server.running(runs.postgres) is None:
         prepared.say("starting the embedded PostgreSQL server")
     here_alone = prepared.schedule.shares_this_machine or prepared.has_database_job
-    ask_fate = access.fate_asker(prepared.schedule)
+    ask_fate = job_owners.fate_asker(prepared.folder, study, prepared.schedule)
     db = access.open_url(
         runs, url, for_nodes=not here_alone, listen=prepared.listens_here, ask_fate=ask_fate
     )
-    db.connect()  # now its address is known
-    db.close()  # making tables takes some of the connections that a role may have
-    tables.create(db.url, own=url is None)
-    alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
-    with alone, contextlib.closing(db):
-        yield db, settled
+    # Another command that leaves would stop a server between two sessions of ours.
+    used = server.using(runs.postgres) if url is None else contextlib.nullcontext()
+    with used:
+        db.connect()  # now its address is known
+        db.close()  # making tables takes some of the connections that a role may have
+        tables.create(db.url, own=url is None)
+        alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
+        with alone, contextlib.closing(db):
+            yield db, settled
 
 
 def write_rows(
@@ -346,10 +359,9 @@ def write_folder(
     study, folder, environ = prepared.study, prepared.folder, prepared.environ
     make_private(folder.root)
     settled.mark(rows.ledger.db, rows.ledger.study_id)
-    if kind_of(study).records_environment:
-        secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
-        kept = environment.without_database(secrets, environ)
-        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
+    host = os.uname().nodename
+    rows.ledger.db.retry(lambda db: studies.write_attribute(db, rows.ledger.study_id, HOST, host))
+    environment.keep_secrets(folder, study, environ)
     access.remember(folder, settled.url, prepared.runs, prepared.listens_here)
     environment.install_reporter(folder.python_path)
     write_atomic(folder.study, study.to_json() + "\n")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.control import identity
-from sweep.core.attributes import FOLDER
+from sweep.core.attributes import ADDED, FOLDER
 from sweep.core.errors import StudyChangedError
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
@@ -91,7 +91,9 @@ def _update(db: Database, study_id: int, study: Study) -> int:
     studies.write_specification(db, study_id, study)
     more = study.trials - have
     if more > 0:
-        bulk.insert_waiting_trials(db, study_id, propose.first_rows(study, more, start=have))
+        # What was added by hand is none of the design's rows.
+        start = have - min(have, int(studies.read_attribute(db, study_id, ADDED) or 0))
+        bulk.insert_waiting_trials(db, study_id, propose.first_rows(study, more, start=start))
     return max(0, more)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from sweep.control import identity
-from sweep.core.errors import DamagedFile, InputError, SweepError
+from sweep.control import deleted_folder, identity
+from sweep.control.job_owners import fate_asker
+from sweep.control.known_databases import is_served_elsewhere
+from sweep.core.errors import DamagedFile, InputError
 from sweep.core.files import read_text
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import REWRITTEN, Study
@@ -36,6 +38,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     if not os.path.lexists(folder.study):
         if identity.is_used(folder):
             raise DamagedFile(f"{folder.study}, which holds the study, is gone.", REWRITTEN)
+        deleted_folder.refuse(runs, name)
         known = ", ".join(runs.studies()) or "none"
         raise InputError(
             f"There is no study {name!r} in {runs.root} (known: {known}).",
@@ -44,8 +47,8 @@ def open_study(runs: Runs, name: str | None) -> Opened:
     study = Study.read(folder.study)
     db = access.connect(
         folder,
-        may_start=not _is_served_elsewhere(folder, study),
-        ask_fate=access.fate_asker(scheduler_of(folder, study)),
+        may_start=not is_served_elsewhere(folder, study),
+        ask_fate=fate_asker(folder, study, scheduler_of(folder, study)),
     )
     db.retry(lambda _: tables.refuse_newer(db))
     study_id = db.retry(lambda _: studies.find_study(db, study.name))
@@ -56,14 +59,6 @@ def open_study(runs: Runs, name: str | None) -> Opened:
         )
     identity.refuse_other(db, study_id, folder, name)
     return Opened(folder, study, Ledger(db, study_id, study))
-
-
-def _is_served_elsewhere(folder: StudyFolder, study: Study) -> bool:
-    """Tell whether a job serves (or soon will) the study's embedded database."""
-    try:
-        return bool(scheduler_of(folder, study).service_jobs(running=True))
-    except SweepError:
-        return False  # the scheduler is not here or does not answer: look at the data from here
 
 
 def _last(runs: Runs) -> str:

@@ -17,6 +17,7 @@ from sweep.control.dead_attempt import (
     Look,
     attribute,
     end_whatever_it_left,
+    how_whole,
     note_fault,
     read_cancel,
     stop_for,
@@ -87,11 +88,12 @@ def see(
     # In this order: an attempt that began after the question would be one of a task that waits.
     live = db.retry(lambda _: ledger.live_attempts(unseen_s))
     terminated = db.retry(lambda _: ledger.terminated_attempts())
-    jobs = {attempt.job for attempt in (*live, *terminated) if attempt.job} | set(also)
+    tasks = {(a.job, a.index or 0) for a in (*live, *terminated) if a.job}
+    jobs = {job for job, _ in tasks} | set(also)
     if not live and not terminated and not jobs:
         return Seen(live, terminated, {})
     try:
-        return Seen(live, terminated, *job_owners.poll(ledger, schedule, jobs))
+        return Seen(live, terminated, *job_owners.poll(ledger, schedule, jobs, tasks))
     except CouldNotAsk:
         return Seen(live, terminated, None)
 
@@ -198,28 +200,30 @@ def settle_wave(
         late = time.monotonic() >= give_up_at
         found = reconcile(ledger, folder, schedule, unseen_s=0.0, every_s=0.0, last_chance=late)
         explained = found is None or (found.asked and not found.unexplained)
-        job, cancelled = _is_wave_cancelled(ledger, schedule, token, late)
+        job, cancelled, how = _is_wave_cancelled(ledger, schedule, token, late)
         if late or (explained and cancelled is not None):
             break
         time.sleep(LOOK_AGAIN_S)
     if job and cancelled:
-        stop_for(ledger, job)
+        stop_for(ledger, job, how)
 
 
 def _is_wave_cancelled(
     ledger: Ledger, schedule: Scheduler, token: str, late: bool
-) -> tuple[str | None, bool | None]:
-    """Return a wave's job, and whether the user has cancelled it all; None while none can tell."""
+) -> tuple[str | None, bool | None, str]:
+    """Return a wave's job, whether the user has cancelled it all (None while none can tell), and
+    how."""
     waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
     job = next((wave.job for wave in waves if wave.token == token), None)
     if job is None:
-        return None, False
+        return None, False, ""
     try:
         states = schedule.poll([job])
     except (CouldNotAsk, SchedulerError):
-        return job, False if late else None  # nobody knows of a cancel: the study goes on
+        return job, False if late else None, ""  # nobody knows of a cancel: the study goes on
     ours = read_cancel(ledger, job)
-    return job, is_whole_array(job, states, os.getuid(), ours, None if late else time.time())
+    whole = is_whole_array(job, states, os.getuid(), ours, None if late else time.time())
+    return job, whole, how_whole(job, states)
 
 
 def end_predecessors(

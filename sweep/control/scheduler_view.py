@@ -67,7 +67,7 @@ class SchedulerView:
         waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
         jobs = [wave.job for wave in waves if wave.job and not wave.over]
         try:
-            tasks = job_owners.poll(ledger, schedule, jobs)[0] if jobs else {}
+            tasks = job_owners.poll(ledger, schedule, jobs, ())[0] if jobs else {}
             has_task = any(task.state != ENDED for task in tasks.values())
             beside = finaliser.look_beside(ledger, schedule)
             return {

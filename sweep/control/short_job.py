@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control.job_watch import JobWatch
+from sweep.core import secret_arguments
 from sweep.core.errors import CouldNotAsk, SweepError
-from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, read_tail, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ENDED, PENDING, Scheduler, TaskState
-from sweep.core.secrets import is_secret
 from sweep.core.study import Study
 from sweep.schedulers import arrays
 from sweep.training.command import environment
@@ -91,12 +89,10 @@ def folder_in(runs: Runs, kind: str, study: Study) -> Iterator[StudyFolder]:
 
 def fill(study: Study, folder: StudyFolder, environ: Mapping[str, str]) -> None:
     """Write what a task needs of its study into a short job's folder."""
+    study, secrets = secret_arguments.take_out(study)
     write_atomic(folder.study, study.to_json() + "\n")
     environment.install_reporter(folder.python_path)
-    if kind_of(study).records_environment:
-        secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
-        kept = environment.without_database(secrets, environ)
-        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
+    environment.keep_secrets(folder, study, {**environ, **secrets})
 
 
 def run(

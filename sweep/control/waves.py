@@ -188,7 +188,7 @@ def _settle(schedule: Scheduler, token: str) -> str | None:
 
 
 def _live_tasks(schedule: Scheduler, job: str) -> list[TaskState]:
-    return _alive(schedule.poll([job]), job)
+    return _alive(schedule.queued([job]), job)
 
 
 def _alive(states: Mapping[Task, TaskState], job: str) -> list[TaskState]:

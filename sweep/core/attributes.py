@@ -12,6 +12,8 @@ from __future__ import annotations
 SPEC = "sweep:study"  # the study file, as launch has read it
 STATE = "sweep:state"  # whether trials are to be pulled, and why not
 FOLDER = "sweep:folder"  # where its files lie
+ADDED = "sweep:added"  # how many trials `sweep add` has added to its file's
+HOST = "sweep:host"  # the machine from which it was launched last
 IDENTITY = "sweep:identity"  # the study's own, whatever its name; its folder says the same
 WAVE = "sweep:wave:"  # by its name token: what was submitted
 CANCEL = "sweep:cancel:"  # by the job: what sweep itself has cancelled of it

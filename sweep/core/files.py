@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -321,3 +322,42 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def tree_bytes(path: Path) -> int:
+    """Return how many bytes a file or a folder with all in it takes; links are not followed."""
+    total = 0
+    with contextlib.suppress(OSError):
+        total = path.lstat().st_size
+    for folder, names, files in os.walk(path):
+        for name in (*names, *files):
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, a link or a folder with all in it; links are not followed.
+
+    Folders in it that not even their owner may write (an unpacked image has such) are no hindrance.
+
+    Raises:
+        SweepError: Something cannot be removed; it is named. A repeat goes on.
+    """
+    try:
+        if path.is_dir() and not path.is_symlink():
+            for folder, _, _ in os.walk(path):
+                with contextlib.suppress(OSError):
+                    mode = os.lstat(folder).st_mode
+                    if mode & stat.S_IRWXU != stat.S_IRWXU:
+                        os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except FileNotFoundError:
+        pass  # somebody else was quicker
+    except OSError as error:
+        raise SweepError(
+            f"{error.filename or path} cannot be removed: {error.strerror}.",
+            "Remove what hinders that, and give the command again: it goes on.",
+        ) from error

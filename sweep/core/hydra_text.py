@@ -62,11 +62,16 @@ def _quote(text: str) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of the grammar: ``interval(0, 1)``, ``tag(log, …)``, ``int(…)``."""
+    """A function of the grammar: ``interval(0, 1)``, ``tag(log, …)``, ``int(…)``.
+
+    Attributes:
+        is_bare: It is a choice that was written with commas alone.
+    """
 
     name: str
     arguments: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    is_bare: bool = False
 
 
 def read_value(text: str) -> Any:
@@ -82,7 +87,7 @@ def read_value(text: str) -> Any:
     items = reader.items("")
     if not items:
         return ""
-    return items[0] if len(items) == 1 else Call("choice", tuple(items))
+    return items[0] if len(items) == 1 else Call("choice", tuple(items), is_bare=True)
 
 
 def _read_word(word: str) -> Any:

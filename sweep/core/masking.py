@@ -27,7 +27,7 @@ _IN_JSON = re.compile(
 )
 # An option and its value, in a command's text or in a list of its words.
 _OPTION = re.compile(
-    r"(?i)(--(?:[\w-]*[_-])?(?:key|apikey|token|password|passwd|passphrase|secret|credentials?))"
+    r"(?i)((?<![\w-])--(?=\w)(?:[\w-]{0,60}[_-])?(?:key|apikey|token|password|passwd|passphrase|secret|credentials?))"
     r"(=|\s+|[\"'],\s*)([\"']?)[^\s\"'\]{},][^\s\"'\],]*"
 )
 # To the last "@" before a space: a raw "@", "/" or quote within the password too.
@@ -96,7 +96,8 @@ def keep_environment(environ: Mapping[str, str]) -> None:
     for name, value in environ.items():
         if name == "SWEEP_STORAGE" or ("://" in value and "@" in value):
             keep_url(value)
-        if names_secret(name) and not value.startswith("/"):  # a path is none
+        # A path is none; but what an argument held is, whatever it looks like.
+        if name.startswith("SWEEP_SECRET_") or (names_secret(name) and not value.startswith("/")):
             keep_secret(value)
 
 

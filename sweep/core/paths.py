@@ -5,6 +5,7 @@ runs/
   .postgres/                    the embedded server's data
   .images/                      what `sweep build` made, its logs, its caches
   .aside/<study>/               a study's folder that a launch has moved out of its way
+  .removing/<study>.<identity>/ a study's folder that `sweep remove` is at
   <study>/
     study.json                  the study, resolved
     storage.json                how to reach the database (0600)
@@ -33,12 +34,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]  # the folder of sweep itself
 RUNS_VARIABLE = "SWEEP_RUNS"
-RUNS_OWN = _POSTGRES, _IMAGES, _CRASHES, _ASIDE = (".postgres", ".images", ".crashes", ".aside")
+RUNS_OWN = _POSTGRES, _IMAGES, _CRASHES, _ASIDE, _REMOVING = (
+    ".postgres",
+    ".images",
+    ".crashes",
+    ".aside",
+    ".removing",
+)
 
 
 def runs_folder(given: str | os.PathLike[str] | None = None) -> Path:
     """Return the runs folder, absolute: the given one, else $SWEEP_RUNS, else ./runs."""
-    return Path(given or os.environ.get(RUNS_VARIABLE) or "runs").expanduser().absolute()
+    # The home of a user who does not exist stays as it is written, unlike with Path.expanduser.
+    return Path(os.path.expanduser(given or os.environ.get(RUNS_VARIABLE) or "runs")).absolute()
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,11 @@ class Runs:
     def aside(self) -> Path:
         """Folders of studies that a launch has moved out of its way."""
         return self.root / _ASIDE
+
+    @property
+    def removing(self) -> Path:
+        """Folders of studies that are being removed."""
+        return self.root / _REMOVING
 
     def study(self, name: str) -> StudyFolder:
         return StudyFolder(self.root / name)

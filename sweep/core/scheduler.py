@@ -85,6 +85,7 @@ class TaskState:
         reason: Why it is pending or how it ended, in words; may be empty.
         exit_code: Of an ended task, where known.
         cancelled_by: uid of who cancelled it, where known.
+        presumed: Nobody can say who cancelled it; it is taken for the study's user.
         signal: What ended an ended task, where that is known.
         started: Whether an ended task ever ran.
         ended_s: When it ended, where known; epoch seconds of the scheduler's clock.
@@ -102,6 +103,7 @@ class TaskState:
     ended_s: float | None = None
     before: str = ""
     nodes: str = ""
+    presumed: bool = False
 
 
 @dataclass(frozen=True)
@@ -311,6 +313,17 @@ class Scheduler(ABC):
         A task that is missing from the answer is gone.
         """
 
+    def queued(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
+        """Return of the same what the queue alone knows: which tasks wait and run is in it, how the
+        others have ended may not be."""
+        return self.poll(jobs)
+
+    def explain(
+        self, jobs: Sequence[str], states: Mapping[Task, TaskState]
+    ) -> dict[Task, TaskState]:
+        """Return what ``queued`` has answered with all that is known of what has ended."""
+        return dict(states)
+
     @abstractmethod
     def cancel(
         self, job: str, indices: Sequence[int] | None = None, *, pending_only: bool = False
@@ -320,6 +333,10 @@ class Scheduler(ABC):
     @abstractmethod
     def set_throttle(self, job: str, throttle: int) -> None:
         """Change how many elements of a live array run at once."""
+
+    def has_wound_up(self, jobs: Sequence[str]) -> bool:
+        """Tell whether nothing of these jobs, whose tasks have ended, is at work any more."""
+        return True
 
     def hurry(self, job: str) -> None:
         """Have the tasks that run look now what their study wants of them (SIGUSR2).
@@ -397,6 +414,10 @@ class Scheduler(ABC):
         raise SchedulerError(f"{self.place} cannot exclude a node.")
 
     # From within a task
+
+    def quick(self) -> Scheduler:
+        """Return the same with little patience for an answer: what asks it keeps a GPU waiting."""
+        return self
 
     def time_left_s(self, job: str, index: int | None) -> float | None:
         """Return the seconds until a running task's limit; None where there is none."""

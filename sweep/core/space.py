@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -219,6 +219,24 @@ class Space:
             return total
 
         return free * count(0, {})
+
+    def combinations(self) -> Iterator[dict[str, Value]]:
+        """Yield every configuration: values of the parameters that exist beside each other.
+
+        Raises: ValueError when they have no number.
+        """
+        yield from self._combinations(0, {})
+
+    def _combinations(self, place: int, values: dict[str, Value]) -> Iterator[dict[str, Value]]:
+        if place == len(self.parameters):
+            yield values
+            return
+        parameter = self.parameters[place]
+        if not parameter.is_active(values):
+            yield from self._combinations(place + 1, values)
+            return
+        for value in parameter.values():
+            yield from self._combinations(place + 1, values | {parameter.name: value})
 
     def from_optuna(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Return training's values for a trial's stored ones, in declared order."""

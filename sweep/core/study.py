@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import types
 import typing
 from collections.abc import Mapping
@@ -130,6 +131,7 @@ class Service:
     partition: str | None = None
     time_limit_s: int | None = None
     extra: tuple[str, ...] = ()
+    qos: str | None = None
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,8 @@ class Study:
         command: The user's command, one argument each, with placeholders.
         points: May leave parameters out; the first trials, in this order.
         trials: N.
+        where: Relations between parameters, which ``relations`` reads; bounds that name another
+            parameter are among them.
         time_s: Budget of the whole study; the limit of one task is in ``resources``.
         max_parallel: K, or None for as many as there are tasks; ``parallel`` is the number.
         tasks: None for as many as trials.
@@ -260,6 +264,7 @@ class Study:
     warm_start: str | None = None
     duplicates: str = "keep"
     constraints: tuple[Constraint, ...] = ()
+    where: tuple[str, ...] = ()
     trials: int = 1
     seed: int = 0
     sampler: Choice = Choice("auto")
@@ -315,7 +320,7 @@ class Study:
 
     def at_workdir(self, path: str) -> Path:
         """Return a path of the study file: a relative one lies in the workdir, ~ is home."""
-        return Path(self.workdir, Path(path).expanduser())
+        return Path(self.workdir, os.path.expanduser(path))
 
     @property
     def venv_folder(self) -> Path:

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 
-from sweep.report import Reporter
+from sweep.report import Reporter, _alive, _launched
 
 ASK_S = 1.0  # ranks agree about so often on whether to stop: agreeing costs a collective
 MOST_CALLS = 1000  # between two such questions
@@ -111,8 +111,11 @@ class Loop:
     def _keep(self, epoch):
         folder = self._link.reporter.checkpoint_dir
         if folder:
-            with whole(folder, "epoch-%06d" % epoch) as path:
+            with whole(folder, "epoch-%06d" % epoch, wait=self._wait) as path:
                 self._save(path)
+
+    def _wait(self):
+        wait_for_all()
 
     def _save(self, path):
         raise NotImplementedError
@@ -149,9 +152,23 @@ def wait_for_all():
 
 
 def is_first():
-    """Tell whether this process is rank 0 of those that save together."""
-    distributed = _distributed()
-    return distributed is None or distributed.get_rank() == 0
+    """Tell whether this process is rank 0, of those that a library or a launcher connects."""
+    return Reporter().rank() == 0
+
+
+def processes():
+    """Return how many processes train together, as far as a library or a launcher tells."""
+    found = _alive()
+    return found[1] if found else _launched(os.environ)[1]
+
+
+def on_first(folder, name):
+    """Yield a path to save to, as ``whole`` does, where rank 0 alone saves what all ranks hold."""
+    return whole(folder, name, wait=_not_at_all)
+
+
+def _not_at_all():
+    pass
 
 
 def numbers(values):
@@ -171,7 +188,7 @@ def numbers(values):
 
 
 @contextlib.contextmanager
-def whole(folder, name):
+def whole(folder, name, wait=wait_for_all):
     """Yield a path to save to; it gets its name once all ranks have saved. Then old ones go.
 
     Killed at any moment, the folder holds only whole checkpoints and one that is marked as
@@ -180,22 +197,23 @@ def whole(folder, name):
     Args:
         folder: Where the attempt's checkpoints lie.
         name: Of the new one; names sort by age.
+        wait: Returns once every rank that saves has called it.
     """
     # A leading dot marks what is unfinished, and leaves the ending, by which some choose a format.
     path, part = os.path.join(folder, name), os.path.join(folder, "." + name)
     if is_first():
         os.makedirs(folder, exist_ok=True)
         remove(part)
-    wait_for_all()
+    wait()
     yield part
-    wait_for_all()
+    wait()
     if is_first():
         synchronise(part)
         remove(path)  # a folder is not replaced by another
         os.replace(part, path)
         for old in saved(folder, name.rpartition("-")[0])[:-KEPT]:
             remove(os.path.join(folder, old))
-    wait_for_all()
+    wait()
 
 
 def saved(folder, kind):

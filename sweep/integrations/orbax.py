@@ -9,7 +9,9 @@ for epoch, state in (epochs := Epochs(10, state)):
 
 import os
 
+import jax
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from sweep.integrations.base import Loop
 
@@ -39,6 +41,10 @@ class Epochs(Loop):
 
     def _item(self, epoch):
         return epoch, self._state
+
+    def _wait(self):
+        if jax.process_count() > 1:
+            multihost_utils.sync_global_devices("sweep")
 
     def _save(self, path):
         self._checkpointer.save(os.path.abspath(path), self._state)

@@ -8,7 +8,7 @@ xgb.train(params, train, 200, evals=[(valid, "valid")],
 
 from xgboost.callback import TrainingCallback
 
-from sweep.integrations.base import Link, whole
+from sweep.integrations.base import Link, is_first, on_first
 from sweep.report import Reporter
 
 
@@ -24,12 +24,17 @@ class SweepCallback(TrainingCallback):
         super().__init__()
         self.rounds = rounds
         self.save_every = save_every
-        self._link = Link()
+        self._link = None
 
     @staticmethod
     def resume():
         """Return the model to go on from, for ``xgb_model``, or None."""
         return Reporter().resume
+
+    def before_training(self, model):
+        """Begin: Dask hands this to its workers, where the ranks know each other by now."""
+        self._link = Link()
+        return model
 
     def before_iteration(self, model, epoch, evals_log):
         """End at once where nothing is left to train."""
@@ -48,7 +53,8 @@ class SweepCallback(TrainingCallback):
         self._link.log(done - 1, means)
         word = self._link.word() if done < self.rounds else None
         folder = self._link.reporter.checkpoint_dir
-        if folder and (word == "checkpoint" or done % self.save_every == 0 or done == self.rounds):
-            with whole(folder, "round-%06d.ubj" % (done - 1)) as path:
+        has_to_save = word == "checkpoint" or done % self.save_every == 0 or done == self.rounds
+        if folder and has_to_save and is_first():  # all ranks hold the same trees
+            with on_first(folder, "round-%06d.ubj" % (done - 1)) as path:
                 model.save_model(path)
         return word is not None or done >= self.rounds

@@ -211,9 +211,9 @@ def _parse(said: str) -> dict[str, Any]:
     for line in said.splitlines():
         _, mark, rest = line.partition(MARK)  # a launcher may write something before it
         if mark:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
                 found: dict[str, Any] = json.loads(rest)
-                packages = json.dumps(found["packages"], sort_keys=True)
+                packages = json.dumps(dict(found["packages"]), sort_keys=True)
                 return found | {"packages_sha256": hashlib.sha256(packages.encode()).hexdigest()}
         if line.endswith(_NONE):
             return {"python": NO_PYTHON, "packages": {}}

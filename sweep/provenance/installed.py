@@ -44,9 +44,9 @@ def list_packages(folders: list[Path]) -> dict[str, str]:
 def _read_origin(path: Path) -> str:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        commit = record.get("vcs_info", {}).get("commit_id", "")
+    except (OSError, ValueError, RecursionError, AttributeError):
         return ""
-    commit = record.get("vcs_info", {}).get("commit_id", "")
     # Without a user and password: ``core.masking`` is out of this file's reach.
     url = re.sub(r"(?s)://.*@", "://***@", str(record.get("url", "")))
     return url + (f"@{commit}" if commit else "")

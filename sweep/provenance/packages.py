@@ -98,7 +98,10 @@ def editable_folders(folders: Iterable[Path]) -> list[Path]:
                     found[Path(line)] = None
         for path in sorted(folder.glob("__editable___*_finder.py")):
             match = re.search(r"^MAPPING[^=]*=\s*(\{.*\})\s*$", "\n".join(_read_lines(path)), re.M)
-            mapping = ast.literal_eval(match[1]) if match else {}
+            try:
+                mapping = dict(ast.literal_eval(match[1])) if match else {}
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                continue
             for name, target in mapping.items():
                 if Path(target).stem == name.rpartition(".")[2]:
                     found[Path(target).parent] = None

@@ -6,21 +6,23 @@ Values are the ones that Optuna stores (lists and objects as JSON text). Imports
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from sweep.core.errors import InputError, SweepError
-from sweep.core.space import Parameter, Space, to_optuna
+from sweep.core.space import to_optuna
 from sweep.core.study import Study
+from sweep.search.draws import place_values, stored_point, unit_draw
+from sweep.search.valid import Where, any_valid_point, survey, valid_point, valid_points
 
 FIXED = ("grid", "random", "qmc")
 GRID_LIMIT = 100_000  # points; more do not make a search
 DRAWS = 50  # for a random point that is not there yet
 _FAR = 10**6  # beyond every trial's number
+LONGEST = 2**17  # points of a sequence of which relations leave too few
 
 
 def fixed_design(study: Study) -> list[dict[str, Any]] | None:
@@ -30,7 +32,8 @@ def fixed_design(study: Study) -> list[dict[str, Any]] | None:
     come first, completed from the design where they leave something out.
 
     Raises:
-        InputError: A grid of endless or too many values, or of fewer than N points.
+        InputError: A grid of endless or too many values, or of fewer than N points; no point that
+            keeps to the study's relations was found.
         SweepError: SciPy is missing, which makes quasi-random sequences.
     """
     kind = study.sampler.type
@@ -40,8 +43,7 @@ def fixed_design(study: Study) -> list[dict[str, Any]] | None:
     if kind == "grid":
         rows = _grid(study)
     elif kind == "qmc":
-        units = _sequence(study, count)
-        rows = [_place(study.space, unit.__getitem__) for unit in units]
+        rows = _sequence_rows(study, count)
     else:
         rows = _random_rows(study, count)
     return [
@@ -59,15 +61,19 @@ def spread_design(study: Study, count: int) -> list[dict[str, Any]]:
     ``count`` parts, and each part is tried once, in an order of that parameter's own. The user's
     points come first and take their place in it where they leave something out.
     """
+    where = Where(study)
+    # Of a larger one what keeps to the study's relations: so that is spread evenly, too.
+    size = min(math.ceil(count / survey(study).share_at_least), LONGEST) if where else count
     order: dict[str, list[int]] = {}
 
     def unit(number: int, name: str) -> float:
         if name not in order:
-            draws = [unit_draw(study.seed, n, f"{name} part") for n in range(count)]
-            order[name] = sorted(range(count), key=draws.__getitem__)
-        return (order[name][number] + unit_draw(study.seed, number, name)) / count
+            draws = [unit_draw(study.seed, n, f"{name} part") for n in range(size)]
+            order[name] = sorted(range(size), key=draws.__getitem__)
+        return (order[name][number] + unit_draw(study.seed, number, name)) / size
 
-    rows = [_place(study.space, partial(unit, number)) for number in range(count)]
+    rows = [place_values(study.space, partial(unit, number)) for number in range(size)]
+    rows = _filled(study, [row for row in rows if where.keeps(row)], count)
     if study.duplicates == "resample":
         rows = _without_twins(study, rows)
     return [
@@ -76,11 +82,15 @@ def spread_design(study: Study, count: int) -> list[dict[str, Any]]:
     ]
 
 
+def _filled(study: Study, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """Return ``count`` rows: those, and random ones where they are fewer."""
+    return [*rows[:count], *valid_points(study, range(len(rows), count))]
+
+
 def _random_rows(study: Study, count: int) -> list[dict[str, Any]]:
     """Return random points; with ``duplicates: resample`` no two alike, while there are others."""
-    if study.duplicates != "resample":
-        return [random_point(study, number) for number in range(count)]
-    return _without_twins(study, [random_point(study, number) for number in range(count)])
+    rows = list(valid_points(study, range(count)))
+    return _without_twins(study, rows) if study.duplicates == "resample" else rows
 
 
 def _without_twins(study: Study, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,7 +101,7 @@ def _without_twins(study: Study, rows: list[dict[str, Any]]) -> list[dict[str, A
         for again in range(1, DRAWS):
             if json.dumps(row, sort_keys=True) not in seen:
                 break
-            row = random_point(study, number + again * _FAR)
+            row = any_valid_point(study, number + again * _FAR)
         seen.add(json.dumps(row, sort_keys=True))
         found.append(row)
     return found
@@ -100,78 +110,33 @@ def _without_twins(study: Study, rows: list[dict[str, Any]]) -> list[dict[str, A
 def complete_point(study: Study, number: int, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user's point of a trial; what it leaves out is from ``row``, else random."""
     point = stored_point(study, study.points[number])
-    known = {**row, **point}
-    return _place(study.space, lambda name: unit_draw(study.seed, number, name), known)
+    return _completed(study, number, point, row, f"points[{number}]")
 
 
-def stored_point(study: Study, point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a user's configuration as Optuna stores it."""
-    stored = {}
-    for name, value in point.items():
-        kind = study.space.get(name).type
-        stored[name] = float(value) if kind == "float" else to_optuna(value)
-    return stored
+def place_point(study: Study, number: int, point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a user's point as the stored values of a trial; what it leaves out is random.
 
-
-def random_point(study: Study, number: int) -> dict[str, Any]:
-    """Return a trial's random point: from the study's seed, its number and each name alone."""
-    return _place(study.space, lambda name: unit_draw(study.seed, number, name))
-
-
-def unit_draw(seed: int, number: int, name: str) -> float:
-    """Return a number in [0, 1) for one parameter of one trial: 53 bits of SHA-256.
-
-    A parameter that is added to the space leaves the others' draws as they are.
+    Raises:
+        InputError: It breaks the study's relations, whatever completes it.
     """
-    digest = hashlib.sha256(f"{seed}:{number}:{name}".encode()).digest()
-    return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+    return _completed(study, number, stored_point(study, point), {}, "The configuration")
 
 
-def from_unit(parameter: Parameter, unit: float) -> Any:
-    """Return the parameter's value at a place in [0, 1): uniform, or uniform in the logarithm."""
-    if parameter.type == "categorical":
-        return parameter.choices[
-            min(int(unit * len(parameter.choices)), len(parameter.choices) - 1)
-        ]
-    low, high = parameter.low, parameter.high
-    assert low is not None and high is not None
-    if low == high:
-        return low if parameter.type == "int" else float(low)
-    if parameter.type == "int" and parameter.log:
-        # Half a step on either side, so that the ends are as likely as their neighbours.
-        whole = round(_logarithmic(low - 0.5, high + 0.5, unit))
-        return int(min(max(whole, low), high))
-    count = parameter.count()
-    if count is not None and not parameter.log:
-        place = min(int(unit * count), count - 1)
-        if parameter.type == "int":
-            return int(low + place * (parameter.step or 1))
-        return parameter.values()[place]
-    value = _logarithmic(low, high, unit) if parameter.log else low + unit * (high - low)
-    return float(min(max(value, low), high))
-
-
-def _logarithmic(low: float, high: float, unit: float) -> float:
-    return math.exp(math.log(low) + unit * (math.log(high) - math.log(low)))
-
-
-def _place(space: Space, unit: Any, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return stored values of every parameter that exists, taking ``known`` ones as they are."""
-    known = known or {}
-    values: dict[str, Any] = {}
-    stored: dict[str, Any] = {}
-    for parameter in space:
-        if not parameter.is_active(values):
-            continue
-        name = parameter.name
-        value = (
-            parameter.from_optuna(known[name])
-            if name in known
-            else from_unit(parameter, unit(name))
+def _completed(
+    study: Study, number: int, point: Mapping[str, Any], row: Mapping[str, Any], what: str
+) -> dict[str, Any]:
+    known = {**row, **point}
+    completed = place_values(study.space, lambda name: unit_draw(study.seed, number, name), known)
+    where = Where(study)
+    if where.keeps(completed):
+        return completed
+    found = valid_point(study, number, point)
+    if found is None:
+        raise InputError(
+            f"{what} breaks where, whatever completes it: {where.describe(completed)}.",
+            "Correct it, or leave it out.",
         )
-        values[name] = value
-        stored[name] = to_optuna(value)
-    return stored
+    return found
 
 
 def _grid(study: Study) -> list[dict[str, Any]]:
@@ -185,10 +150,12 @@ def _grid(study: Study) -> list[dict[str, Any]]:
             f"A grid needs separate values, and {', '.join(endless)} has no end of them.",
             "Give it a step, or make it categorical, or use the sampler qmc.",
         )
-    points = []
-    for point in _combinations(list(study.space), {}):
-        points.append(point)
-        if len(points) > GRID_LIMIT:
+    points, where = [], Where(study)
+    for number, values in enumerate(study.space.combinations(), 1):
+        point = {name: to_optuna(value) for name, value in values.items()}
+        if where.keeps(point):
+            points.append(point)
+        if number > GRID_LIMIT:
             raise InputError(
                 f"The grid has more than {GRID_LIMIT} points.",
                 "Use fewer values, or the sampler qmc or random.",
@@ -196,25 +163,24 @@ def _grid(study: Study) -> list[dict[str, Any]]:
     needed = study.trials - len(study.points)
     if needed > len(points):
         raise InputError(
-            f"The grid has {len(points)} points, and {needed} trials are to be made of it.",
+            f"The grid has {len(points)} points{' that keep to where' if where else ''}, and "
+            f"{needed} trials are to be made of it.",
             f"Set trials to {len(points) + len(study.points)}.",
         )
     order = sorted(range(len(points)), key=lambda i: unit_draw(study.seed, i, "grid order"))
     return [{} for _ in study.points] + [points[i] for i in order]
 
 
-def _combinations(
-    parameters: Sequence[Parameter], values: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    if not parameters:
-        yield {name: to_optuna(value) for name, value in values.items()}
-        return
-    first, rest = parameters[0], parameters[1:]
-    if not first.is_active(values):
-        yield from _combinations(rest, values)
-        return
-    for value in first.values():
-        yield from _combinations(rest, values | {first.name: value})
+def _sequence_rows(study: Study, count: int) -> list[dict[str, Any]]:
+    """Return the first places of a quasi-random sequence that keep to the study's relations."""
+    where, size = Where(study), count
+    while True:
+        units = _sequence(study, size)
+        rows = [place_values(study.space, unit.__getitem__) for unit in units]
+        rows = [row for row in rows if where.keeps(row)]
+        if len(rows) >= count or size >= LONGEST:
+            return _filled(study, rows, count)
+        size = min(4 * size, LONGEST)
 
 
 def _sequence(study: Study, count: int) -> list[dict[str, float]]:

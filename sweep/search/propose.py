@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,8 @@ from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.search import warm_start
-from sweep.search.design import FIXED, fixed_design, random_point, spread_design
+from sweep.search.design import FIXED, fixed_design, spread_design
+from sweep.search.draws import random_point
 from sweep.search.samplers import SHARE, STARTUP, build_sampler, choose, kept, one_thread, quiet
 from sweep.storage import locks, same_params
 
@@ -65,35 +66,21 @@ def propose(
         StaleAttempt: The storage's attempt has ended.
         DatabaseUnavailable: The database does not answer.
     """
-    import optuna
-
-    from sweep.search.view import SamplerView
+    from sweep.search.view import SamplerView, broken_by
 
     earlier = warm_start.frozen(storage.database, study_id, study)
-    is_gp = choose(study)[0] == "gp"
-    view = SamplerView(storage, earlier, failures=True, marked=is_gp)
-    name = view.get_study_name_from_id(study_id)
+    sampler = choose(study)[0]
+    view = SamplerView(
+        storage,
+        earlier,
+        failures=True,
+        marked=sampler == "gp",
+        ranked=sampler == "cmaes",
+        broken=broken_by(study),
+    )
     is_fixed = study.sampler.type in FIXED
-
-    def draw(seed: int, by_chance: bool) -> None:
-        drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
-        sampler = build_sampler(drawn, seed, earlier)
-        with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
-            trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
-            if is_fixed:
-                # A design without results: the sampler has no say, the user's fixed values do.
-                trial._fixed_params = {**_choose_fixed(study, number), **trial._fixed_params}
-            _suggest_all(study, trial)
-
     for again in range(TRIES + 1):
-        seed = trial_seed(study.seed + again, number)
-        # What a sampler insists on it may propose again: chance has the last word.
-        by_chance = again > TRIES // 2 and not is_fixed
-        draw(seed, by_chance)
-        if not is_fixed and not is_gp:  # a Gaussian process models it itself
-            seeds = [trial_seed(study.seed + again + k * _APART, number) for k in range(1, TRIES)]
-            again_by = [partial(draw, seed, by_chance) for seed in seeds]
-            _lower_risk(study, view, study_id, trial_id, again_by)
+        choose_params(study, view, study_id, trial_id, number, again, earlier)
         may_draw_again = again < TRIES and not is_fixed and bool(view.chosen_params(trial_id))
         with locks.held(storage.database, locks.PROPOSE, study_id):
             if not (may_draw_again and _is_known(study, view, study_id, trial_id)):
@@ -101,6 +88,58 @@ def propose(
                 break
         view.forget_choice(trial_id)
     return dict(storage.get_trial(trial_id).params)
+
+
+def choose_params(
+    study: Study,
+    view: SamplerView,
+    study_id: int,
+    trial_id: int,
+    number: int,
+    again: int = 0,
+    earlier: Sequence[Any] = (),
+) -> None:
+    """Set a trial's parameters in a view: its place in the start, else what its sampler proposes.
+
+    Args:
+        again: How many times they have been chosen before, for another choice.
+        earlier: As for ``build_sampler``.
+    """
+    import optuna
+
+    from sweep.search.rejection import draw_valid
+
+    name = view.get_study_name_from_id(study_id)
+    is_gp, is_fixed = choose(study)[0] == "gp", study.sampler.type in FIXED
+    # Of a start of more trials launch has laid out all, unless K was raised since.
+    is_start = not is_fixed and number < min(STARTUP, start_size(study))
+    # What a sampler insists on it may propose again: chance has the last word. It has the first
+    # in the start, where a sampler knows nothing yet.
+    by_chance = not is_fixed and (is_start or again > TRIES // 2)
+
+    def once(seed: int, row: Mapping[str, Any]) -> dict[str, Any]:
+        drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
+        sampler = build_sampler(drawn, seed, earlier)
+        with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
+            trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
+            # A design without results: the sampler has no say, the user's fixed values do.
+            trial._fixed_params = {**row, **trial._fixed_params}
+            return _suggest_all(study, trial)
+
+    def draw(seed: int, row: Mapping[str, Any]) -> None:
+        draw_valid(study, view, study_id, trial_id, number, seed, once, row)
+
+    seeds = [trial_seed(study.seed + again + k * _APART, number) for k in range(TRIES)]
+    row: Mapping[str, Any] = {}
+    if is_fixed:
+        row = _choose_fixed(study, number)
+    elif is_start and not again:
+        row = spread_design(study, start_size(study))[number]
+    draw(seeds[0], row)
+    if is_start or not (is_fixed or is_gp):  # a Gaussian process models it itself
+        _lower_risk(
+            study, view, study_id, trial_id, [partial(draw, seed, {}) for seed in seeds[1:]]
+        )
 
 
 def _lower_risk(
@@ -138,11 +177,15 @@ def _lower_risk(
     view.put_choice(trial_id, best)
 
 
-def _suggest_all(study: Study, trial: Any) -> None:
+def _suggest_all(study: Study, trial: Any) -> dict[str, Any]:
+    """Have a trial choose all its parameters; return them as Optuna stores them."""
     values: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     for parameter in study.space:
         if parameter.is_active(values):
-            values[parameter.name] = parameter.from_optuna(_suggest(trial, parameter))
+            stored[parameter.name] = _suggest(trial, parameter)
+            values[parameter.name] = parameter.from_optuna(stored[parameter.name])
+    return stored
 
 
 def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> bool:
@@ -169,7 +212,11 @@ def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> 
 
 
 def _choose_fixed(study: Study, number: int) -> dict[str, Any]:
-    """Return the design's row of one trial, completed by random values for every parameter."""
+    """Return the design's row of one trial, completed by random values for every parameter; {}
+    where the sampler learns from results.
+    """
+    if study.sampler.type not in FIXED:
+        return {}
     everything = dataclasses.replace(
         study, space=Space(tuple(dataclasses.replace(p, when={}) for p in study.space)), points=()
     )
@@ -191,16 +238,25 @@ def _suggest(trial: Any, parameter: Parameter) -> Any:
 
 
 def start_size(study: Study) -> int:
-    """Return how many trials of an adaptive study are laid out at launch: none can learn yet.
+    """Return how many trials of an adaptive study are spread evenly: no sampler learns from fewer.
 
-    The first K start together; without a K nobody knows how many do, and a tenth is laid out. No
-    sampler learns from fewer than ``STARTUP`` trials. With an earlier study to learn from only the
-    user's own points are laid out.
+    The first K start together; without a K nobody knows how many do, and a tenth is taken for it;
+    ``STARTUP`` at least. With an earlier study to learn from only the user's own points are left.
     """
     if study.warm_start:
         return len(study.points)
     together = study.parallel if study.max_parallel else math.ceil(study.trials / SHARE)
     return max(min(max(together, STARTUP), study.trials), len(study.points))
+
+
+def laid_out(study: Study) -> int:
+    """Return how many trials of an adaptive study get their parameters at launch.
+
+    Those that start together, and the user's points. The rest of the start gets its own when it is
+    pulled: a failure may have been seen by then, and its like are left out.
+    """
+    together = study.parallel if study.max_parallel else start_size(study)
+    return min(start_size(study), max(together, len(study.points)))
 
 
 def first_point(study: Study) -> dict[str, Any]:
@@ -222,11 +278,11 @@ def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]
     """Return the waiting trials ``start`` to ``start + count - 1`` as ``bulk`` takes them.
 
     Where the design is fixed all get their parameters here; where the sampler is adaptive the first
-    ones do (``start_size``), and the rest when they are pulled.
+    ones do (``laid_out``), and the rest when they are pulled.
     """
     whole = fixed_design(dataclasses.replace(study, trials=start + count))
     if whole is None:
-        whole = spread_design(study, start_size(study))
+        whole = spread_design(study, start_size(study))[: laid_out(study)]
     return [
         {"params": internal(study, whole[number])} if number < len(whole) else {}
         for number in range(start, start + count)

@@ -47,13 +47,13 @@ class Risk:
     sizes that has to stay below a limit is a plane where the sizes are logarithmic.
 
     Args:
-        trials: Finished ones, oldest first; those that say nothing about it are left out.
+        trials: Oldest first; those that say nothing about it are left out. One that runs and has
+            reported fits so far: failures are seen first, and trials that go well run for hours.
     """
 
     def __init__(self, space: Space, trials: Sequence[FrozenTrial]) -> None:
         self._space = space
-        well = (TrialState.COMPLETE, TrialState.PRUNED)
-        told = [t for t in trials if t.state in well or asked_too_much(t)][-NEWEST:]
+        told = [t for t in trials if _goes_well(t) or asked_too_much(t)][-NEWEST:]
         signs = [1.0 if trial.state == TrialState.FAIL else -1.0 for trial in told]
         self.is_known = 1.0 in signs
         if not self.is_known:
@@ -72,6 +72,12 @@ class Risk:
             return 0.0
         here = np.array([_place(self._space, params)])
         return float((_kernel(here, self._places)[0] @ self._weights + 1) / 2)
+
+
+def _goes_well(trial: FrozenTrial) -> bool:
+    if trial.state == TrialState.RUNNING:
+        return bool(trial.intermediate_values)
+    return trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 def numbers(trial: FrozenTrial) -> dict[str, float]:

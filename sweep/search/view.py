@@ -4,24 +4,29 @@ A paused trial looks pruned. A trial that diverged counts as complete with the w
 or a sampler would propose its like again. One whose configuration asked for too much (memory, or
 time: ``risk``) is shown to samplers so as well, and as infeasible. Other failures are ignored, as
 Optuna does. A running trial is what it is: TPE takes it for one with a bad result. Waiting trials
-are left out.
+are left out. What breaks the study's relations (``where``) is infeasible, too.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from optuna.distributions import BaseDistribution
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from sweep.core import pareto
 from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.outcomes import DIVERGED
+from sweep.core.study import Study
 from sweep.search.risk import asked_too_much
+from sweep.search.valid import Where
 from sweep.storage import promotion
 from sweep.storage.optuna_storage import PostgresStorage
+
+_REJECTED = -(10**6)  # below the numbers of trials of an earlier study
 
 
 def view(
@@ -30,6 +35,8 @@ def view(
     paused: Collection[int] = (),
     failures: bool = True,
     marked: bool = True,
+    ranked: bool = False,
+    broken: Callable[[FrozenTrial], bool] = asked_too_much,
 ) -> list[FrozenTrial]:
     """Return the trials as samplers shall see them; those given are not changed.
 
@@ -37,18 +44,53 @@ def view(
         paused: Ids of the trials that are paused.
         failures: Whether to show trials that asked for too much: for samplers, not for pruners.
         marked: Whether beside those all others get the same constraint, which gp needs.
+        ranked: Whether what breaks a constraint gets a value behind all others, by how much it
+            does: for cmaes, which knows no constraints and goes by the order of values alone.
+        broken: Which trials are shown as infeasible; by default those that asked for too much.
     """
     worst = _worst(trials, directions)
     seen = [_seen(trial, worst, paused) for trial in trials if trial.state != TrialState.WAITING]
-    if not failures or worst is None or not any(map(asked_too_much, seen)):
-        return seen
-    return _with_failures(seen, worst, marked)
+    if failures and worst is not None and any(map(broken, seen)):
+        seen = _with_failures(seen, worst, marked, broken)
+    if ranked and worst is not None:
+        sign = -1.0 if directions[0] == StudyDirection.MAXIMIZE else 1.0
+        return [_ranked(trial, worst[0], sign) for trial in seen]
+    return seen
+
+
+def broken_by(study: Study) -> Callable[[FrozenTrial], bool]:
+    """Return what tells which trials are infeasible though they may have no constraint: those that
+    asked for too much, and those against the study's relations, which it did not propose itself.
+    """
+    where = Where(study)
+    if not where:
+        return asked_too_much
+
+    def is_broken(trial: FrozenTrial) -> bool:
+        if not trial.state.is_finished():
+            return False
+        return asked_too_much(trial) or not where.keeps(trial.params)
+
+    return is_broken
+
+
+def _ranked(trial: FrozenTrial, worst: float, sign: float) -> FrozenTrial:
+    broken = pareto.total(trial.system_attrs.get(CONSTRAINTS, ()))
+    if trial.state != TrialState.COMPLETE or not broken:
+        return trial
+    trial = copy.copy(trial)
+    # Beyond the worst however large that is: a small amount would vanish beside it.
+    trial.value = worst + sign * max(abs(worst), 1.0) * (1.0 + broken / (1.0 + broken))
+    return trial
 
 
 def _with_failures(
-    trials: Sequence[FrozenTrial], worst: list[float], marked: bool
+    trials: Sequence[FrozenTrial],
+    worst: list[float],
+    marked: bool,
+    is_broken: Callable[[FrozenTrial], bool],
 ) -> list[FrozenTrial]:
-    """Return the trials with those that asked for too much as complete, worst and infeasible.
+    """Return the trials with those that are broken as complete, worst and infeasible.
 
     Where the study has no constraint, one is made up.
     """
@@ -56,7 +98,7 @@ def _with_failures(
     broken = [max(1.0, *column) for column in zip(*known, strict=False)] or [1.0]
     found = []
     for trial in trials:
-        failed = asked_too_much(trial)
+        failed = is_broken(trial)
         if failed or (marked and not known and trial.state == TrialState.COMPLETE):
             trial = copy.copy(trial)
             note = broken if failed else [-1.0]
@@ -114,7 +156,7 @@ class SamplerView(PostgresStorage):
     Args:
         storage: Shares its connection and its history.
         more: Trials of an earlier study, shown before this one's.
-        failures, marked: As for ``view``.
+        failures, marked, ranked, broken: As for ``view``.
     """
 
     def __init__(
@@ -123,10 +165,12 @@ class SamplerView(PostgresStorage):
         more: Sequence[FrozenTrial] = (),
         failures: bool = False,
         marked: bool = False,
+        ranked: bool = False,
+        broken: Callable[[FrozenTrial], bool] = asked_too_much,
     ) -> None:
         self.__dict__.update(storage.__dict__)
         self._more = list(more)
-        self._shows = (failures, marked)
+        self._shows = (failures, marked, ranked, broken)
         self._told: dict[int, list[FrozenTrial]] = {}
         self._snapshots: dict[int, list[FrozenTrial]] = {}
         self._params: dict[int, dict[str, tuple[float, BaseDistribution]]] = {}
@@ -170,6 +214,26 @@ class SamplerView(PostgresStorage):
     def take_choice(self, trial_id: int) -> dict[str, tuple[float, BaseDistribution]]:
         """Take back the parameters that were set, and return them for ``put_choice``."""
         return self._params.pop(trial_id, {})
+
+    def reject(
+        self, study_id: int, params: Mapping[str, tuple[float, BaseDistribution]], least: int
+    ) -> None:
+        """Show a choice that was taken back as one that is broken, from now on.
+
+        Args:
+            least: Not before so many trials are complete: a start by chance is no shorter for it.
+        """
+        complete = sum(t.state == TrialState.COMPLETE for t in self.told(study_id))
+        if complete < least:
+            return
+        trial = create_trial(
+            state=TrialState.FAIL,
+            params={name: kind.to_external_repr(value) for name, (value, kind) in params.items()},
+            distributions={name: kind for name, (_, kind) in params.items()},
+        )
+        trial.number = trial._trial_id = _REJECTED - len(self._more)
+        self._more.append(trial)
+        self._snapshots.clear()
 
     def put_choice(self, trial_id: int, params: dict[str, tuple[float, BaseDistribution]]) -> None:
         """Set the parameters that were taken back."""

@@ -17,6 +17,7 @@ from sweep.core.errors import InputError, closest
 from sweep.core.space import to_optuna
 from sweep.core.study import Study
 from sweep.core.trial import TrialRecord
+from sweep.search.valid import Where
 from sweep.storage import records, series, studies
 from sweep.storage.connection import Database
 
@@ -28,15 +29,19 @@ MOST = 1000  # newest trials of the earlier study; more make proposals slow and 
 
 @dataclass(frozen=True)
 class EarlierTrials:
-    """The earlier study's trials that fit, and how many do not, in ``left_out``."""
+    """The earlier study's trials that fit, and how many do not, in ``left_out``; of those that
+    would fit the space how many break this study's relations, in ``breaking``.
+    """
 
     trials: Sequence[Mapping[str, Any]]
     left_out: int
+    breaking: int = 0
 
     def describe(self, study: Study) -> str:
         """Return in words what the study starts with."""
         what = "this space and its constraints" if study.constraints else "this space"
         rest = f"; {self.left_out} do not fit {what}" if self.left_out else ""
+        rest += f"; {self.breaking} break where" if self.breaking else ""
         return f"the sampler starts with {len(self.trials)} trials of {study.warm_start}{rest}"
 
 
@@ -50,13 +55,14 @@ def reconcile(
 
     A parameter that this space lacks is dropped; one that the earlier study held fixed has that
     value. A trial that lacks a value which this space needs, or has one outside of it, is left out,
-    and so is one without a finite result, or of which this study's constraints are not known.
+    and so is one without a finite result, of which this study's constraints are not known, or which
+    breaks its relations.
 
     Args:
         broken: By how much they break this study's constraints, by number, where that is known.
     """
     violations = broken or {}
-    found, left_out = [], 0
+    found, left_out, breaking, where = [], 0, 0, Where(study)
     for record in earlier:
         if record.state != outcomes.COMPLETE:
             continue
@@ -79,15 +85,17 @@ def reconcile(
             # CMA-ES knows no constraints: what breaks them would lead it there.
             fits = fits and amounts is not None
             fits = fits and not (study.sampler.type == "cmaes" and pareto.total(amounts or ()))
-        if fits:
-            params = {name: to_optuna(value) for name, value in values.items()}
+        params = {name: to_optuna(value) for name, value in values.items()}
+        if fits and not where.keeps(params):
+            breaking += 1
+        elif fits:
             row = {"params": params, "values": list(record.values)}
             if study.constraints:
                 row["constraints"] = list(violations[record.number])
             found.append(row)
         else:
             left_out += 1
-    return EarlierTrials(found[-MOST:], left_out)
+    return EarlierTrials(found[-MOST:], left_out, breaking)
 
 
 def read(db: Database, study: Study) -> EarlierTrials | None:

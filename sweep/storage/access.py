@@ -6,6 +6,7 @@ embedded server, which is started by whoever needs it and finds it stopped.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -16,12 +17,11 @@ from sweep.core.errors import BusyError, DamagedFile, DatabaseUnavailable, Input
 from sweep.core.files import is_private, read_object, write_atomic
 from sweep.core.masking import mask_url
 from sweep.core.paths import Runs, StudyFolder
-from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
 from sweep.storage.connection import Database
 from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Folder, mind_os_errors
-from sweep.storage.embedded.server import Server, is_unused, running
+from sweep.storage.embedded.server import Server, is_unused, kept_from_use, running
 from sweep.storage.embedded.succession import AskFate
 from sweep.storage.url import dsn, normalise
 
@@ -96,11 +96,6 @@ class EmbeddedDatabase(Database):
             raise
         self.started = True
         return server
-
-
-def fate_asker(schedule: Scheduler) -> AskFate:
-    """Return what asks a scheduler about the job of an embedded server."""
-    return lambda starter: schedule.job_fate(starter.job, starter.node)
 
 
 def choose_url(study: Study) -> str | None:
@@ -254,7 +249,9 @@ def stop_server(data_dir: Path) -> bool:
         if time.monotonic() >= give_up_at:
             return False
         time.sleep(0.05)
-    return start_stop.stop(data_dir)
+    with contextlib.suppress(BusyError), kept_from_use(data_dir):
+        return start_stop.stop(data_dir)
+    return False
 
 
 def describe(folder: StudyFolder) -> str:

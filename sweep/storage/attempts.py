@@ -10,6 +10,7 @@ from typing import Any
 from sweep.core import outcomes
 from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.errors import StaleAttempt
+from sweep.core.masking import mask
 from sweep.core.outcomes import GIVEN_BACK, RETRIED, RETRIED_RESUMING, USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Place
@@ -55,8 +56,8 @@ class Attempts:
         self._tables: Tables | None = None
 
     def clean(self, text: str) -> str:
-        """Return text that this database can hold."""
-        return clean(text, self.db.encoding)
+        """Return text that this database can hold, without what is secret in it."""
+        return clean(mask(text), self.db.encoding)
 
     def add_notes(self, token: str, notes: Sequence[str]) -> None:
         """Note on an attempt, live or not, what could not be read or stored; once each."""

@@ -37,9 +37,22 @@ FULL_PAUSE_S = 0.5  # the longest one for a server that has no connection left
 # many share it. The pause is one in which another's try finds the place free.
 TURN_S = 5.0
 TURN_PAUSE_S = 0.15
-FULL_SQL = """
-SELECT sum(numbackends) >= current_setting('max_connections')::int
-  - current_setting('superuser_reserved_connections')::int FROM pg_stat_database
+# A session that is not used stays, unless the server, the role or the database has few places left.
+CROWDED = 0.75
+# The taken part of the places that this session shares with others: of the server's, its role's and
+# its database's.
+TAKEN_SQL = """
+SELECT GREATEST(
+  (SELECT sum(numbackends) FROM pg_stat_database)
+    / (current_setting('max_connections')::float8
+       - current_setting('superuser_reserved_connections')::float8),
+  (SELECT (SELECT count(*) FROM pg_stat_activity a WHERE a.usesysid = r.oid)
+     / r.rolconnlimit::float8
+   FROM pg_roles r WHERE r.rolname = current_user AND NOT r.rolsuper AND r.rolconnlimit > 0),
+  (SELECT s.numbackends / d.datconnlimit::float8
+   FROM pg_database d JOIN pg_stat_database s ON s.datid = d.oid
+   WHERE d.datname = current_database() AND d.datconnlimit > 0)
+)
 """
 UNPREPARED_STATES = ("26000", "42P05")  # no statement of this name; there is one already
 
@@ -85,6 +98,7 @@ class Database:
         self._dsn = dsn(url)
         self._connection: Any = None
         self._turn_ends = 0.0  # when the session's place may be given to others, monotonic
+        self._taken: float | None = None  # of the places, when this session looked last
         self._used = 0.0  # when it was last used, monotonic
         self._statements: dict[str, str] = {}  # prepared ones of this session: names by text
         self._prepares = True
@@ -264,11 +278,22 @@ class Database:
             self._drop()
 
     def rest(self, idle_s: float = 0.0) -> None:
-        """Close the connection if it has not been used for so long: others may need its place."""
-        if self._connection is not None and time.monotonic() - self._used >= idle_s:
-            with self._owned():
-                if self._transaction_of is None:
-                    self._drop()
+        """Close the connection if it has not been used for so long, and others need its place."""
+        if self._connection is None or time.monotonic() - self._used < idle_s:
+            return
+        with self._owned():
+            if self._transaction_of is not None or self._connection is None:
+                return
+            if self._taken is None:
+                with suppress(DatabaseUnavailable):
+                    self._look_at_places()
+            if self._taken is None or self._taken >= CROWDED:
+                self._drop()
+
+    def _look_at_places(self) -> float:
+        """Return the taken part of the places; 1.0 where none is left."""
+        self._taken = float(self.execute(TAKEN_SQL)[0][0])
+        return self._taken
 
     def _take_turns(self) -> None:
         """Give up a session that has been held for a while, if the server is full."""
@@ -279,7 +304,7 @@ class Database:
                 return
             self._begin_turn()
             with suppress(DatabaseUnavailable):  # whoever called will see it as well
-                if self.execute(FULL_SQL)[0][0]:
+                if self._look_at_places() >= 1.0:
                     self._drop()
                     time.sleep(random.uniform(0.3, 1.0) * TURN_PAUSE_S)
 
@@ -319,6 +344,7 @@ class Database:
             self._wait(connection, deadline)
             self._connection = connection
             self._statements.clear()
+            self._taken = None
             self._begin_turn()
             self._run(connection, self._settings(), deadline=deadline)
         except _TimedOut:

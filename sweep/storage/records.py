@@ -77,6 +77,19 @@ def count_states(db: Database, study_id: int) -> dict[str, int]:
     return {state: found.get(state, 0) for state in outcomes.STATES}
 
 
+def count_all(db: Database) -> dict[int, dict[str, int]]:
+    """Return the same of every study in the database, by its id."""
+    rows = db.execute(
+        f"SELECT t.study_id, {_STATE_SQL} AS shown, COUNT(*) FROM trials t "
+        "GROUP BY t.study_id, shown",
+        {"user": list(USER_FAILURES)},
+    )
+    found: dict[int, dict[str, int]] = {}
+    for study_id, state, number in rows:
+        found.setdefault(study_id, dict.fromkeys(outcomes.STATES, 0))[str(state)] = int(number)
+    return found
+
+
 def read_trials(
     db: Database,
     study_id: int,

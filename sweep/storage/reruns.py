@@ -25,7 +25,8 @@ class Rerun:
         k: Its number in the study, from 1; its folder is ``reruns/<k>``.
         kind: "rerun" (the trial's own seed), "seed" (another one) or "confirm".
         outcome: None while it is requested or runs.
-        result: {"values": […], "steps": n, "provenance": {…}, …} once it has ended.
+        result: {"values": […], "steps": n, "provenance": {…}, …} once it has ended; until then
+            {"executor": its scheduler's name}, or {} of an earlier version.
     """
 
     k: int
@@ -43,6 +44,11 @@ class Rerun:
     reason: str
     exit_code: int | None
     result: Mapping[str, Any]
+
+    @property
+    def executor(self) -> str:
+        """The scheduler that has its job, while it has not ended; "" where none was noted."""
+        return str(self.result.get("executor", ""))
 
 
 _COLUMNS = (
@@ -74,9 +80,14 @@ def remove(db: Database, study_id: int, k: int) -> None:
     db.execute("DELETE FROM sweep_rerun WHERE study_id = %s AND k = %s", (study_id, k))
 
 
-def set_job(db: Database, study_id: int, k: int, job: str) -> None:
-    """Note under which job a re-run was submitted."""
-    db.execute("UPDATE sweep_rerun SET job = %s WHERE study_id = %s AND k = %s", (job, study_id, k))
+def set_job(db: Database, study_id: int, k: int, job: str, executor: str) -> None:
+    """Note under which job of which scheduler a re-run was submitted."""
+    noted = json.dumps({"executor": executor})
+    db.execute(
+        "UPDATE sweep_rerun SET job = %s, result = CASE WHEN outcome IS NULL THEN %s::jsonb "
+        "ELSE result END WHERE study_id = %s AND k = %s",
+        (job, noted, study_id, k),
+    )
 
 
 def claim(db: Database, study_id: int, k: int, token: str, host: str) -> Rerun | None:

@@ -189,7 +189,11 @@ def write_state(db: Database, study_id: int, state: StudyState) -> None:
 
 
 def read_state(db: Database, study_id: int) -> StudyState:
-    found = read_attribute(db, study_id, STATE)
+    return as_state(read_attribute(db, study_id, STATE))
+
+
+def as_state(found: dict[str, Any] | None) -> StudyState:
+    """Return the state that the attribute's value stands for; None stands for running."""
     return StudyState(**_known(StudyState, found)) if found else StudyState()
 
 

@@ -15,7 +15,7 @@ from sweep.studyfile.site_keys import RESOURCES, SERVICE
 
 # Where the study lives and is called; not a part of what it is.
 _IGNORED = ("name", "source")
-_REFUSED = ("seed", "fixed", "constraints", "warm_start")
+_REFUSED = ("seed", "fixed", "constraints", "where", "warm_start")
 _ABSENT: Any = object()
 _UNITS = {"_s": " s", "_mb": " MiB"}
 # Names in the file of the fields that have another one.

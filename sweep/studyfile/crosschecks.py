@@ -14,10 +14,12 @@ from typing import Any
 
 from sweep.core.errors import closest
 from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
+from sweep.core.relations import breaches, keeps_to, read_relation, read_relations
 from sweep.core.space import Space, same_value
 from sweep.core.study import Choice, ConfigFile, Ddp, Environment, Objective, Resources, Slurm
 from sweep.studyfile.conditions import describe_values
 from sweep.studyfile.keys import TRIAL
+from sweep.studyfile.relation_keys import check_relation, known_values
 from sweep.studyfile.rules import INVALID, Entry
 
 GRID_LIMIT = 100_000  # points; more do not make a search
@@ -48,15 +50,22 @@ def fill_in_trials(values: dict[str, Any], root: Entry) -> None:
         return
     if sampler is INVALID or sampler.type != "grid":
         root.report_missing("trials", "For example trials: 30.")
-    elif isinstance(space, Space):
-        values["trials"] = _grid_size(space, points or ())
+    elif isinstance(space, Space) and INVALID not in (values["where"], values["fixed"]):
+        values["trials"] = _grid_size(space, values["fixed"], values["where"], points or ())
 
 
-def _grid_size(space: Space, points: Sequence[Any]) -> int | None:
+def _grid_size(
+    space: Space, fixed: Mapping[str, Any], where: Sequence[str], points: Sequence[Any]
+) -> int | None:
     """Return how many trials a grid has; None where they have no number, or are too many."""
     size = space.grid_size(limit=GRID_LIMIT)
+    if size is None or size > GRID_LIMIT:
+        return None
+    if where:
+        relations = read_relations(tuple(where))
+        size = sum(keeps_to(relations, {**fixed, **one}) for one in space.combinations())
     # The user's own points come before the grid's.
-    return None if size is None or size > GRID_LIMIT else size + len(points)
+    return size + len(points)
 
 
 @crosscheck
@@ -209,6 +218,36 @@ def _points_are_no_more_than_trials(
 
 
 @crosscheck
+def _relations_are_about_the_space(
+    root: Entry, space: Space, fixed: Mapping[str, Any], where: Sequence[str]
+) -> None:
+    if "where" in root:
+        at = root["where"]
+        for one in at.items() or [at]:
+            check_relation(read_relation(one.node.value), space, fixed, one)
+
+
+@crosscheck
+def _points_keep_to_relations(
+    root: Entry,
+    space: Space,
+    fixed: Mapping[str, Any],
+    where: Sequence[str],
+    points: Sequence[Mapping[str, Any]],
+) -> None:
+    """Hold the points to the relations of which they give all; ``design`` completes the others."""
+    relations, places = read_relations(tuple(where)), root["points"].items() if points else []
+    for number, point in enumerate(points if relations else ()):
+        if any(name not in space.names() for name in point):
+            continue  # reported already
+        for clause, why in breaches(relations, known_values(point, fixed, space)):
+            at = places[number] if places else root["points"]
+            named = "" if places else f"configuration {number + 1} of it "
+            at.report(f"{named}breaks {clause}: {why}", "Correct it, or leave it out.", "")
+            break
+
+
+@crosscheck
 def _grid_has_an_end(root: Entry, sampler: Choice, space: Space) -> None:
     for parameter in space if sampler.type == "grid" else ():
         if parameter.count() is None:
@@ -226,11 +265,22 @@ def _grid_is_not_too_large(root: Entry, sampler: Choice, space: Space) -> None:
 
 @crosscheck
 def _trials_are_no_more_than_the_grid(
-    root: Entry, sampler: Choice, space: Space, points: Sequence[Any], trials: int | None
+    root: Entry,
+    sampler: Choice,
+    space: Space,
+    fixed: Mapping[str, Any],
+    where: Sequence[str],
+    points: Sequence[Any],
+    trials: int | None,
 ) -> None:
-    size = _grid_size(space, points) if sampler.type == "grid" else None
-    if size is not None and trials is not None and trials > size:
+    size = _grid_size(space, fixed, where, points) if sampler.type == "grid" else None
+    if size == 0:
+        root["where" if "where" in root else "space"].report(
+            "keeps to none of the grid's points", "Correct the relations, or the choices."
+        )
+    elif size is not None and trials is not None and trials > size:
         rule = f"must not be above the size of the grid, {size}"
+        rule += " points that keep to where" if where else ""
         root["trials"].report(rule, f"Write trials: {size}, or remove the key.")
 
 

@@ -20,6 +20,7 @@ from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
 from sweep.studyfile.kinds import Command, Commands, OneOrMore
+from sweep.studyfile.relation_keys import Relations
 from sweep.studyfile.rules import (
     INVALID,
     Boolean,
@@ -236,6 +237,15 @@ STUDY = Section(
             "do not, and samplers keep away from their like.",
             example={"latency_ms": {"max": 50}},
             aliases="constraint subject_to limits",
+        ),
+        "where": Key(
+            Relations(),
+            "Relations that the parameters of a trial keep to: no trial runs without. Names of "
+            "parameters and fixed values, numbers, texts, comparisons, and, or, not, + - * / // % "
+            "**, min, max, log, abs.",
+            example=["hidden % heads == 0"],
+            aliases="relations relation forbidden forbidden_clauses restrictions "
+            "parameter_constraints conditions",
         ),
         "trials": Key(
             Whole(1, 100_000),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sweep.core.cells import parameter_columns, read_cell
+from sweep.core.errors import InputError
 from sweep.core.space import Parameter, Space
 from sweep.studyfile.rules import INVALID, Entry
 
@@ -23,35 +25,53 @@ def read_points_file(values: dict[str, Any], root: Entry, folder: Path) -> None:
         return
     if values["points"] is INVALID or not isinstance(space, Space) or not space:
         return
-    points = _read_points(root["points"], space, folder)
+    points = _read_points(root["points"].report, str(root["points"].node.value), space, folder)
     # The earlier study may have had more trials than this one: its first rows are tried.
     values["points"] = points[:trials] if isinstance(trials, int) else points
 
 
-def _read_points(at: Entry, space: Space, folder: Path) -> tuple[Mapping[str, Any], ...]:
+def read_points(path: Path, space: Space) -> tuple[Mapping[str, Any], ...]:
+    """Return a CSV file's rows as configurations, as ``points`` of a study file takes them.
+
+    Raises:
+        InputError: Something is wrong with it; all of it is named.
+    """
+    problems: list[str] = []
+
+    def report(rule: str, advice: str, got: str) -> None:
+        problems.append(f"{path} {rule} (got {got}). {advice}")
+
+    found = _read_points(report, str(path), space, Path.cwd())
+    if problems:
+        raise InputError("\n".join(problems))
+    return found
+
+
+def _read_points(
+    report: Callable[[str, str, str], object], text: str, space: Space, folder: Path
+) -> tuple[Mapping[str, Any], ...]:
     """Return a CSV file's rows as configurations, first row first; () after a report.
 
     Columns that name no parameter are ignored, empty cells leave the parameter out, and so is one
     that does not exist beside the row's other values.
     """
-    text = str(at.node.value)
-    path = folder / Path(text).expanduser()
+    path = folder / os.path.expanduser(text)
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream)
             rows, header = list(reader), list(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or str(error)
-        at.report(f"cannot be read: {why}", "Give a CSV file.", text)
+        report(f"cannot be read: {why}", "Give a CSV file.", text)
         return ()
     columns = parameter_columns(header, space.names())
     if not columns:
         named = f"Columns are named {', '.join(space.names())}, or params.{space.names()[0]}."
-        at.report("has no column that is a parameter of the space", named, text)
+        report("has no column that is a parameter of the space", named, text)
         return ()
     twice = [column for column in columns.values() if header.count(column) > 1]
     if twice:
-        at.report(f"has the column {twice[0]} twice", "Remove one of the two.", text)
+        report(f"has the column {twice[0]} twice", "Remove one of the two.", text)
         return ()
     found: list[dict[str, Any]] = []
     for line, row in enumerate(rows, 2):
@@ -67,7 +87,7 @@ def _read_points(at: Entry, space: Space, folder: Path) -> tuple[Mapping[str, An
             else:
                 where = f"{path.name}, line {line}: {parameter.name}"
                 advice = "Correct it, or leave the cell empty."
-                at.report(f"{where} must be a value that it can take", advice, cell)
+                report(f"{where} must be a value that it can take", advice, cell)
         if point:
             found.append(point)
     return tuple(found)

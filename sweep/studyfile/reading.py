@@ -9,12 +9,13 @@ from pathlib import Path
 
 from sweep.core.errors import InputError, Problem, StudyFileError
 from sweep.core.study import Study
+from sweep.studyfile.bounds import take_bounds
 from sweep.studyfile.crosschecks import check_together, fill_in_trials
 from sweep.studyfile.defaults import NO_MAPPING, lay_beneath, read_defaults
 from sweep.studyfile.keys import STUDY, TRIAL
 from sweep.studyfile.overrides import SET, apply_override
 from sweep.studyfile.points_file import read_points_file
-from sweep.studyfile.rules import Entry, Reader
+from sweep.studyfile.rules import INVALID, Entry, Reader
 from sweep.studyfile.tree import Node, YamlError, decode, parse
 
 
@@ -95,7 +96,10 @@ def _check(root: Node, problems: list[Problem], file: str) -> Study:
     fixed = root.entries.get("fixed")
     reader = Reader(fixed.entries if fixed else ())
     at = Entry(root, "", reader)
+    bounds = take_bounds(at)
     values = STUDY.read_values(at)
+    if values["where"] is not INVALID:
+        values["where"] = tuple(dict.fromkeys((*bounds, *values["where"])))
     read_points_file(values, at, Path(file).absolute().parent)
     fill_in_trials(values, at)
     check_together(values, at)
@@ -106,7 +110,7 @@ def _check(root: Node, problems: list[Problem], file: str) -> Study:
         raise StudyFileError(_sort(problems, file))
     given = values.pop("workdir")
     values["own_workdir"] = given == TRIAL
-    workdir = str(Path("." if given == TRIAL else given).expanduser().absolute())
+    workdir = str(Path("." if given == TRIAL else os.path.expanduser(given)).absolute())
     values["ddp"] = replace(values["ddp"], written=_is_written("ddp", root, file))
     return Study(**values, workdir=workdir, source=str(Path(file).absolute()))
 

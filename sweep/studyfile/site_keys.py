@@ -63,8 +63,9 @@ SERVICE = Section(
             example="7-00:00:00",
             field="time_limit_s",
         ),
+        "qos": Key(SLURM_WORD, "Quality of service of the small jobs.", example="long"),
         "extra": Key(
-            TextList(), "Further options of sbatch for the small jobs.", example=["--qos=long"]
+            TextList(), "Further options of sbatch for the small jobs.", example=["--nice=100"]
         ),
     },
 )

@@ -21,6 +21,7 @@ from sweep.studyfile.rules import (
     Whole,
     Word,
     either,
+    number_advice,
     shown_number,
 )
 from sweep.studyfile.sections import REQUIRED, Key, Section
@@ -76,19 +77,41 @@ class Conditions:
         return {"type": "object", "minProperties": 1}
 
 
+@dataclass(frozen=True)
+class Bound:
+    """A number; in the file also the name of a parameter, which ``bounds`` has replaced by now."""
+
+    number: Rule
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.number.in_words}, or a parameter's name"
+
+    def read(self, at: Entry) -> Any:
+        value = at.node.value
+        is_text = isinstance(value, str) and not number_advice(at.node)
+        if is_text and re.search(r"[-+*/%]", value) and re.search(r"[^\W\d]", value):
+            advice = 'Write the farthest number here, and the relation under where: ["x <= 2 * y"].'
+            return at.report("must be a number, or the name of a parameter", advice)
+        return self.number.read(at)
+
+    def schema(self) -> dict[str, Any]:
+        return either([self.number.schema(), {"type": "string", "minLength": 1}])
+
+
 def _range_keys(number: Rule, low: float, high: float, step: float) -> dict[str, Key]:
     """Return the keys of a range; the numbers are examples."""
     return {
         "low": Key(
-            number,
-            "Smallest value, inclusive.",
+            Bound(number),
+            "Smallest value, inclusive; or the parameter above which it stays.",
             example=low,
             aliases="min lower minimum start from",
             default=REQUIRED,
         ),
         "high": Key(
-            number,
-            "Largest value, inclusive.",
+            Bound(number),
+            "Largest value, inclusive; or the parameter below which it stays.",
             example=high,
             aliases="max upper maximum end stop to",
             default=REQUIRED,

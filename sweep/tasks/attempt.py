@@ -29,6 +29,7 @@ from sweep.provenance import snapshot as code_snapshot
 from sweep.provenance.record import choose_snapshot
 from sweep.search import duplicates, propose, terminator
 from sweep.search.samplers import choose
+from sweep.search.valid import Where
 from sweep.storage import budgets, energy, studies
 from sweep.storage.connection import Database
 from sweep.tasks.attempt_record import Recorder
@@ -212,7 +213,10 @@ class AttemptRun:
         end = self._read_end(ended, kills)
         left = drain(journal, self._record, supervisor.unsent)
         self._end_keeper()
-        if odd := odd_files(self.folder):
+        odd = list(odd_files(self.folder))
+        if broken := Where(self.study).describe(values.params):
+            odd.append(f"ran with what it was given, which breaks where: {broken}")
+        if odd:
             self.ask(lambda _: self.ledger.add_notes(self.claim.token, odd))
         return self._write_end(end, left, time.monotonic() - began, joules)
 
@@ -260,7 +264,16 @@ class AttemptRun:
             started.child.wait()
             raise
         host = self.context.place.host
-        self.tools.outbox.begin(claim.number, claim.attempt, values.next_step, host, claim.first)
+        self.tools.outbox.begin(
+            claim.number, claim.attempt, values.next_step, host, claim.first, self._earlier_steps()
+        )
+
+    def _earlier_steps(self) -> list[int]:
+        """Return the first steps of the attempts before, as trackers count what these printed."""
+        if not self.study.track or self.claim.attempt < 3:  # the first one begins at 0
+            return [0] * (self.claim.attempt - 1)
+        attempts = self.ask(lambda _: self.ledger.attempts(self.claim.trial_id))
+        return [one.first_step or 0 for one in attempts if one.number < self.claim.attempt]
 
     def _used_s(self) -> float:
         """Return for how many seconds earlier attempts have trained."""

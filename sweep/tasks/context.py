@@ -75,7 +75,7 @@ def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | N
     place = place_from(os.environ, kind)
     end_time_s = kind.end_time_of(os.environ)
     if end_time_s is None:
-        end_time_s = ask_end_time(schedule, place)
+        end_time_s = ask_end_time(schedule.quick() if schedule else None, place)
     which = "" if place.slot is None else f"slot {place.slot}: "
     term_wait_s = max(2.0, float(os.environ.get("SWEEP_KILL_WAIT") or 5.0) - 1.0)
     if place.slot is not None:

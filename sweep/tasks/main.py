@@ -16,6 +16,7 @@ import os
 import sys
 from pathlib import Path
 
+from sweep.control import job_owners
 from sweep.control.check import node_task
 from sweep.control.finaliser import finalise
 from sweep.control.open_study import Opened
@@ -120,7 +121,8 @@ def _serve(folder: StudyFolder, study: Study) -> int:
     """Serve the embedded database until no study needs it."""
     note = access.read_note(folder)
     schedule = scheduler_of(folder, study)
-    starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
+    starter = Starter(*schedule.job_of(os.environ), schedule.name)
+    ask_fate = job_owners.fate_asker(folder, study, schedule)
     why = DatabaseService(Path(note["embedded"]), starter, ask_fate, study.storage.listen).run()
     print(f"ended: {why}", flush=True)
     if why == "time":
@@ -139,7 +141,8 @@ def _host(folder: StudyFolder, study: Study) -> int:
             return False
 
     note = access.read_note(folder)
-    starter, ask_fate = Starter(*schedule.job_of(os.environ)), access.fate_asker(schedule)
+    starter = Starter(*schedule.job_of(os.environ), schedule.name)
+    ask_fate = job_owners.fate_asker(folder, study, schedule)
     why = host(Path(note["embedded"]), starter, ask_fate, job_runs, study.storage.listen)
     print(f"serving the database ended: {why}", flush=True)
     return EXIT_DONE

@@ -104,7 +104,7 @@ class Slots:
     def _argv(self) -> list[str]:
         assert self.schedule is not None, "only a scheduler gives a task slots"
         task = (self.place.job, self.place.index)
-        return self.schedule.slot_argv(self.environ, len(self.slots), task)
+        return self.schedule.quick().slot_argv(self.environ, len(self.slots), task)
 
     def key(self, slot: Slot) -> str:
         """Return what names a slot among all tasks: its worker carries it."""

@@ -22,12 +22,14 @@ from sweep.storage.closing import close_paused, close_untold
 from sweep.tasks.attempt import AttemptRun, Tools
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.context import Context
+from sweep.tasks.onlooker import Onlooker
 from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import PATIENCE_S, Patience
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training.exit_reason import last_lines
 from sweep.training.supervisor import Leave
 
+LOOK_WAIT_S = 3.0  # between two trials, for a look at the others
 ATTRIBUTE_WAIT_S = 40.0  # for the scheduler to say who ended another's attempt
 TRACK_CLOSE_S = 20.0  # for trackers to take what is left, once nothing is left to pull
 TRACK_LEAVE_S = 1.0  # the same, where this task has to go
@@ -62,9 +64,14 @@ class Worker:
         self._parent = os.getppid()
         patience = Patience(context.ledger.db, self.leave, context.say)
         self.ask = patience.ask
+        schedule = context.schedule
+        self.quick = schedule.quick() if schedule else None  # for questions that a GPU waits for
         self.node = sick_nodes.Watch(
-            context.ledger, context.place, context.schedule, patience.ask, self.leave, context.say
+            context.ledger, context.place, self.quick, patience.ask, self.leave, context.say
         )
+        beside = schedule is not None and not schedule.is_cheap_to_ask
+        self.others = Onlooker(self._look, context.say, beside=beside)
+        self._look_every_s = EVERY_S
         self.tools = Tools(
             leave=self.leave,
             patience=patience,
@@ -128,7 +135,7 @@ class Worker:
             return  # the process above a task's slots has done it for all of them
         with self.ledger.db.patient(PATIENCE_S):
             found = end_predecessors(
-                self.ledger, self.folder, self.context.schedule, place.job, place.index, place.host
+                self.ledger, self.folder, self.quick, place.job, place.index, place.host
             )
         for trial, attempt, end, state in found:
             self.say(f"trial {trial}, attempt {attempt} has ended ({end.reason}); now {state}")
@@ -148,14 +155,16 @@ class Worker:
         give_up_at = time.monotonic() + ATTRIBUTE_WAIT_S
         while claim is None and not self.leave.wanted:
             leaving = self.ask(lambda _: self.ledger.terminated_attempts())
-            found = self._look_after_others(5.0 if leaving else EVERY_S)
-            if not found and (not leaving or time.monotonic() >= give_up_at):
+            left_s = give_up_at - time.monotonic()
+            found = self._look_after_others(5.0 if leaving else EVERY_S, min(left_s, LOOK_WAIT_S))
+            # None: a slow cluster has not answered yet; what it says may give us a trial.
+            if not found and ((not leaving and found is not None) or left_s <= 0.0):
                 break
             # Who ended these is known in some seconds; then their trials may be there to be pulled.
             claim = self.ask(
                 lambda _: self.ledger.claim(token, self.context.place), transaction=promotes
             )
-            if claim is None and leaving:
+            if claim is None and (leaving or found is None):
                 time.sleep(1.0)
         if claim is not None:
             self._token = token
@@ -172,16 +181,27 @@ class Worker:
             return False
         return self.ask(lambda _: self.ledger.latest_token(place)) not in (None, self._token)
 
-    def _look_after_others(self, every_s: float = EVERY_S) -> bool:
+    def _look_after_others(
+        self, every_s: float = EVERY_S, wait_s: float = LOOK_WAIT_S
+    ) -> bool | None:
+        """Look after the others where that is due; tell whether something was settled, None where
+        the look has not ended after so long."""
         if self.context.schedule is None:
             return False
         self._next_look = time.monotonic() + EVERY_S
+        self._look_every_s = every_s
+        self.others.begin()
+        return self.others.result(max(0.0, wait_s))
+
+    def _look(self) -> bool:
+        schedule = self.context.schedule
+        assert schedule is not None
         found = look_after(
             self.ledger,
             self.folder,
-            self.context.schedule,
+            schedule,
             self.say,
-            every_s=every_s,
+            every_s=self._look_every_s,
             host=self.context.place.host,
         )
         for trial, attempt, end, state in found.settled if found else ():
@@ -190,7 +210,7 @@ class Worker:
 
     def _clear_queue(self) -> None:
         """Nothing is left to pull: cancel what of our array has not started, recorded first."""
-        job, schedule = self.context.place.job, self.context.schedule
+        job, schedule = self.context.place.job, self.quick
         if job is None or schedule is None:
             return
         key = CANCEL + job

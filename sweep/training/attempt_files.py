@@ -105,7 +105,7 @@ def read_answer(folder: AttemptFolder) -> Reply | None:
         return None
     notes: dict[str, object] = {}
     for line in lines:
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
             notes.update(json.loads(line))
     return Reply(bool(notes.get("saw")), notes.get("done") is True, notes.get("resumed") is True)
 

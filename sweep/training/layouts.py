@@ -260,7 +260,7 @@ def _has_indexed(content: Content, index: str) -> bool:
         return True  # it says nothing
     try:
         named = set(json.loads(text)["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
     folder = index.rpartition("/")[0]
     return all((f"{folder}/{name}" if folder else name) in content.files for name in named)

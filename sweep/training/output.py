@@ -24,7 +24,15 @@ _UP = re.compile(r"(?:\x1b\[|\x9b)(\d*)[AF]")  # the cursor goes up: lines are d
 _FIRST_COLUMN = re.compile(r"(?:\x1b\[|\x9b)[01]?G")  # as \r
 _LAST_NUMBER = re.compile(r"[\d.,eE+-]{1,100}\Z")
 # What is known of the place in the output, and what it is at its start.
-_USUAL = {"epoch": "", "heading": "", "ended": NEWLINE, "is_others": False, "redrawn": 0}
+_USUAL = {
+    "epoch": "",
+    "heading": "",
+    "ended": NEWLINE,
+    "is_others": False,
+    "redrawn": 0,
+    "is_traceback": False,
+}
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 class Output:
@@ -52,6 +60,7 @@ class Output:
         self._heading = ""  # a word: the next line sums up
         self._ended = NEWLINE  # the piece before
         self._is_others = False  # another rank's line
+        self._is_traceback = False  # what is quoted there is source, and no number that was printed
         self._redrawn = 0  # lines that the cursor went up, and that are drawn again
 
     def __bool__(self) -> bool:
@@ -116,6 +125,8 @@ class Output:
             return []
         if len(text) > 2 * _LONGEST:
             text = text[:_LONGEST] + "\n" + text[-_LONGEST:]
+        if self._quotes_source(text):
+            return []
         for metric in self._metrics:
             metric.look_for_step(text)
         is_sure = progress_bars.is_bar(text)
@@ -125,6 +136,13 @@ class Output:
         if printed_behind:
             values += self._line(printed_behind)
         return values
+
+    def _quotes_source(self, text: str) -> bool:
+        """Tell whether a line is within Python's traceback: its lines are indented."""
+        if self._is_traceback and text[:1].isspace():
+            return True
+        self._is_traceback = text.rstrip().endswith(_TRACEBACK)
+        return False
 
     def _line(self, text: str) -> list[Value]:
         self._epoch = progress_bars.epoch_at_start(text) or self._epoch

@@ -44,6 +44,7 @@ SIGNAL_LAG_S = 1.0  # between the signals that Slurm sends to training and to us
 STOPPED_NOW = "cancelled now"
 _TERMINATED = (-15, 128 + 15)  # by SIGTERM; a shell or container reports it the second way
 _TICKS_S = (0.05, 0.25)  # between two looks: in the first second, and later
+SILENT_S = 1.0  # between two looks at the files of a training that reports nothing; see _read
 
 
 def abrupt_s(study: Study) -> float:
@@ -222,6 +223,8 @@ class Supervisor:
         self._state_looked = self._started
         self._stops: list[tuple[float, float]] = []  # when it did not run, by our clock
         self._next_forward = 0.0
+        self._next_read = self._next_quiet = 0.0
+        self._read_pause_s = 0.0
         self._touch_every_s = LIMIT_EVERY_S if study.may_end_early else TOUCH_EVERY_S
         self._next_touch = self._started + self._touch_every_s
         self._warm_at: float | None = self._started + WARM_AFTER_S
@@ -346,13 +349,8 @@ class Supervisor:
         self._count_suspended(now)
         if processes.adopts_orphans():
             processes.reap_orphans(self.child.pid)
-        # What the database has not taken stays in the file, however long it is away.
-        room = MOST_REPORTS - len(self.unsent)
-        found = self.journal.read(room) if room > 0 else []
-        if found:
-            self.unsent.extend(found)
-            metric = self.study.objective.metric
-            self._verdict_due = self._verdict_due or any(metric in r.metrics for r in found)
+        if now >= self._next_read:
+            self._read(now)
         self._obey(now)
         if self.leave.hurry:
             self.leave.hurry = False
@@ -367,6 +365,24 @@ class Supervisor:
             self._warm_at = None
             self._guard(self.channel.warm, now)
         self.channel.rest(REST_AFTER_S)
+
+    def _read(self, now: float) -> None:
+        """Read what training has reported, often while it does so.
+
+        Its files lie on a file system that many tasks share: where nothing comes the pauses double.
+        """
+        # What the database has not taken stays in the file, however long it is away.
+        room = MOST_REPORTS - len(self.unsent)
+        found = self.journal.read(room) if room > 0 else []
+        if found or room <= 0:
+            self._read_pause_s = 0.0
+        else:
+            self._read_pause_s = min(2 * self._read_pause_s or _TICKS_S[0], SILENT_S)
+        self._next_read = now + self._read_pause_s
+        if found:
+            self.unsent.extend(found)
+            metric = self.study.objective.metric
+            self._verdict_due = self._verdict_due or any(metric in r.metrics for r in found)
 
     def _obey(self, now: float) -> None:
         """Turn requests and limits into words to the training, and words into signals."""
@@ -384,9 +400,11 @@ class Supervisor:
         if limit_s and not self.told and ran_s > limit_s:
             self._tell("pruned", outcomes.TOO_LONG)
         stall_s = self.study.stall_time_s
-        if stall_s and not self.told and self._quiet_s() > stall_s:
-            self.told = outcomes.STALLED
-            self._kill_at = now
+        if stall_s and not self.told and now >= self._next_quiet:
+            self._next_quiet = now + SILENT_S
+            if self._quiet_s() > stall_s:
+                self.told = outcomes.STALLED
+                self._kill_at = now
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
             self._signalled = True

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,14 @@ class Claimers:
             if one.poll() is not None:
                 assert one.returncode == 0
                 del self.live[index]
+
+    def queued(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
+        return self.poll(jobs)
+
+    def explain(
+        self, jobs: Sequence[str], states: Mapping[Task, TaskState]
+    ) -> dict[Task, TaskState]:
+        return dict(states)
 
     def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
         assert set(jobs) <= {"claimers"}

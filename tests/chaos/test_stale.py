@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,14 @@ class Gone:
 
     def has(self, wave: Wave) -> bool:
         return True
+
+    def queued(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
+        return self.poll(jobs)
+
+    def explain(
+        self, jobs: Sequence[str], states: Mapping[Task, TaskState]
+    ) -> dict[Task, TaskState]:
+        return dict(states)
 
     def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
         return {}

@@ -248,6 +248,15 @@ def test_files_beside_the_code(sweep: Sweep, tmp_path: Path) -> None:
     assert_nothing_is_left(tmp_path)
 
 
+def test_a_secret_in_the_command_is_not_shown(sweep: Sweep, tmp_path: Path) -> None:
+    command = [PYTHON, "train.py", "--api-token", "hush-9817"]
+    path = write(tmp_path, "print('loss=1')\nraise SystemExit(1)\n", command=command)
+    for words in (("--json",), ()):
+        ran = sweep("try", path, *words)
+        assert "hush-9817" not in ran.out + ran.err and "--api-token" in ran.out
+    assert read(sweep("try", path, "--json"))[0]["outcome"] == "error"
+
+
 def test_an_image_that_is_not_built(sweep: Sweep, tmp_path: Path) -> None:
     """It is named, and not built."""
     (tmp_path / "requirements.txt").write_text("six\n")

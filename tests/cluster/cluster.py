@@ -128,7 +128,7 @@ class Cluster:
         self.refuse_jobs(False)
         for name in self.daemons:
             self._signal(name, signal.SIGCONT, missing_ok=True)
-        if "slurmdbd" not in self.running():
+        if self.layout.accounting and "slurmdbd" not in self.running():
             self.start_slurmdbd()
         if "slurmctld" not in self.running():
             self.start_slurmctld()
@@ -262,7 +262,8 @@ class Cluster:
     @property
     def daemons(self) -> list[str]:
         """Names of the daemons, in the order of their start."""
-        return ["munged", "mariadbd", "slurmdbd", "slurmctld", *(f"slurmd.{n}" for n in self.nodes)]
+        accounts = ["mariadbd", "slurmdbd"] if self.layout.accounting else []
+        return ["munged", *accounts, "slurmctld", *(f"slurmd.{n}" for n in self.nodes)]
 
     def running(self) -> list[str]:
         """Return the names of the daemons that are alive."""
@@ -381,6 +382,8 @@ class Cluster:
         munge += [f"--log-file={root}/log/munged.log", f"--seed-file={root}/run/munge.seed"]
         munge += [f"--pid-file={root}/run/munged.own.pid", "--foreground", "--force"]
         self._start("munged", [_program("munged"), *munge])
+        if not self.layout.accounting:
+            return
         shutil.chown(root / "db", "mysql", "mysql")
         install = [_program("mariadb-install-db"), *database]
         install += ["--auth-root-authentication-method=socket", "--skip-test-db", "--skip-log-bin"]

@@ -30,6 +30,7 @@ class Layout:
         preempt: Who preempts: ``partition_prio`` (jobs in ``high`` those in ``preempt``) or ``qos``
             (jobs with the QOS ``urgent`` those with ``scavenger``).
         preempt_signals: A preempted job gets the signal of ``sbatch --signal`` at once.
+        accounting: Whether there are a slurmdbd and its database.
         gpu_type: Type of the four fake GPUs of a node; a MIG profile's name works as well.
         shared: ``shard`` (64 a node) or ``mps`` (400); together they spoil each other's
             CUDA_VISIBLE_DEVICES in 22.05.
@@ -48,6 +49,7 @@ class Layout:
     kill_wait_s: int = 5
     preempt: str = "partition_prio"
     preempt_signals: bool = False
+    accounting: bool = True
     gpu_type: str = "a100"
     shared: str = "shard"
     extra: str = ""
@@ -132,13 +134,7 @@ max_rpc_cnt=0
 {"SlurmctldParameters=preempt_send_user_signal" if layout.preempt_signals else ""}
 PreemptType=preempt/{layout.preempt}
 PreemptMode=REQUEUE
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=127.0.0.1
-AccountingStoragePort={layout.accounting_port}
-AccountingStoragePass={root}/run/munge.socket
-AccountingStorageEnforce=associations,limits,qos
-AccountingStoreFlags=job_comment,job_env,job_script
-AccountingStorageTRES=gres/gpu,gres/gpu:{layout.gpu_type},gres/{layout.shared}
+{_accounting(layout) if layout.accounting else "AccountingStorageType=accounting_storage/none"}
 GresTypes=gpu,{layout.shared}
 NodeName={names} NodeHostname={layout.host} NodeAddr=127.0.0.1 Port=[{first}-{last}] \
 CPUs={CPUS_PER_NODE} CoresPerSocket={CPUS_PER_NODE} RealMemory={MEMORY_PER_NODE_MB} \
@@ -155,6 +151,17 @@ GraceTime={layout.preempt_grace_s}
 PartitionName=high DefaultTime=30 MaxTime=UNLIMITED PriorityTier=10
 {layout.extra}
 """
+
+
+def _accounting(layout: Layout) -> str:
+    return f"""\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={layout.accounting_port}
+AccountingStoragePass={layout.root}/run/munge.socket
+AccountingStorageEnforce=associations,limits,qos
+AccountingStoreFlags=job_comment,job_env,job_script
+AccountingStorageTRES=gres/gpu,gres/gpu:{layout.gpu_type},gres/{layout.shared}"""
 
 
 def prolog(layout: Layout) -> str:

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,29 @@ def obtain(config: pytest.Config, proctrack: str) -> Cluster:
         return found
     reason = f"no Slurm cluster with proctrack/{proctrack} on this machine; missing: {found}"
     skip_or_fail("slurm", reason)
+
+
+@contextlib.contextmanager
+def own_cluster(**settings: Any) -> Iterator[Cluster]:
+    """A cluster for one module's tests alone; else skip, or fail if required.
+
+    Args:
+        settings: As ``Cluster`` takes them.
+    """
+    remove_abandoned()
+    root = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+    root.chmod(0o755)
+    processes.write_pid(root / "owner", os.getpid())
+    cluster = Cluster(root, **settings)
+    try:
+        try:
+            cluster.up()
+        except Missing as missing:
+            skip_or_fail("slurm", f"no Slurm cluster on this machine; missing: {missing}")
+        yield cluster
+    finally:
+        cluster.down()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def remove_abandoned() -> None:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster import processes
-from tests.cluster.cluster import Cluster, Missing
+from tests.cluster.cluster import Cluster
 from tests.cluster.faulty import studying
-from tests.cluster.fixture import PREFIX, remove_abandoned
+from tests.cluster.fixture import own_cluster
 from tests.cluster.processes import wait_for
-from tests.needs import skip_or_fail
 
 pytestmark = pytest.mark.slurm
 
@@ -53,20 +47,8 @@ LOW = {"partition": "preempt"}
 @pytest.fixture(scope="module")
 def site() -> Iterator[Cluster]:
     """A cluster of its own, that each test configures."""
-    remove_abandoned()
-    root = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
-    root.chmod(0o755)
-    processes.write_pid(root / "owner", os.getpid())
-    cluster = Cluster(root, nodes=1)
-    try:
-        try:
-            cluster.up()
-        except Missing as missing:
-            skip_or_fail("slurm", f"no Slurm cluster on this machine; missing: {missing}")
+    with own_cluster(nodes=1) as cluster:
         yield cluster
-    finally:
-        cluster.down()
-        shutil.rmtree(root, ignore_errors=True)
 
 
 def preempt(cluster: Cluster, slurm: dict[str, Any]) -> None:

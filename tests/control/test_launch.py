@@ -120,7 +120,7 @@ def test_each_question_is_asked_once(scene: Scene) -> None:
     assert set(asked.values()) == {1}, asked
     # The array's tasks, whose array it is, and what stands beside it.
     assert sum(argv[0] == "squeue" for argv in asked) == 3
-    assert sum(argv[0] == "sacct" for argv in asked) == 1
+    assert sum(argv[0] == "sacct" for argv in asked) == 0, "the queue has all of them"
 
 
 @pytest.mark.parametrize(

@@ -42,3 +42,32 @@ def test_what_a_pattern_may_read(
     lines = patterns.look(study)
     assert [line.state for line in lines] == [WARNING] * bool(said)
     assert all(said in line.text and line.advice for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "is_said"),
+    [
+        ("accelerate launch t.py", "print(f'loss={x}')", True),
+        ("accelerate launch --tee=3 t.py", "print(f'loss={x}')", False),
+        ("accelerate launch t.py", "accelerator.print(f'loss={x}')", False),
+        ("mpirun -n 2 python t.py", "print(f'loss={x}')", True),
+        ("mpirun --tag-output -n 2 python t.py", "print(f'loss={x}')", False),
+        ("mpiexec -l -n 2 python t.py", "print(f'loss={x}')", False),
+        ("mpirun -n 2 python t.py", "if comm.Get_rank() == 0:\n    print(f'loss={x}')", False),
+        ("torchrun --nproc-per-node 2 t.py", "print(f'loss={x}')", False),
+        ("srun -n 2 python t.py", "print(f'loss={x}')", True),
+        ("srun --label -n 2 python t.py", "print(f'loss={x}')", False),
+        ("python t.py", "print(f'loss={x}')", False),
+    ],
+)
+def test_lines_of_several_processes(
+    tmp_path: Path, command: str, script: str, is_said: bool
+) -> None:
+    """What nothing tells apart is said: a step that two ranks print would count twice."""
+    (tmp_path / "t.py").write_text(script)
+    for pattern in ("loss=([0-9.]+)", None):
+        objective = Objective("loss", pattern=pattern)
+        words = tuple(command.split())
+        study = Study("s", words, (objective,), SPACE, trials=4, workdir=str(tmp_path))
+        said = [line.text for line in patterns.look(study) if "several processes" in line.text]
+        assert bool(said) == (is_said and pattern is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,14 @@ class Gone:
 
     def has(self, wave: Wave) -> bool:
         return True
+
+    def queued(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
+        return self.poll(jobs)
+
+    def explain(
+        self, jobs: Sequence[str], states: Mapping[Task, TaskState]
+    ) -> dict[Task, TaskState]:
+        return dict(states)
 
     def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
         return {}

@@ -258,10 +258,12 @@ def ledger(database_url: str) -> Iterator[Ledger]:
     found.db.close()
 
 
-def end_one(ledger: Ledger, outcome: str, *, report: bool = False) -> tuple[int, str]:
+def end_one(
+    ledger: Ledger, outcome: str, *, report: bool = False, node: str = "node"
+) -> tuple[int, str]:
     """Claim a trial and let its attempt end; return its number and its state then."""
     token = f"t{ledger.count_attempts()}"
-    claim = do(ledger, lambda: ledger.claim(token, Place("job", 0, "node", "boot")))
+    claim = do(ledger, lambda: ledger.claim(token, Place("job", 0, node, "boot")))
     if report:
         do(ledger, lambda: ledger.record(token, [Report(0, 1.0, {"acc": 0.5})]))
     end = End(outcome, f"{outcome}: why", 1)
@@ -291,6 +293,21 @@ def test_a_space_that_never_fits_is_held(ledger: Ledger, outcome: str, tries: in
     assert read_states(ledger) == {"failed": 5, "waiting": 15}
     assert do(ledger, ledger.give_back_failures) == 5
     assert read_states(ledger) == {"waiting": 20}
+
+
+def test_a_third_node_that_fails_under_a_trial_fails_it(ledger: Ledger) -> None:
+    """The same node again does not, and the trials beside it go on where they were."""
+    for node in ("n1", "n2", "n2", "n1"):
+        assert end_one(ledger, "node failed", node=node) == (0, "running")
+    assert end_one(ledger, "interrupted", node="n3") == (0, "running")
+    assert end_one(ledger, "node failed", node="n3") == (0, "failed")
+    end = ledger.db.execute(
+        "SELECT u.value_json::json ->> 'outcome', u.value_json::json ->> 'reason' FROM trials t "
+        "JOIN trial_user_attributes u USING (trial_id) WHERE t.study_id = %s AND t.number = 0",
+        (ledger.study_id,),
+    )
+    assert end == [("node failed", NODES)]
+    assert end_one(ledger, "finished", report=True, node="n1") == (1, "complete")
 
 
 def read_word(ledger: Ledger) -> str:

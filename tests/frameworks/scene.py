@@ -34,7 +34,11 @@ LIMIT_S = 300.0  # a framework's import alone takes ten seconds on a busy machin
 def need(*names: str) -> None:
     """Skip or fail the test unless these packages and programs are there."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    missing = [name for name in names if not find_spec(name) and not shutil.which(name, path=path)]
+    missing = [
+        name
+        for name in names
+        if not shutil.which(name, path=path) and ("." in name or not find_spec(name))
+    ]
     if missing:
         text = f"{', '.join(missing)}: make test-frameworks installs them"
         if missing == ["deepspeed"]:  # it is compiled, which not every machine can

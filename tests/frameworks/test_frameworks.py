@@ -91,6 +91,10 @@ CASES = {
     "fsdp": Case(("torch",), "fsdp", "val_loss", rank("RANK")),
     "deepspeed": Case(("deepspeed",), "deepspeed", "val_loss", rank("RANK")),
     "flax": Case(("flax", "orbax"), "flax", "val_loss", script("train_flax")),
+    "flax_mpi": Case(
+        ("flax", "orbax", "mpi4py", "mpirun"), "flax_mpi", "val_loss", rank("PMI_RANK")
+    ),
+    "equinox": Case(("equinox", "orbax"), "equinox", "val_loss", script("train_equinox")),
     "spawn": Case(("torch",), "spawn", "val_loss", script("spawn_main")),
     "mpi": Case(("mpi4py", "mpirun"), "mpi", "loss", rank("PMI_RANK")),
     "hydra": Case(("hydra",), "hydra", "loss", script("train_hydra")),
@@ -106,11 +110,28 @@ CASES = {
         sets=(f"environment.env.R_PROFILE_USER={GATE}/profile.R",),
     ),
     "keras": Case(("keras",), "keras", "val_loss", script("train_keras")),
+    "keras_ddp": Case(("keras",), "keras_ddp", "val_loss", rank("RANK")),
     "xgboost": Case(
         ("xgboost",), "xgboost", "valid-rmse", script("train_xgboost"), last=59, saved=10
     ),
     "lightgbm": Case(
         ("lightgbm",), "lightgbm", "valid_0-l2", script("train_lightgbm"), last=59, saved=10
+    ),
+    "xgboost_dask": Case(
+        ("xgboost", "distributed"),
+        "xgboost_dask",
+        "valid-rmse",
+        script("spawn_main"),
+        last=59,
+        saved=10,
+    ),
+    "lightgbm_mpi": Case(
+        ("lightgbm", "mpi4py", "mpirun"),
+        "lightgbm_mpi",
+        "valid_0-l2",
+        rank("PMI_RANK"),
+        last=59,
+        saved=10,
     ),
 }
 
@@ -159,18 +180,48 @@ def test_a_callback_is_of_the_lightning_that_the_script_has(name: str) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=scene.ROOT, check=True)
 
 
-# What `sweep init` reads: scripts in Python. The two that need several processes have one here.
-INITIAL = [name for name in CASES if name not in ("bash", "r", "papermill", "mpi", "hydra")]
+SCRIPTS = {"bash": "train.sh", "r": "train.R", "papermill": "train.ipynb"}
 
 
-@pytest.mark.parametrize("name", sorted({CASES[name].study for name in INITIAL}))
+@pytest.mark.parametrize("name", sorted({case.study for case in CASES.values()}))
 def test_what_init_writes_runs(sweep: Sweep, tmp_path: Path, runs: Path, name: str) -> None:
-    """`sweep init` on an example gives a study whose trial completes, as it is written."""
+    """`sweep init` on each example gives a study whose trial completes, as it is written."""
     case = next(case for case in CASES.values() if case.study == name)
     scene.need(*case.needs)
     study = Scene(sweep, tmp_path, runs, name, case.metric)
-    script = study.folder / f"studies/frameworks/train_{name}.py"
+    script = study.folder / "studies/frameworks" / SCRIPTS.get(name, f"train_{name}.py")
     study.sweep("init", script)
     study.sweep("launch", "study.yaml", "--wait", "--executor", "local", "--set", "trials=1")
     trial = json.loads(study.sweep("collect", "--format", "json").out)[0]
     assert (trial["state"], trial["value"] is not None) == ("complete", True)
+
+
+def test_each_example_is_a_row() -> None:
+    """No study of studies/frameworks is without its tests."""
+    files = {path.stem for path in (scene.ROOT / "studies/frameworks").glob("*.yaml")}
+    assert files == {case.study for case in CASES.values()}
+
+
+def test_three_lines_are_for_sweep() -> None:
+    """As the table says: an example which an integration serves marks them."""
+    for path in (scene.ROOT / "studies/frameworks").glob("train_*.py"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if any("sweep.integrations" in line for line in lines):
+            assert sum(line.endswith("  # sweep") for line in lines) <= 3, path.name
+
+
+def test_machines_that_nothing_connects_are_refused(tmp_path: Path) -> None:
+    """LightGBM tells nobody which process is the first one: each would report and save."""
+    scene.need("lightgbm")
+    code = (
+        "import types\nfrom sweep.integrations.lightgbm import SweepCallback\n"
+        "env = types.SimpleNamespace(iteration=0, begin_iteration=0, evaluation_result_list=[],\n"
+        "    params={'num_machines': 2}, model=None)\n"
+        "SweepCallback(10)(env)"
+    )
+    environ = {"SWEEP_METRICS": str(tmp_path / "m.jsonl"), "PYTHONPATH": str(scene.ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "trains on 2 machines" in done.stderr
+    assert not (tmp_path / "m.jsonl").exists()

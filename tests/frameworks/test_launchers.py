@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sweep import load
 from sweep.core.paths import AttemptFolder
 from sweep.training.exit_reason import read_end
+from tests.conftest import Sweep
 from tests.frameworks.scene import need
 from tests.training.test_command import make_study
 
@@ -82,3 +85,50 @@ def test_a_killed_rank_is_named(name: str, tmp_path: Path) -> None:
     end = read_end(make_study(["bash", "run.sh"]), folder, exit_code, signal, "")
     log_text = folder.log.read_text()
     assert end.outcome == "killed" and end.reason.startswith("rank 1 "), log_text[-3000:]
+
+
+PRINTS = """\
+import os
+names = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+rank = next(os.environ[name] for name in names if name in os.environ)
+for epoch in range(3):
+    print(f"epoch {epoch} acc={epoch + 10 * int(rank)}", flush=True)
+"""
+PRINTING = {
+    "torchrun": ("torch", "python -m torch.distributed.run --nproc-per-node 2 prints.py"),
+    "torchrun in a script": ("torch", "bash run.sh"),
+    "accelerate": (
+        "accelerate",
+        "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no "
+        "--dynamo_backend no --main_process_port 0 --tee 3 prints.py",
+    ),
+    "Open MPI": (
+        "mpirun.openmpi",
+        "mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 python prints.py",
+    ),
+    "MPICH": ("mpiexec.hydra", "mpiexec.hydra -l -n 2 python prints.py"),
+}
+
+
+@pytest.mark.parametrize("name", PRINTING)
+def test_a_value_that_each_rank_prints_is_stored_once(
+    sweep: Sweep, tmp_path: Path, runs: Path, name: str
+) -> None:
+    """The first rank's, whatever launcher the command itself starts."""
+    package, command = PRINTING[name]
+    need(package)
+    (tmp_path / "prints.py").write_text(PRINTS)
+    (tmp_path / "run.sh").write_text(f"exec {PRINTING['torchrun'][1]}\n")
+    (tmp_path / "study.yaml").write_text(
+        f"name: printed\ncommand: {command}\nresources: {{cpus: 2}}\n"
+        "objective: {metric: acc, direction: maximize, from: {stdout: 'acc=([0-9]+)'}}\n"
+        "space: {}\ntrials: 1\n"
+        + ("ddp: {ranks_per_node: 2}\n" if command.startswith("bash") else "")
+    )
+    ran = sweep("launch", "study.yaml", "--wait", "--executor", "local", cwd=tmp_path)
+    assert ran.code == 0, ran.out + ran.err
+    with contextlib.closing(load("printed", runs)) as study:
+        rows = study.metrics("acc")[["step", "value"]].itertuples(index=False)
+        got = [tuple(row) for row in rows]
+    log = (runs / "printed/trials/00000/attempts/1/log.txt").read_text()
+    assert got == [(0, 0.0), (1, 1.0), (2, 2.0)], log

@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from sweep.integrations.base import KEPT, Link, Loop, number_in, numbers, saved, whole
+from sweep.integrations.base import (
+    KEPT,
+    Link,
+    Loop,
+    is_first,
+    number_in,
+    numbers,
+    on_first,
+    processes,
+    saved,
+    whole,
+)
 from sweep.report import decode
 from sweep.training.checkpoints import newest
 
@@ -153,3 +164,22 @@ def test_the_package_imports_nothing_until_a_module_is_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["sweep.integrations"]
+
+
+def test_the_first_of_several_saves_for_all(attempt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who that is, is known of launchers too; nobody is waited for where one alone saves."""
+    assert is_first() and processes() == 1
+    monkeypatch.setenv("PMI_RANK", "1")
+    monkeypatch.setenv("PMI_SIZE", "2")
+    assert not is_first() and processes() == 2
+    monkeypatch.setenv("PMI_RANK", "0")
+    assert is_first() and processes() == 2
+    waited: list[str] = []
+    folder = str(attempt / "checkpoints")
+    with on_first(folder, "round-000009.txt") as path:
+        Path(path).write_text("model")
+    assert saved(folder, "round") == ["round-000009.txt"] and not waited
+    with whole(folder, "round-000019.txt", wait=lambda: waited.append("all")) as path:
+        Path(path).write_text("model")
+    assert saved(folder, "round") == ["round-000009.txt", "round-000019.txt"]
+    assert waited == ["all"] * 3

@@ -344,11 +344,12 @@ def test_poll(tmp_path: Path, queue: str, accounts: str | Answer, state: TaskSta
 
 
 def test_without_accounting_a_cancel_is_the_users(tmp_path: Path) -> None:
-    """Nothing ever says by whom it was, so that waiting for it would last for ever."""
+    """Nothing ever says by whom it was: that is presumed, and not waited for for ever."""
     refused = Answer("", "Slurm accounting storage is disabled", 1)
     config = "AccountingStorageType   = accounting_storage/none\n"
     run = ScriptedSlurm(squeue=row("0", "CANCELLED"), sacct=refused, config=config)
-    assert scheduler(tmp_path, run).poll(["7"])["7", 0].cancelled_by == ME
+    found = scheduler(tmp_path, run).poll(["7"])["7", 0]
+    assert (found.cancelled_by, found.presumed) == (ME, True)
 
 
 def test_the_database_is_a_job_once(tmp_path: Path) -> None:
@@ -375,7 +376,8 @@ def limits_of(qos: str) -> Any:
     """Return sacctmgr's answers where one QOS has a MaxWall of five minutes."""
 
     def answer(argv: Any) -> str:
-        return f"{qos}|||||||00:05:00|00:00:00|cluster\n" if "qos" in argv else ""
+        asks = "qos" in argv and any(qos in word.partition("=")[2].split(",") for word in argv)
+        return f"{qos}|||||||00:05:00|00:00:00|cluster\n" if asks else ""
 
     return answer
 
@@ -406,6 +408,13 @@ def limits_of(qos: str) -> Any:
             "--time=00:05:00",
             "--time=00:05:00",
         ),
+        (
+            Slurm(qos="gpu", service=Service(None, 3600, qos="brief")),
+            limits_of("brief"),
+            "--time=00:10:00",
+            "--time=00:05:00",
+            "--time=00:05:00",
+        ),
     ],
 )
 def test_every_job_of_ours_fits_the_limits(
@@ -423,6 +432,18 @@ def test_every_job_of_ours_fits_the_limits(
         for argv in run.of("sbatch")
     ]
     assert times == [database, task, end]
+    own = slurm.service.qos or slurm.qos
+    asked = [[option[6:] for option in argv if "--qos" in option] for argv in run.of("sbatch")]
+    assert asked == [[name] if name else [] for name in (own, slurm.qos, own)]
+
+
+def test_the_small_jobs_take_no_qos_as_an_option(tmp_path: Path) -> None:
+    """Nobody would fit them to its limits; the message names the key that does."""
+    for option, key in (("--qos=long", "qos"), ("-t 5", "time"), ("--part=x", "partition")):
+        made = scheduler(tmp_path, ScriptedSlurm(), slurm=Slurm(service=Service(extra=(option,))))
+        with pytest.raises(InputError, match=r"slurm\.service\.extra: -.* belongs to") as caught:
+            made.check_options()
+        assert f"slurm.service.{key}" in caught.value.hint
 
 
 TWO_CLUSTERS = """\

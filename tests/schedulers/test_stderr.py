@@ -187,6 +187,7 @@ def test_each_question_on_a_site_that_talks(tmp_path: Path, said: str, banner: s
     assert scheduler.job_fate("7", "n1") is JobFate.ENDED
     assert scheduler.warn_task({"SLURM_JOB_ID": "7"})
     facts = scheduler.commands_from_task({"SLURM_JOB_ID": "7"})
+    assert facts is not None and facts.pop("preemption")["kill_wait_s"] == 5
     assert facts == {"scontrol": "", "sbatch": "", "may_submit": True}
     assert lines == []
 

@@ -10,8 +10,9 @@ import pytest
 from sweep.core.errors import InputError
 from sweep.core.space import Parameter, Space, to_optuna
 from sweep.core.study import Choice, Objective, Study
-from sweep.search.design import fixed_design, from_unit, random_point, spread_design, unit_draw
-from sweep.search.propose import start_size
+from sweep.search.design import fixed_design, spread_design
+from sweep.search.draws import from_unit, random_point, unit_draw
+from sweep.search.propose import laid_out, start_size
 
 MIXED = Space(
     (
@@ -161,22 +162,26 @@ def test_a_start_without_twins() -> None:
     assert len({repr(row) for row in kept}) < 10
 
 
-SIZES: list[tuple[dict[str, Any], int]] = [
-    ({"max_parallel": 20}, 20),
-    ({"max_parallel": 2}, 10),
-    ({}, 30),
-    ({"max_parallel": 400}, 300),
-    ({"trials": 7}, 7),
-    ({"trials": 7, "max_parallel": 2}, 7),
-    ({"points": ({},) * 50, "max_parallel": 20}, 50),
-    ({"points": ({},) * 3, "max_parallel": 20, "warm_start": "old"}, 3),
+SIZES: list[tuple[dict[str, Any], int, int]] = [
+    # given, trials that are spread, and how many of them launch lays out
+    ({"max_parallel": 20}, 20, 20),
+    ({"max_parallel": 2}, 10, 2),
+    ({}, 30, 30),
+    ({"max_parallel": 400}, 300, 300),
+    ({"trials": 7}, 7, 7),
+    ({"trials": 7, "max_parallel": 2}, 7, 2),
+    ({"points": ({},) * 50, "max_parallel": 20}, 50, 50),
+    ({"points": ({},) * 4, "max_parallel": 2}, 10, 4),
+    ({"points": ({},) * 3, "max_parallel": 20, "warm_start": "old"}, 3, 3),
 ]
 
 
-@pytest.mark.parametrize(("given", "expected"), SIZES)
-def test_start_size(given: dict[str, Any], expected: int) -> None:
+@pytest.mark.parametrize(("given", "spread", "laid"), SIZES)
+def test_start_size(given: dict[str, Any], spread: int, laid: int) -> None:
     """K trials start together, 10 know too little; without K it is a tenth."""
-    assert start_size(make("tpe", **{"trials": 300, **given})) == expected
+    study = make("tpe", **{"trials": 300, **given})
+    assert start_size(study) == spread
+    assert laid_out(study) == laid
 
 
 def test_grid_is_every_combination_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from sweep.core import outcomes
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Constraint, Objective, Study
 from sweep.search import propose
+from sweep.search.design import spread_design
 from sweep.search.risk import LIMIT, Risk, asked_too_much
 from sweep.search.view import view
 from sweep.storage import PostgresStorage
@@ -164,6 +166,17 @@ def test_the_estimate_goes_on_beyond_what_was_seen() -> None:
     assert Risk(SIZES, trials[:2]).of({"width": 1.0, "batch": 0.0}) == 0.0
 
 
+def test_a_trial_that_reports_fits_so_far() -> None:
+    """Failures are seen within minutes, while what goes well runs on."""
+    failed = placed(0, True, width=900.0, batch=64)
+    small = placed(1, False, width=3.0, batch=64)
+    small.state, small.values = TrialState.RUNNING, None
+    place = {"width": 10.0, "batch": 1.0}
+    nothing_yet = Risk(SIZES, [failed, small]).of(place)
+    small.intermediate_values = {0: 0.5}
+    assert Risk(SIZES, [failed, small]).of(place) < LIMIT < nothing_yet
+
+
 def test_a_parameter_that_is_missing_counts_as_the_middle() -> None:
     """A conditional parameter exists beside some values only."""
     trials = [placed(0, False, width=2.0), placed(1, True, width=900.0, batch=512)]
@@ -234,6 +247,14 @@ def test_samplers_keep_away(
     bounds = (Constraint("y", max=0.8),) if constrained else ()
     failed = run(storage, make(sampler, objectives, constraints=bounds))
     assert sum(failed[10:]) <= (4 if sampler == "nsgaii" else 12)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "nsgaii"])
+def test_the_start_keeps_away_too(storage: PostgresStorage, sampler: str) -> None:
+    """Half of ten places that are spread evenly fail; those after the first failures are moved."""
+    study = dataclasses.replace(make(sampler), trials=10)
+    assert sum(row["x"] > 0.5 for row in spread_design(study, 10)) == 5
+    assert sum(run(storage, study)) <= 3
 
 
 def test_errors_teach_nothing(storage: PostgresStorage) -> None:

@@ -98,17 +98,23 @@ def test_constraints_of_a_finished_trial(db: Database) -> None:
     assert "never reported ms" in found[2].reason and "a constraint" in found[2].reason
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "nsgaii", pytest.param("gp", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "sampler", ["tpe", "nsgaii", "cmaes", pytest.param("gp", marks=pytest.mark.long)]
+)
 def test_samplers_keep_away_from_what_breaks_a_bound(db: Database, sampler: str) -> None:
     """Accuracy grows with lr, but above 0.5 the bound is broken."""
     if sampler == "gp":
         pytest.importorskip("torch")
-    options = {"population": 10} if sampler == "nsgaii" else {"startup_trials": 8}
+    options = {
+        "nsgaii": {"population": 10},
+        "cmaes": {"population": 5},  # which needs two numbers at least
+    }.get(sampler, {"startup_trials": 8})
+    other = Parameter("other", "float", low=0.0, high=1.0)
     study = replace(
         STUDY,
-        space=Space((LR,)),
+        space=Space((LR, other)) if sampler == "cmaes" else Space((LR,)),
         sampler=Choice(sampler, options),
-        trials=30,
+        trials=60 if sampler == "cmaes" else 30,  # twelve generations
         constraints=(Constraint("lr", max=0.5),),
     )
     ledger, tried = make(db, study), []
@@ -118,7 +124,7 @@ def test_samplers_keep_away_from_what_breaks_a_bound(db: Database, sampler: str)
         finish(ledger, claim, acc=tried[-1], lr=tried[-1])
     best = [tried[number] for number in ledger.best_numbers(1)]
     assert 0.3 < best[0] <= 0.5
-    late = tried[20:]
+    late = tried[study.trials - 10 :]
     assert sum(lr <= 0.6 for lr in late) > len(late) / 2, late
 
 

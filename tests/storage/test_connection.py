@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import re
 import signal
 import threading
 import time
@@ -240,16 +242,51 @@ def test_more_workers_than_connections(server: Server, monkeypatch: pytest.Monke
     assert min(done) > 0
 
 
-def test_a_session_at_rest_is_closed(database: Database) -> None:
-    """What has been idle gives its place away; what is in use keeps it."""
+def test_a_session_at_rest_stays(database: Database) -> None:
+    """Where there are places enough: to connect anew every few seconds costs the server more."""
     before = backend(database)
-    database.rest(60.0)
-    assert backend(database) == before
-    with database.transaction():
-        database.rest()
-        assert backend(database) == before
     database.rest()
-    assert backend(database) != before
+    assert backend(database) == before
+    for _ in range(3):
+        database.retry(lambda db: db.execute("SELECT 1"))
+        database.rest()
+    assert backend(database) == before
+
+
+@pytest.mark.parametrize(
+    "limited", ["ROLE crowd CONNECTION LIMIT 4", "DATABASE {name} CONNECTION LIMIT 4"]
+)
+def test_a_session_at_rest_is_closed_where_places_are_few(fresh_url: str, limited: str) -> None:
+    """What has been idle gives its place away; what is in use keeps it."""
+    name = fresh_url.rpartition("/")[2]
+    elsewhere = fresh_url.removesuffix(name) + "postgres"
+    with contextlib.closing(Database(elsewhere)) as owner:
+        owner.execute("CREATE ROLE crowd LOGIN PASSWORD 'crowd'")
+        try:
+            owner.execute(f"ALTER {limited.format(name=name)}")
+            url = re.sub("//[^@]*@", "//crowd:crowd@", fresh_url)
+            others = [Database(url) for _ in range(2)]
+            crowded = Database(url)
+            for one in (*others[:1], crowded):
+                one.connect()
+            before = backend(crowded)
+            crowded.rest()
+            assert backend(crowded) == before, "two of four are taken"
+            others[1].connect()
+            crowded.close()
+            before = backend(crowded)
+            crowded.rest(60.0)
+            assert backend(crowded) == before
+            with crowded.transaction():
+                crowded.rest()
+                assert backend(crowded) == before
+            crowded.rest()
+            assert backend(crowded) != before, "three of four are taken"
+        finally:
+            for one in (*others, crowded):
+                one.close()
+            owner.execute(f"ALTER {limited.format(name=name).replace('LIMIT 4', 'LIMIT -1')}")
+            owner.execute("DROP ROLE crowd")
 
 
 def test_prepared_statements(database: Database) -> None:

@@ -369,6 +369,17 @@ def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
     assert _wait(lambda: _processes(data_dir) == [])
 
 
+def test_a_server_is_not_stopped_between_two_sessions(data_dir: Path) -> None:
+    """A launch holds it while it makes the tables; another command that leaves lets it be."""
+    server = start_stop.start(data_dir)
+    with using(data_dir):
+        assert servers.is_unused(server)
+        assert not access.stop_server(data_dir)
+        assert clients(server) == 0  # it answers
+    assert access.stop_server(data_dir)
+    assert running(data_dir) is None
+
+
 def refuses_sessions(server: Server) -> bool:
     try:
         clients(server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from sweep.storage.embedded.folder import (
     Folder,
     PidSpace,
     ServerRecord,
+    Starter,
     check_owner,
     find_place,
     is_local,
@@ -272,3 +274,16 @@ def test_binaries_on_path(tmp_path: Path) -> None:
 def test_program_that_does_not_run_has_no_version(tmp_path: Path) -> None:
     """A folder without a postgres that runs has version 0."""
     assert major_version(tmp_path) == 0
+
+
+def test_a_record_names_the_scheduler_beside_what_earlier_versions_read(tmp_path: Path) -> None:
+    """Those take two keys of the job, and would take a third for damage."""
+    folder = Folder(tmp_path)
+    record = ServerRecord(find_place(), "n1", 5432, "*", Starter("7", "n7", "slurm"))
+    write_record(folder, record)
+    assert read_record(folder) == record
+    data = json.loads(folder.record_file.read_text())
+    assert data.pop("executor") == "slurm" and data["starter"] == {"job": "7", "node": "n7"}
+    folder.record_file.write_text(json.dumps(data))
+    before = read_record(folder)
+    assert before is not None and before.starter == Starter("7", "n7")

@@ -10,7 +10,7 @@ from sweep.core.attributes import CONSTRAINTS, LEAVE, PROMOTED, RUNG
 from sweep.core.study import Retry
 from sweep.core.trial import End, Place, Report, TrialRecord, since_nothing, since_retry
 from sweep.search.view import SamplerView
-from sweep.storage import records, retries, trial_rows
+from sweep.storage import adoption, records, retries, trial_rows
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.optuna_storage import PostgresStorage
@@ -195,8 +195,6 @@ def test_its_owner_does_not_see_the_old_face(ledger: Ledger) -> None:
 
 def test_what_it_reported_before_is_not_taken_over(ledger: Ledger) -> None:
     """The journals of attempts before a retry are history: no later attempt adopts them."""
-    from sweep.storage import adoption
-
     fail_by_memory(ledger)
     give_back(ledger, 0)
     claim = ledger.claim("d", HERE)

@@ -546,3 +546,37 @@ def test_metrics_of_integrations(source: str, metrics: list[str]) -> None:
     found = find_metrics(ast.parse(source), source)
     assert [metric.name for metric in found] == metrics
     assert all(metric.pattern is None for metric in found)
+
+
+@pytest.mark.parametrize("line", ["{'eval_loss': 0.73, 'epoch': 1}", "{'eval_loss': '0.73'}"])
+def test_the_dicts_of_a_trainer_are_read(line: str) -> None:
+    """Transformers writes its numbers as texts since version 5."""
+    source = "from transformers import Trainer\nTrainer(model).train()\n"
+    metric = find_metrics(ast.parse(source), source)[0]
+    output = Output([Objective(metric.name, pattern=metric.pattern)])
+    assert output.take(line, NEWLINE) == [("eval_loss", 0, 0.73)]
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("from mpi4py import MPI", ["mpirun", "-n", "2", "python"]),
+        ("    import mpi4py", ["mpirun", "-n", "2", "python"]),
+        (
+            'jax.distributed.initialize(cluster_detection_method="mpi4py")',
+            ["mpirun", "-n", "2", "python"],
+        ),
+        ("jax.distributed.initialize()", ["python"]),
+        ("# import mpi4py if you like", ["python"]),
+    ],
+)
+def test_scripts_for_mpi_are_started_by_mpirun(
+    tmp_path: Path, line: str, command: list[str]
+) -> None:
+    """Two ranks, with a CPU each; alone they would be ranks of nothing."""
+    source = f"if True:\n    pass\n    {line.strip()}\n" if line[0] == " " else f"{line}\n"
+    (tmp_path / "t.py").write_text(SCRIPT + source)
+    draft = draft_study(tmp_path / "t.py", tmp_path)
+    assert draft.command[: len(command)] == command
+    assert draft.more.get("resources") == ({"cpus": 2} if len(command) > 1 else None)
+    loads(write_draft(draft), "study.yaml")

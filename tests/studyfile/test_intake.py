@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from sweep.core.errors import InputError
 from sweep.core.paths import AttemptFolder
 from sweep.studyfile import loads
+from sweep.studyfile.starter import recognised
 from sweep.studyfile.starter.convert import Converted, convert
 from sweep.studyfile.starter.draft import join_command, write_draft
 from sweep.studyfile.starter.init import draft_study
@@ -221,6 +222,15 @@ def test_what_is_not_converted_is_named(name: str, tmp_path: Path) -> None:
         convert(tmp_path / name)
     page = (Path(__file__).parents[2] / "docs/coming-from.md").read_text(encoding="utf-8")
     assert not tool or f"## {tool}" in page
+
+
+def test_each_tool_that_is_recognised_has_its_table() -> None:
+    names = {*(name for name, _ in recognised._DATA), *(name for name, _ in recognised._SOURCES)}
+    page = (Path(__file__).parents[2] / recognised.PAGE).read_text(encoding="utf-8")
+    sections = dict(part.split("\n", 1) for part in page.split("\n## ")[1:])
+    for name in {*names, "guild", "W&B", "Hydra"}:
+        head, ruler, *rows = [line for line in sections[name].splitlines() if line[:1] == "|"]
+        assert head.endswith("| Here |") and ruler == "|---|---|" and len(rows) >= 2, name
 
 
 def mutate(text: str, random: Random) -> str:

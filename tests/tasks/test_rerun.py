@@ -1,18 +1,24 @@
-"""Which trial is run again."""
+"""Which trial is run again, and which re-runs are taken for lost."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweep.control.open_study import Opened
-from sweep.core.errors import InputError
+from sweep.core import executors
+from sweep.core.errors import CouldNotAsk, InputError
 from sweep.core.paths import Runs
-from sweep.tasks.side_runs.rerun import choose_trial, choose_trials
+from sweep.core.scheduler import RUNNING, TaskState
+from sweep.storage import reruns
+from sweep.tasks.side_runs.rerun import choose_trial, choose_trials, refresh
+from sweep.tasks.side_runs.side_run import ask
 from tests.study_rows import Row, Tried, fill, make_study
 
 
@@ -46,3 +52,43 @@ def test_the_best_or_one_by_its_number(opened: Opened) -> None:
 def test_what_cannot_be_run_again(opened: Opened, number: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
         choose_trial(opened, number)
+
+
+class Asked:
+    """A scheduler that is only asked about jobs."""
+
+    def __init__(self, name: str, runs: Sequence[str], answers: bool = True) -> None:
+        self.name, self.runs, self.answers = name, runs, answers
+        self.jobs: list[str] = []
+
+    def of(self, *_: Any) -> Asked:
+        return self
+
+    def queued(self, jobs: Sequence[str]) -> dict[tuple[str, int], TaskState]:
+        self.jobs += jobs
+        if not self.answers:
+            raise CouldNotAsk("nobody answers")
+        return {(job, 0): TaskState(RUNNING, "RUNNING") for job in jobs if job in self.runs}
+
+
+def test_a_rerun_is_asked_of_the_executor_that_has_it(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The study has moved since: its present scheduler knows nothing of that job."""
+    ledger = opened.ledger
+    found = ledger.find_trial(0)
+    assert found is not None
+    plan = [(found[0], reruns.SAME_SEED, n) for n in range(4)]
+    numbers = ask(ledger, reruns.insert_all, plan)
+    for k, job, executor in zip(
+        numbers, ("7", "8", "here", "9"), ("old", "old", "new", "away"), strict=True
+    ):
+        ask(ledger, reruns.set_job, k, job, executor)
+    old, away = Asked("old", ["7"]), Asked("away", [], answers=False)
+    for other in (old, away):
+        monkeypatch.setitem(executors._kinds, other.name, other)
+    new: Any = Asked("new", [])
+    refresh(dataclasses.replace(opened), new)
+    assert (old.jobs, new.jobs, away.jobs) == (["7", "8"], ["here"], ["9"])
+    outcomes = {r.job: r.outcome for r in ask(ledger, reruns.read_all)}
+    assert outcomes == {"7": None, "8": "lost", "here": "lost", "9": None}

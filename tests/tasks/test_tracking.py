@@ -20,6 +20,7 @@ import pytest
 
 from sweep.core.files import make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
+from sweep.core.study import Objective
 from sweep.core.trial import Report
 from sweep.results import frames
 from sweep.tasks.tracking.feeder import feed
@@ -232,6 +233,7 @@ def test_a_tracker_that_comes_back_gets_everything(folder: StudyFolder) -> None:
     """What was refused is tried again, in order, and nothing twice."""
     report(folder, 1, range(STEPS))
     begin = {"event": "begin", "trial": 0, "attempt": 1, "first_step": 0, "host": "node1"}
+    begin["earlier"] = []
     end = {"event": "end", "trial": 0, "attempt": 1, "state": "complete"}
     said: list[str] = []
     messages = iter([[begin], [], [end], None])
@@ -240,6 +242,36 @@ def test_a_tracker_that_comes_back_gets_everything(folder: StudyFolder) -> None:
     assert tracker.got == list(range(STEPS))
     assert tracker.state == "complete"
     assert [text for text in said if "connection refused" in text] == said != []
+
+
+class Keeping(Refusing):
+    """A tracker that keeps what it gets of earlier attempts."""
+
+    restored: dict[int, float] = {}
+
+    def restore(self, described: Described, reports: Sequence[Report]) -> None:
+        self.restored |= {report.step: report.metrics["acc"] for report in reports}
+
+
+def test_printed_steps_of_all_attempts_count_on(folder: StudyFolder) -> None:
+    """A third attempt: what the second printed stands where that one went on, not at 0."""
+    objective = Objective("acc", pattern="acc=([0-9.]+)")
+    study = make_study(command=("t", "{resume}"), objectives=(objective,))
+    begins = (0, 2, 4)
+    for number, first in enumerate(begins, 1):
+        there = folder.attempt(0, number)
+        make_private(there.root)
+        there.log.write_text(f"acc={first}\nacc={first + 1}\n")
+    folder.config(0).write_text("lr: 0.25\n")
+    begin = {"event": "begin", "trial": 0, "attempt": 3, "first_step": 4, "host": "node1"}
+    begin["earlier"] = list(begins[:2])
+    end = {"event": "end", "trial": 0, "attempt": 3, "state": "complete"}
+    messages = iter([[begin], [end], None])
+    tracker, said = Keeping(0), list[str]()
+    feed(study, folder, tracker, lambda _: next(messages, None), said.append)
+    assert not said
+    assert tracker.got == [4, 5]
+    assert tracker.restored == {step: float(step) for step in range(4)}
 
 
 RESUMING = """

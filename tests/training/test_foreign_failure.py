@@ -53,6 +53,7 @@ ENDS = [
     ("Horovod 0.28, killed", "rank 1 (horovodrun)", "killed", KILLED),
     ("srun within a script, killed", "rank 1 on n2 (srun)", "killed", KILLED),
     ("accelerate launch of one process, killed", "a process (subprocess)", "killed", KILLED),
+    ("Dask 2026.8 with XGBoost, killed", "a process (Dask)", "killed", KILLED),
     ("joblib 1.5, killed", "a process (joblib)", "killed", KILLED),
     (
         "torchrun 2.13 of which a rank ran out of the GPU's memory",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweep.core.errors import InputError, StudyFileError, SweepError
-from sweep.core.study import Ddp, Environment, Resources, Slurm, Study
+from sweep.core.study import Ddp, Environment, Objective, Resources, Slurm, Study
 from sweep.studyfile import loads
 from sweep.studyfile.tree import parse
 from sweep.training.command import launchers
@@ -528,3 +528,44 @@ def test_a_taken_port_is_recognised() -> None:
 def test_the_first_rank_prints_the_metric(study: Study, line: str, text: str | None) -> None:
     """All ranks may print it; it counts once."""
     assert reader(study)(line) == text
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "text"),
+    [
+        ("torchrun t.py", "[rank1]: acc=1", None),
+        ("torchrun t.py", "[rank0]: acc=1", "acc=1"),
+        ("torchrun --tee 3 t.py", "[default1]:acc=1", None),
+        ("torchrun --tee 3 t.py", "[default0]:acc=1", "acc=1"),
+        ("torchrun t.py", "[rank0]: ac[rank1]: acc=2[rank0]: c=1", "acc=1"),
+        ("mpirun -n 2 x", "[1,1]<stdout>:acc=1", None),
+        ("mpirun -n 2 x", "[1,0]<stdout>:acc=1", "acc=1"),
+        ("horovodrun -np 2 x", "[1]<stdout>:acc=1", None),
+        ("mpiexec -l -n 2 x", "[1] acc=1", None),
+        ("mpiexec -prepend-rank -n 2 x", "[0] acc=1", "acc=1"),
+        ("srun -l -n 2 x", "1: acc=1", None),
+        ("srun --label -n 2 x", "0: acc=1", "acc=1"),
+        # What only looks so, where nothing labels lines.
+        ("Rscript t.R", "[1] 0.25", "[1] 0.25"),
+        ("mpirun -n 2 x", "[1] 0.25", "[1] 0.25"),
+        ("python t.py", "1: acc=1", "1: acc=1"),
+        ("srun -n 2 x", "1: acc=1", "1: acc=1"),
+        ("python t.py", "", ""),
+    ],
+)
+def test_what_the_commands_own_launcher_labels(command: str, line: str, text: str | None) -> None:
+    """The first rank's lines count there too, without their labels."""
+    study = make("auto", 1, 0, command=command.split(), executor="local")
+    assert reader(study)(line) == text
+
+
+def test_a_launcher_of_the_commands_own_is_told_to_label(tmp_path: Path) -> None:
+    """Where the metric is read from the output, and only there."""
+    printed = (Objective("acc", pattern="acc=(.*)"),)
+    for objectives, is_told in ((printed, True), ((Objective("acc"),), False)):
+        study = make("auto", 1, 0, command=["torchrun", "t.py"], executor="local")
+        study = dataclasses.replace(study, objectives=objectives)
+        env = build(study, VALUES, BASE, Path("/p"), MEETING)[1]
+        assert (env.get("PET_TEE") == "3") == is_told
+        assert ("OMPI_MCA_orte_tag_output" in env) == is_told
+        assert env.get("PET_LOG_DIR") == ("/r/t/a 1/ranks" if is_told else None)

@@ -508,3 +508,18 @@ def test_a_pattern_that_begins_with_anything_costs_no_square(tmp_path: Path) -> 
     folder.log.write_text("x" * (LONGEST_LINE_BYTES - 9) + "\n" + drawn)
     journal = Journal(folder, [Objective("m", "maximize", pattern=r".*loss=(\d+).*x")])
     assert list(journal.rest()) == []
+
+
+def test_source_in_a_traceback_is_no_value() -> None:
+    """Python quotes the lines that failed; what they hold was not printed."""
+    output = Output([Objective("val/loss", pattern=r"val/loss['\"]?\s*[:=]\s*([0-9.]+)")])
+    lines = [
+        "val/loss: 0.5",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 5, in <module>',
+        '    wandb.log({"val/loss": 1.0})',
+        "ValueError: no run",
+        "val/loss: 0.25",
+    ]
+    found = [value for line in lines for value in output.take(line, NEWLINE)]
+    assert found == [("val/loss", 0, 0.5), ("val/loss", 1, 0.25)]

@@ -383,3 +383,49 @@ def test_what_it_holds_is_bounded(
     # Each part is stored with up to where it reaches: whoever goes on from there reads the rest.
     last_part = Journal(folder, position=channel.positions[2]).read()
     assert [report.step for report in last_part] == channel.parts[3]
+
+
+class Counting(Journal):
+    """A journal that counts how often its files were looked at."""
+
+    looks = 0
+
+    def read(self, most: int = MOST_REPORTS, *, final: bool = False) -> list[Report]:
+        self.looks += not final
+        return super().read(most, final=final)
+
+
+def test_files_of_a_silent_training_are_looked_at_once_a_second(tmp_path: Path) -> None:
+    """They lie on a file system that a thousand tasks share; one that reports is read at once."""
+    folder = AttemptFolder(tmp_path)
+    folder.checkpoints.mkdir(parents=True)
+    script = (
+        "import json, os, time\n"
+        "time.sleep(6)\n"
+        "for step in range(40):\n"
+        "    line = json.dumps({'step': step, 'metrics': {'loss': 1.0}}) + chr(10)\n"
+        "    open(os.environ['SWEEP_METRICS'], 'a').write(line)\n"
+        "    time.sleep(0.1)\n"
+    )
+    seen: list[tuple[float, int]] = []
+
+    class Taking(Channel):
+        def record(self, reports: Sequence[Report], reading: Reading) -> None:
+            seen.append((time.monotonic(), journal.looks))
+
+        def touch(self) -> bool:
+            return False
+
+    journal = Counting(folder)
+    began = time.monotonic()
+    child = processes.spawn(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "SWEEP_METRICS": str(folder.metrics), "SWEEP_TOKEN": TOKEN},
+        stdout=folder.log,
+    )
+    leave = Leave(4.0, 58.0)
+    Supervisor(child, TOKEN, folder, make_study(), journal, Taking(), leave).run()
+    first, silent = seen[0]
+    assert silent <= 8 + (first - began), "doubling pauses up to a second, then one a second"
+    assert journal.looks - silent >= 4, "often while lines come"

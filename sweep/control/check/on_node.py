@@ -164,7 +164,7 @@ def _inside(study: Study, fact: Mapping[str, Any] | None, missing: str) -> list[
     ]
 
 
-_IMPORTS_TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
+_IMPORTS_TORCH = re.compile(r"^[ \t]*(?:import|from)\s+torch\b", re.MULTILINE)
 
 
 def why_torch(study: Study) -> str:

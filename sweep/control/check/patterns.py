@@ -10,10 +10,19 @@ import re
 
 from sweep.control.check.lines import WARNING, Line
 from sweep.control.check.reach import scripts
+from sweep.core.programs import LAUNCHER, read_program
 from sweep.core.study import Study
+from sweep.training.command import launchers
 
 # The text with which a pattern begins: a name, and what stands between it and the number.
 _LITERAL = re.compile(r"(?:\.\*)?([A-Za-z_]\w*[=: ]*)")
+# A script that says so prints on one rank alone.
+_ON_ONE_RANK = re.compile(
+    r"is_main_process|is_(?:world|local)_process_zero|is_global_zero|rank_zero|accelerator\.print|"
+    r"rank\w*(?:\(\))?\s*(?:==|!=|>|is)\s*0|process_index(?:\(\))?\s*==\s*0|"
+    r"not\s+\w*rank\b",
+    re.IGNORECASE,
+)
 _PARTS = r"train|training|val|valid|validation|eval|dev|test"
 
 
@@ -45,7 +54,26 @@ def look(study: Study) -> list[Line]:
                     "Write the whole name.",
                 )
             )
-    return lines
+    return [*lines, *_of_several(study)]
+
+
+def _of_several(study: Study) -> list[Line]:
+    """Return a warning where several processes may print a metric, and nothing tells them apart."""
+    program = read_program(study.command)
+    if program.kind != LAUNCHER or not any(one.pattern for one in study.objectives):
+        return []
+    if launchers.labels_lines(study) or any(map(_ON_ONE_RANK.search, scripts(study))):
+        return []
+    return [
+        Line(
+            "pattern",
+            WARNING,
+            f"{program.name} starts several processes, and a line that each of them prints counts "
+            "as many steps",
+            "Let the first rank alone print it, or have the launcher say whose a line is: "
+            "accelerate launch --tee 3, mpirun --tag-output (Open MPI) or -l (MPICH), srun -l.",
+        )
+    ]
 
 
 def _names(study: Study, pattern: str) -> list[str]:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 # cgroups(7): version 1 mounts a hierarchy for each controller, version 2 one for all.
 _MOUNT = Path("/sys/fs/cgroup")
-_COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+_COUNT = re.compile(r"^oom_kill ([0-9]{1,18})$", re.MULTILINE)
 
 
 def count_kills(cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT) -> int | None:
     """Return how many processes of our cgroup the kernel has killed for memory; None if unknown."""
     try:
-        lines = cgroup.read_text().splitlines()
+        lines = cgroup.read_text(errors="replace").splitlines()
     except OSError:
         return None
     for line in lines:
@@ -30,8 +30,8 @@ def count_kills(cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT) 
         else:
             continue
         try:
-            found = _COUNT.search(file.read_text())
-        except OSError:
+            found = _COUNT.search(file.read_text(errors="replace"))
+        except (OSError, ValueError):
             continue
         if found:
             return int(found[1])

@@ -42,7 +42,7 @@ def drawing() -> Any:
 def cache_folder() -> Path:
     """Return where a user's programs keep what they can make again."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "sweep"
+    return Path(os.path.expanduser(base)).absolute() / "sweep"
 
 
 def script(cache: Path) -> str:

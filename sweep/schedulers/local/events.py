@@ -62,14 +62,16 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
     whole = content[: content.rfind(b"\n") + 1]
     lines = whole.splitlines()
     try:  # in one go: thousands of lines a call
-        return json.loads(b"[" + b",".join(lines) + b"]"), offset + len(whole)
-    except ValueError:
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+        if all(isinstance(one, dict) for one in found):
+            return found, offset + len(whole)
+    except (ValueError, RecursionError):
         pass
     objects = []
     for line in lines:
         try:
             objects.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return [found for found in objects if isinstance(found, dict)], offset + len(whole)
 

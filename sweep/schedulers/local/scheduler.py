@@ -247,6 +247,11 @@ class LocalScheduler(Scheduler):
         if not self._ask(folder, record, request) and not pending_only:
             self._end_orphans(folder, record, indices)
 
+    def has_wound_up(self, jobs: Sequence[str]) -> bool:
+        """Tell whether the runners of these jobs have ended, which finalise after the last task."""
+        records = (RunnerRecord.read(self._folder(job)) for job in jobs)
+        return not any(record is not None and record.lives() for record in records)
+
     def hurry(self, job: str) -> None:
         """Have the elements that run look now what their study wants of them (SIGUSR2).
 

@@ -31,6 +31,9 @@ ASK_TIMEOUT_S = 30.0
 SUBMIT_TIMEOUT_S = 60.0
 TRIES = 4  # of a question; the pauses between them double from PAUSE_S
 PAUSE_S = 1.0
+# The same where a GPU would wait for the answer, a third of a minute in all.
+QUICK_TRIES = 2
+QUICK_TIMEOUT_S = 10.0
 FIND_PATIENCE_S = 8.0  # sacct lags up to about 5 s behind
 SETTLE_S = 90.0  # for an answer at all, once a submission was unclear
 SUBMIT_TRIES = 3  # of a submission that surely did not arrive
@@ -119,6 +122,13 @@ class Asker:
         self.run = run
         self.sleep = sleep
         self.say = say
+        self.tries = TRIES
+        self.timeout_s = ASK_TIMEOUT_S
+
+    @property
+    def owner(self) -> str:
+        """The uid whose jobs these are: without it squeue loads the whole cluster's."""
+        return str(os.getuid())
 
     def ask(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Answer:
         """Ask Slurm something, again after a pause while there is no answer.
@@ -128,11 +138,11 @@ class Asker:
         """
         env = ask_environment(self.environ) if env is None else env
         pause_s = PAUSE_S
-        for attempt in range(TRIES):
-            answer = self.run(argv, env, ASK_TIMEOUT_S)
+        for attempt in range(self.tries):
+            answer = self.run(argv, env, self.timeout_s)
             if not did_not_answer(answer.stderr, answer.returncode):
                 return answer
-            if attempt + 1 < TRIES:
+            if attempt + 1 < self.tries:
                 self.say(f"{argv[0]} got no answer from Slurm; again in {pause_s:.0f} s")
                 self.sleep(pause_s)
                 pause_s *= 2
@@ -151,13 +161,13 @@ class Asker:
         self, jobs: Sequence[str] = (), names: Sequence[str] = (), since: str | None = None
     ) -> list[TaskRun]:
         answer = self.run(
-            sacct_argv(jobs, names, since=since), ask_environment(self.environ), ASK_TIMEOUT_S
+            sacct_argv(jobs, names, since=since), ask_environment(self.environ), self.timeout_s
         )
         return read_sacct(answer.stdout, answer.stderr, answer.returncode)
 
     def find(self, token: str) -> list[str]:
         """Return the ids of jobs with this name token, as squeue or sacct know them."""
-        queued = self.queue(squeue_argv(names=[token]))
+        queued = self.queue(squeue_argv(names=[token], user=self.owner))
         if queued:
             return sorted({task.job for task in queued})
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 from sweep.core.errors import CouldNotAsk, SchedulerError, SweepError
 from sweep.core.hostlist import expand_nodes
+from sweep.schedulers.slurm.ask import QUICK_TIMEOUT_S, QUICK_TRIES
 from sweep.schedulers.slurm.small_jobs import SmallJobs
 from sweep.schedulers.slurm.text.answers import judged, strip_words
+from sweep.schedulers.slurm.text.notation import read_nodes
 from sweep.schedulers.slurm.text.queue import parse_time_left, time_left_argv
 from sweep.schedulers.slurm.text.steps import (
     held_argv,
@@ -49,7 +52,7 @@ class OwnTask(SmallJobs):
         In the order in which ``scontrol show hostnames`` prints them, without asking.
         """
         nodes = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST") or ""
-        return expand_nodes(nodes) if nodes and environ.get("SLURM_JOB_ID") else ()
+        return read_nodes(nodes) if nodes and environ.get("SLURM_JOB_ID") else ()
 
     @classmethod
     def job_of(cls, environ: Mapping[str, str]) -> tuple[str, str]:
@@ -62,6 +65,12 @@ class OwnTask(SmallJobs):
         given = environ.get("SLURM_JOB_END_TIME")  # since 23.02
         told = super().end_time_of(environ)
         return float(given) if told is None and given else told
+
+    def quick(self) -> OwnTask:
+        """Return the same that waits for an answer no longer than a third of a minute."""
+        made = copy.copy(self)
+        made.tries, made.timeout_s = QUICK_TRIES, QUICK_TIMEOUT_S
+        return made
 
     def time_left_s(self, job: str, index: int | None) -> float | None:
         """Return the seconds until a running task's limit; None where there is none."""

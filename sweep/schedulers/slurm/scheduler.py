@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.errors import CouldNotAsk, SchedulerError, SubmitUnclear
 from sweep.core.files import make_private, write_atomic
-from sweep.core.hostlist import expand_nodes
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import (
     ENDED,
@@ -36,7 +35,8 @@ from sweep.schedulers.slurm.site import Site
 from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
 from sweep.schedulers.slurm.text.consumed_energy import RunEnergy, energy_argv, parse_energy
-from sweep.schedulers.slurm.text.extra import excluded_by
+from sweep.schedulers.slurm.text.extra import SERVICE_OWNED, check_extra, excluded_by
+from sweep.schedulers.slurm.text.notation import read_nodes
 from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason
 from sweep.schedulers.slurm.text.scontrol import (
@@ -95,7 +95,8 @@ class SlurmScheduler(OwnTask):
     @functools.cached_property
     def service_site(self) -> Site:
         """The cluster, as far as it concerns the small jobs."""
-        return super().service_site if self.study.slurm.service.partition else self.site
+        service = self.study.slurm.service
+        return super().service_site if service.partition or service.qos else self.site
 
     # What the site allows
 
@@ -104,6 +105,7 @@ class SlurmScheduler(OwnTask):
         argv = ["python", "-m", "sweep.task", "x"]
         job = ArrayJob("check", 1, 1, argv, self.folder.root.parent, "{job}_{index}.log")
         sbatch_argv(self.request(job))
+        check_extra(self.study.slurm.service.extra, "slurm.service.extra", SERVICE_OWNED)
         sbatch_argv(self.finaliser_request(job, "1"))
 
     def check_site(self, *, embedded: bool) -> None:
@@ -153,9 +155,7 @@ class SlurmScheduler(OwnTask):
         """Return the nodes to exclude: none where too few would be left for a task."""
         if not nodes:
             return ()
-        there = {
-            node for partition in self.site.partitions for node in expand_nodes(partition.nodes)
-        }
+        there = {node for partition in self.site.partitions for node in read_nodes(partition.nodes)}
         if len(there - set(nodes)) < self.study.resources.nodes:
             self.say(f"too few nodes are left without {', '.join(nodes)}: none is excluded")
             return ()
@@ -227,22 +227,38 @@ class SlurmScheduler(OwnTask):
 
     def poll(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
         """Return the states of the tasks of these jobs: squeue's, and sacct's of what has ended."""
+        return self.explain(jobs, self.queued(jobs))
+
+    def queued(self, jobs: Sequence[str]) -> dict[Task, TaskState]:
+        """Return the states of the tasks of these jobs that squeue lists."""
         wanted = sorted(set(jobs))
         if not wanted:
             return {}
-        queued = self.queue(squeue_argv(wanted))
+        # Of one job squeue loads that alone, of several the whole cluster's or one user's.
+        owner = self.owner if len(wanted) > 1 else None
+        queued = self.queue(squeue_argv(wanted, user=owner))
         found = {place: _queued_state(task) for place, task in collect_tasks(queued).items()}
         cancelled = any(state.word == "CANCELLED" for state in found.values())
         if cancelled and not self.site.keeps_accounts():
-            # Nothing here ever says by whom: then it was by hand, and whose but the user's?
+            # squeue and scontrol show job have no word on it. It is taken for the user's wish:
+            # that can be undone (launch), and a trial that comes back all the time cannot.
             found = {
-                place: replace(state, cancelled_by=os.getuid())
+                place: replace(state, cancelled_by=os.getuid(), presumed=True)
                 if state.word == "CANCELLED"
                 else state
                 for place, state in found.items()
             }
+        return found
+
+    def explain(
+        self, jobs: Sequence[str], states: Mapping[Task, TaskState]
+    ) -> dict[Task, TaskState]:
+        """Return these states with what sacct says of what has ended, also of earlier runs."""
+        found = dict(states)
+        if not jobs:
+            return found
         try:
-            runs = self.sacct(jobs=wanted)
+            runs = self.sacct(jobs=sorted(set(jobs)))
         except (CouldNotAsk, SchedulerError):
             return found  # sacct only says why; a task that squeue lacks is gone without it
         for place, run in find_latest_runs(runs).items():

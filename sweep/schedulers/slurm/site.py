@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from sweep.core.durations import format_time
 from sweep.core.errors import CouldNotAsk, InputError, SchedulerError
-from sweep.core.hostlist import expand_nodes
 from sweep.core.scheduler import Limits
 from sweep.core.secrets import clean_environment
 from sweep.core.study import Study
@@ -36,6 +35,7 @@ from sweep.schedulers.slurm.text.limits import (
     partitions_argv,
     qos_argv,
 )
+from sweep.schedulers.slurm.text.notation import read_nodes
 from sweep.schedulers.slurm.text.submit import sbatch_argv
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ class Site:
             allowed = partition.alloc_nodes
             if allowed in ("ALL", "", "(null)"):
                 continue
-            hosts = set(expand_nodes(allowed))
-            if not set(expand_nodes(partition.nodes)) <= hosts:
+            hosts = set(read_nodes(allowed))
+            if not set(read_nodes(partition.nodes)) <= hosts:
                 return False
         return True
 

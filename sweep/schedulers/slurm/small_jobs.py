@@ -53,6 +53,14 @@ class SmallJobs(Asker, Scheduler):
         self.folder = folder
         self.study = study
 
+    @property
+    def owner(self) -> str:
+        """The uid of the study's user: root may look at another's study."""
+        try:
+            return str(self.folder.root.stat().st_uid)
+        except OSError:  # it is not made yet
+            return super().owner
+
     def ensure_service(self, cwd: Path) -> str | None:
         """Submit the job that serves the embedded database, unless it is queued or runs already.
 
@@ -80,7 +88,7 @@ class SmallJobs(Asker, Scheduler):
                 grace_s=self.study.grace_s,
                 partition=service.partition or options.partition,
                 account=options.account,
-                qos=options.qos,
+                qos=service.qos or options.qos,
                 cpus=1,
                 chdir=str(cwd),
                 arguments=("--serve",),
@@ -94,9 +102,10 @@ class SmallJobs(Asker, Scheduler):
         """The cluster, as far as it concerns the small jobs."""
         options = self.study.slurm
         partition = options.service.partition or options.partition
-        study = dataclasses.replace(
-            self.study, slurm=dataclasses.replace(options, partition=partition)
+        theirs = dataclasses.replace(
+            options, partition=partition, qos=options.service.qos or options.qos
         )
+        study = dataclasses.replace(self.study, slurm=theirs)
         return Site(self, study)
 
     def _fit_s(self, wanted_s: int | None, what: str, site: Site | None = None) -> int | None:
@@ -172,7 +181,7 @@ class SmallJobs(Asker, Scheduler):
             check_update("scontrol", answer.stdout, answer.stderr, answer.returncode)
 
     def _live(self, names: Sequence[str]) -> list[QueuedTask]:
-        argv = squeue_argv(names=names, ended=False, named=True)
+        argv = squeue_argv(names=names, user=self.owner, ended=False, named=True)
         queued = self.queue(argv, named=True)
         # One that is completing has done its work, and does no more.
         return [task for task in queued if task.phase != ENDED and task.state != "COMPLETING"]
@@ -202,7 +211,7 @@ class SmallJobs(Asker, Scheduler):
             dependency=f"afterany:{job_id}" if job_id else None,
             partition=service.partition or options.partition,
             account=options.account,
-            qos=options.qos,
+            qos=service.qos or options.qos,
             cpus=1,
             chdir=str(job.cwd),
             arguments=tuple(job.after[len(self.base(job)) :]),

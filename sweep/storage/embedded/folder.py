@@ -129,10 +129,15 @@ class PidSpace:
 
 @dataclass(frozen=True)
 class Starter:
-    """The job in which a server was started, as its scheduler knows it; empty outside of one."""
+    """The job in which a server was started, as its scheduler knows it; empty outside of one.
+
+    Attributes:
+        executor: The scheduler's name; empty in records of earlier versions.
+    """
 
     job: str = ""
     node: str = ""
+    executor: str = ""
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,8 @@ def is_local(path: Path, mountinfo: str | None = None) -> bool:
     best, kind = -1, ""
     for line in text.splitlines():
         fields = line.split(" ")
+        if len(fields) < 5 or "-" not in fields[:-1]:
+            continue
         mount = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])  # \040: space
         # The later line wins a tie: it was mounted over the earlier one.
         if path.is_relative_to(mount) and len(mount) >= best:
@@ -238,16 +245,19 @@ def read_record(folder: Folder) -> ServerRecord | None:
     """Return the record of the last start; None if there is none or it cannot be read."""
     try:
         data = json.loads(folder.record_file.read_text())
-        place, starter = PidSpace(**data["place"]), Starter(**data.get("starter", {}))
+        place = PidSpace(**data["place"])
+        starter = Starter(**data.get("starter", {}), executor=data.get("executor", ""))
         listen = data["listen"]
         stays = bool(data.get("stays", listen in EVERYWHERE))
         return ServerRecord(place, data["address"], int(data["port"]), listen, starter, stays)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def write_record(folder: Folder, record: ServerRecord) -> None:
-    write(folder.record_file, json.dumps(asdict(record), indent=1) + "\n")
+    data = asdict(record)
+    data["executor"] = data["starter"].pop("executor")  # tasks of earlier versions know two keys
+    write(folder.record_file, json.dumps(data, indent=1) + "\n")
     write(folder.port_file, f"{record.port}\n")
 
 

@@ -153,9 +153,24 @@ def is_unused(server: Server) -> bool:
 
 @contextmanager
 def using(data_dir: Path) -> Iterator[None]:
-    """Keep the watcher from stopping the server within a ``with`` block, connected or not."""
+    """Keep others from stopping an unused server within a ``with`` block, connected or not.
+
+    Raises:
+        BusyError: Another command has been stopping it for three minutes.
+    """
     folder = Folder(Path(data_dir).absolute())
     with locked(folder.using_file, wait_s=LOCK_WAIT_S, shared=True):
+        yield
+
+
+@contextmanager
+def kept_from_use(data_dir: Path) -> Iterator[None]:
+    """Let nobody begin to use the server within a ``with`` block: it is to be stopped.
+
+    Raises:
+        BusyError: Somebody uses it, connected or not.
+    """
+    with locked(Folder(Path(data_dir).absolute()).using_file, wait_s=0.0):
         yield
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from sweep.core.errors import InputError
 from sweep.core.system.search_path import search_path
+from sweep.studyfile.starter.python_text import parse_expression, parse_python, read_literal
 
 HELP_TIMEOUT_S = 60.0
 # What a script mentions whose flags are made out of our sight. Any other script is never started:
@@ -63,7 +64,7 @@ def scan(script: Path) -> list[Flag]:
     """
     try:
         source = script.read_text(encoding="utf-8")
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except OSError as error:
         raise InputError(f"{script} cannot be read: {error.strerror}.") from None
     except (SyntaxError, ValueError) as error:
@@ -76,7 +77,7 @@ def scan(script: Path) -> list[Flag]:
     others = [path.read_text("utf-8", "replace") for path in imported(tree, script)]
     for text in others if not found else ():
         try:
-            found += read_source(ast.parse(text))
+            found += read_source(parse_python(text))
         except (SyntaxError, ValueError, RecursionError):
             continue
     if found or not any(_PARSERS.search(text) for text in (source, *others)):
@@ -92,7 +93,7 @@ def find_module(script: Path) -> tuple[Path, str] | None:
     """
     script = script.absolute()
     folder, own = script.parent, script.parent.name
-    tree = ast.parse(script.read_text(encoding="utf-8"))
+    tree = parse_python(script.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -183,7 +184,7 @@ def _constants(tree: ast.AST) -> dict[str, Any]:
     for node in getattr(tree, "body", []):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             try:
-                found[node.targets[0].id] = ast.literal_eval(node.value)
+                found[node.targets[0].id] = read_literal(node.value)
             except (ValueError, TypeError, SyntaxError, MemoryError):
                 continue
     return found
@@ -194,7 +195,7 @@ def literal(node: ast.AST | None, constants: Mapping[str, Any] | None = None) ->
     if isinstance(node, ast.Name):
         return (constants or {}).get(node.id)
     try:
-        return ast.literal_eval(node) if node is not None else None
+        return read_literal(node) if node is not None else None
     except (ValueError, TypeError, SyntaxError, MemoryError):
         return None
 
@@ -226,7 +227,7 @@ def _read_call(call: ast.Call, constants: Mapping[str, Any]) -> Flag | None:
     kind = ast.unparse(keywords["type"]) if "type" in keywords else ""
     choice = re.fullmatch(r"(?:click\.)?Choice\((\[.*\]|\(.*\)).*\)", kind)
     if choice:
-        choices, kind = literal(ast.parse(choice[1], mode="eval").body, constants), "str"
+        choices, kind = literal(parse_expression(choice[1]), constants), "str"
     is_optional = literal(keywords.get("nargs"), constants) in ("?", "*") or (
         is_argument and literal(keywords.get("required"), constants) is False
     )
@@ -290,6 +291,6 @@ def read_help(text: str) -> list[Flag]:
 def _read_word(word: str) -> Any:
     """Read a default or a choice as Python would print it: a number, True, None, else text."""
     try:
-        return ast.literal_eval(word)
+        return read_literal(word)
     except (ValueError, SyntaxError):
         return word

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.studyfile.starter.python_text import parse_python
+
 _STEPS = 100_000
 
 
@@ -39,7 +41,7 @@ def read_source(text: str, *, is_notebook: bool) -> ast.Module:
     """Return a script's or notebook's syntax tree. Raises: ValueError, SyntaxError."""
     if is_notebook:
         text = _cells(text)
-    return ast.parse(text)
+    return parse_python(text)
 
 
 def _cells(text: str) -> str:
@@ -57,7 +59,7 @@ def _cells(text: str) -> str:
             "pass" if line.lstrip().startswith(("%", "!")) else line for line in lines.split("\n")
         )
         try:
-            ast.parse(plain)
+            parse_python(plain)
         except (SyntaxError, ValueError):
             continue
         good.append(plain)

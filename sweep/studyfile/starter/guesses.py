@@ -140,10 +140,10 @@ _GUESSES: tuple[tuple[re.Pattern[str], Callable[[float | None], dict[str, Any]]]
     (re.compile(r"(\w+_)?drop(out|_rate|_prob|path|_path)?(_rate|_prob|_p)?"), _between(0.0, 0.5)),
     (re.compile(r"momentum"), _between(0.0, 0.99)),
     (re.compile(r"(label_)?smoothing"), _between(0.0, 0.2)),
-    (re.compile(r"((num|n)_)?(hidden_)?(layers?|blocks)|(max_)?depth"), _count),
+    (re.compile(r"((num|n)_?)?(hidden_)?(layers?|blocks)|(max_)?depth"), _count),
     (
         re.compile(
-            r"((num|n)_)?hidden(_(size|dim|units|features))?|width|d_model|"
+            r"((num|n)_)?hidden(_(size|dim|units|features))?|n_?hid|em_?size|width|d_model|"
             r"(\w+_)?(embed|embedding|emb|model)_?(dim|size)|((num|n)_)?(units|channels|filters)"
         ),
         _doublings(128),

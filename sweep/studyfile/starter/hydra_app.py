@@ -11,11 +11,12 @@ from pathlib import Path
 
 from sweep.core.placeholders import EDIT, escape
 from sweep.studyfile.starter.foreign_yaml import read_yaml
+from sweep.studyfile.starter.python_text import parse_python, read_literal
 from sweep.studyfile.tree import YamlError
 
 _MOST_SCRIPTS = 2000
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "venv", "build", "dist", "outputs"}
-_COMMENT = re.compile(r"^\s*#.*?\bpython3?\s+(?:-m\s+)?(\S+)\s+(.*)$", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*#.*?\bpython3?\s+(?:-m\s+)?(\S+)\s+(.*)$", re.MULTILINE)
 _OVERRIDE = re.compile(r"\+{0,2}[A-Za-z_][\w./@]*=[^,\s]+")
 # No repository: other people's scripts lie below these.
 _TOO_WIDE = {Path("/"), Path("/tmp"), Path("/home"), Path("/root"), Path.home()}
@@ -136,7 +137,7 @@ def read_application(script: Path) -> Iterator[Application]:
         text = script.read_text(encoding="utf-8", errors="replace")
         if "hydra" not in text or "main" not in text:
             return
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
@@ -166,7 +167,7 @@ def read_application(script: Path) -> Iterator[Application]:
 
 def _text(node: ast.AST) -> str | None:
     is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-    return str(ast.literal_eval(node)) if is_text else None
+    return str(read_literal(node)) if is_text else None
 
 
 def _choose(path: Path, found: Application | None) -> list[str]:

@@ -13,7 +13,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from sweep.core.hydra_text import Call
+from sweep.core.hydra_text import Call, read_value
 from sweep.studyfile.starter.draft import fit_grid
 from sweep.studyfile.starter.wandb_ranges import distinct
 
@@ -100,6 +100,8 @@ def _convert(
         values = [cast(item) if cast else item for item in arguments]
         if any(has_sweep(value) for value in values):
             raise ValueError("a choice of sweeps has no counterpart here")
+        if not call.is_bare:
+            values = [_passed(name, value, lost) for value in values]
         return {"type": "categorical", "choices": distinct(f"params.{name}", values, lost)}
     if call.name == "range":
         return _convert_range(_bounds(call, cast), kind, "shuffled" in tags)
@@ -108,6 +110,21 @@ def _convert(
     if call.name == "glob":
         return _convert_glob(name, call, folders)
     raise ValueError(f"{call.name}() has no counterpart here")
+
+
+def _passed(name: str, value: Any, lost: list[str]) -> Any:
+    """Return a choice as it arrives: within a function Hydra's sweepers write a text without its
+    quotes."""
+    if not isinstance(value, str):
+        return value
+    try:
+        arrives = read_value(value)
+    except ValueError:
+        return value
+    if isinstance(arrives, str | list | dict | Call):
+        return value
+    lost.append(f"params.{name}: the text {value!r} arrives without its quotes, as in Hydra")
+    return arrives
 
 
 def has_sweep(value: Any) -> bool:

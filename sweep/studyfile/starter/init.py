@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import dataclasses
 import os
 import re
@@ -25,6 +25,7 @@ from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
 from sweep.studyfile.starter.notebook import read_notebook
 from sweep.studyfile.starter.other_scripts import NO_SEED, OtherScript, add_arguments, reads_seed
 from sweep.studyfile.starter.python_flags import Sources
+from sweep.studyfile.starter.python_text import parse_python
 from sweep.studyfile.starter.r_script import read_r
 from sweep.studyfile.starter.shell_script import read_shell
 
@@ -98,7 +99,7 @@ def draft_study(script: Path, folder: Path) -> Draft:
     language = _find_language(script)
     if language is not None:
         return _draft_other(script, shown, language)
-    interface = _find_interface(script)
+    interface = _find_interface(script, folder)
     module = find_module(script)
     is_module = module is not None and module[0].samefile(folder)
     start = ["python", "-m", module[1]] if module and is_module else ["python", escape(shown)]
@@ -110,7 +111,10 @@ def draft_study(script: Path, folder: Path) -> Draft:
         )
     source = script.read_text(encoding="utf-8")
     _add_flags(draft, interface, source)
-    _add_objective(draft, find_metrics(ast.parse(source), source))
+    metrics = _find_metrics(script, source)
+    if interface.reports and not any(metric.pattern is None for metric in metrics):
+        metrics = _report(draft, interface.reports, metrics)
+    _add_objective(draft, metrics)
     _add_ranks(draft, source)
     return draft
 
@@ -164,22 +168,22 @@ def _draft_other(
     return draft
 
 
-def _find_interface(script: Path) -> Interface:
-    """Return what a script can be given. Raises: InputError."""
+def _find_interface(script: Path, folder: Path = Path()) -> Interface:
+    """Return what a script can be given, from a folder. Raises: InputError."""
     flags = []
     try:
         text = script.read_text(encoding="utf-8")
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (OSError, SyntaxError, ValueError):
         scan(script)  # which says what is wrong
         raise
     trees = [tree]
     for path in imported(tree, script):
         try:
-            trees.append(ast.parse(path.read_text("utf-8", "replace")))
+            trees.append(parse_python(path.read_text("utf-8", "replace")))
         except (SyntaxError, ValueError, RecursionError, OSError):
             continue
-    found = read_interface(Sources(script, tree, text, trees))
+    found = read_interface(Sources(script, tree, text, trees, folder))
     if found is None:
         return Interface("argparse or click", scan(script))
     # Some of them let a script add arguments of its own.
@@ -245,7 +249,7 @@ def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
             f"No flag to vary was found in the script: see space, and replace {EDIT} in the "
             "command. Looked for: argparse (also in modules that it imports), click, Typer, Fire, "
             "absl, tyro, draccus, pyrallis, simple-parsing, jsonargparse, HfArgumentParser, Hydra, "
-            "LightningCLI, and globals that arguments replace."
+            "LightningCLI, ml_collections, merge_from_args, and globals that arguments replace."
         )
 
 
@@ -257,6 +261,25 @@ def _reason(flag: Flag) -> str:
     if flag.choices:
         return "the script's choices"
     return f"the script's default is {flag.default}" if flag.default is not None else "guessed"
+
+
+def _find_metrics(script: Path, source: str) -> list[Metric]:
+    """Return the metrics of a script; where it shows none itself, of the modules it imports."""
+    tree = parse_python(source)
+    found = find_metrics(tree, source)
+    for path in () if found else imported(tree, script):
+        text = path.read_text("utf-8", "replace")
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+            found += find_metrics(parse_python(text), text)
+    return found
+
+
+def _report(draft: Draft, argument: str, metrics: list[Metric]) -> list[Metric]:
+    """Have sweep's callback report what the script logs; return the metrics as they come then."""
+    draft.command.append(argument)
+    draft.remarks.append(f"{argument.partition('=')[2]} reports what the script logs, and saves.")
+    logged = [metric for metric in metrics if metric.logged] or metrics
+    return [dataclasses.replace(one, pattern=None, logged="") for one in logged]
 
 
 def _add_objective(draft: Draft, metrics: list[Metric]) -> None:
@@ -308,5 +331,9 @@ def _add_ranks(draft: Draft, source: str) -> None:
 
 
 _MEETS = re.compile(r"\binit_process_group\(|\bdeepspeed\.initialize\(")
-_IS_MPI = re.compile(r"^\s*(from\s+mpi4py\b|import\s+mpi4py\b)", re.MULTILINE)
+_IS_MPI = re.compile(
+    r"^[ \t]*(?:from\s+mpi4py\b|import\s+mpi4py\b)|"
+    r"\bcluster_detection_method\s*=\s*[\"']mpi4py\b",  # of jax.distributed.initialize
+    re.MULTILINE,
+)
 _MEETS_BY_ITSELF = re.compile(r"\binit_method\s*=|\bMASTER_ADDR\b|\b(mp|multiprocessing)\.spawn\(")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.studyfile.starter.config_objects import read_config_flags, read_merged
 from sweep.studyfile.starter.flags import TYPES, Flag, literal
 from sweep.studyfile.starter.hydra_app import read_application
 from sweep.studyfile.starter.hydra_values import read_values
@@ -26,6 +27,9 @@ from sweep.studyfile.starter.python_flags import (
     make_flag,
 )
 
+# LightningCLI takes callbacks by their name.
+LIGHTNING_REPORTS = "--trainer.callbacks+=sweep.integrations.lightning.SweepCallback"
+
 
 @dataclass(frozen=True)
 class Interface:
@@ -38,6 +42,7 @@ class Interface:
         before: Arguments before all others, such as a subcommand.
         after: Arguments at the end.
         joined: Whether a value belongs to its option by "=", and never follows it.
+        reports: The argument by which sweep's callback reports what the script logs; "" for none.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Interface:
     after: Sequence[str] = ()
     joined: bool = False
     prefix: str = "--"
+    reports: str = ""
 
 
 def read_interface(sources: Sources) -> Interface | None:
@@ -62,6 +68,22 @@ def read_interface(sources: Sources) -> Interface | None:
 
 
 # ------------------------------------------------------------------------------ the readers
+
+
+def _read_config_flags(sources: Sources) -> Interface | None:
+    found = read_config_flags(sources)
+    if found is None:
+        return None
+    absl = _read_absl(sources)
+    own, before = found
+    # DEFINE_config_file is none of absl's own.
+    plain = [flag for flag in (absl.flags if absl else ()) if flag.type != "list"]
+    return Interface("ml_collections", [*plain, *own], before=before, joined=True)
+
+
+def _read_merged(sources: Sources) -> Interface | None:
+    flags = read_merged(sources)
+    return Interface("merge_from_args", flags, joined=True) if flags else None
 
 
 def _read_absl(sources: Sources) -> Interface | None:
@@ -313,8 +335,10 @@ def _read_lightning(sources: Sources) -> Interface | None:
                 flags += flags_of_class(classes[name], sources, f"{group}.")
         flags += [Flag("--trainer.max_epochs", "int"), Flag("--seed_everything", "int", 0)]
         flags.append(Flag("--trainer.default_root_dir", "str"))
-        is_run = literal(words.get("run")) is not False
-        return Interface("LightningCLI", flags, before=["fit"] if is_run else [])
+        if literal(words.get("run")) is False:
+            return Interface("LightningCLI", flags, reports=LIGHTNING_REPORTS)
+        flags.append(Flag("--ckpt_path", "str"))
+        return Interface("LightningCLI", flags, before=["fit"], reports=LIGHTNING_REPORTS)
     return None
 
 
@@ -367,6 +391,8 @@ _READERS: tuple[Callable[[Sources], Interface | None], ...] = (
     _read_config_class,
     _read_typer,
     _read_fire,
+    _read_config_flags,
     _read_absl,
+    _read_merged,
     _read_globals,
 )

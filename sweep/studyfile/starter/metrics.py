@@ -32,7 +32,9 @@ _LABEL = re.compile(
 )
 _INLINE = re.compile(
     r"((?:(?:val|valid|validation|dev|eval|test|train|training|best|average|avg|mean) )?"
-    r"[A-Za-z][\w/.@-]*)\s*[=:]\s*(?:%[-+ 0-9.]*[fgeds]|\{[^{}]*\})",
+    r"[A-Za-z][\w/.@-]*)(?:\s*[=:]\s*(?:%[-+ 0-9.]*[fgeds]|\{[^{}]*\})"
+    # Behind a space alone, what is formatted as a number: valid loss {:5.2f}
+    r"|\s+(?:%[-+ 0-9.]*[fge]|\{[^{}]*:[^{}]*[fge]\}))",
     re.IGNORECASE,
 )
 
@@ -113,7 +115,8 @@ def _logged(tree: ast.AST, source: str, *, is_printed: bool) -> Iterator[Metric]
     """Yield what goes to a framework or a logger: with the pattern of what that prints."""
     for one in find_logged(tree, source):
         if one.is_printed == is_printed:
-            pattern = rf"\b{re.escape(one.name)}['\"]?\s*[:=]\s*{NUMBER}"
+            # Some of them write their numbers as texts: 'eval_loss': '0.7286'.
+            pattern = rf"\b{re.escape(one.name)}['\"]?\s*[:=]\s*['\"]?{NUMBER}"
             yield Metric(one.name, pattern, "" if is_printed else one.how)
 
 

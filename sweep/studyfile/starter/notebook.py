@@ -13,10 +13,11 @@ from sweep.core.placeholders import escape
 from sweep.studyfile.starter.flags import Flag, literal
 from sweep.studyfile.starter.metrics import Metric, find_in_text, find_metrics
 from sweep.studyfile.starter.other_scripts import Argument, OtherScript, make_flag
+from sweep.studyfile.starter.python_text import parse_python
 
 LOOKED_FOR = "a cell with the tag parameters, which papermill replaces"
 _ASSIGNMENT = re.compile(r"^([A-Za-z][\w.]*)\s*(?:<-|=)\s*([^#\n]+?)\s*(?:#.*)?$", re.MULTILINE)
-_MAGIC = re.compile(r"^(\s*)[%!?].*$", re.MULTILINE)
+_MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
 
 
 def read_notebook(path: Path, shown: str) -> OtherScript:
@@ -83,7 +84,7 @@ def _read_cell(source: str, *, is_python: bool) -> list[Flag]:
     if not is_python:
         return [make_flag(name, value) for name, value in _ASSIGNMENT.findall(source)]
     flags = []
-    for node in ast.parse(source).body if _parses(source) else ():
+    for node in parse_python(source).body if _parses(source) else ():
         if isinstance(node, ast.Assign):
             targets: list[ast.expr] = node.targets
         elif isinstance(node, ast.AnnAssign):
@@ -101,7 +102,7 @@ def _read_cell(source: str, *, is_python: bool) -> list[Flag]:
 
 def _parses(source: str) -> bool:
     try:
-        ast.parse(source)
+        parse_python(source)
     except (SyntaxError, ValueError, RecursionError):
         return False
     return True
@@ -109,5 +110,5 @@ def _parses(source: str) -> bool:
 
 def _find_metrics(code: str, *, is_python: bool) -> list[Metric]:
     if is_python and _parses(code):
-        return find_metrics(ast.parse(code), code)
+        return find_metrics(parse_python(code), code)
     return find_in_text(code)

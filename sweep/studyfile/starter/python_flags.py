@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.studyfile.starter.flags import TYPES, Flag, literal
+from sweep.studyfile.starter.python_text import parse_expression
 
 # transformers.TrainingArguments, as far as a search or a trial is concerned with them.
 TRAINING_ARGUMENTS = (
@@ -32,12 +33,14 @@ class Sources:
     Attributes:
         tree: Of the script.
         trees: Of the script and of the files that it imports.
+        folder: Where the study's command will be called.
     """
 
     script: Path
     tree: ast.Module
     text: str
     trees: list[ast.Module] = field(default_factory=list)
+    folder: Path = Path()
 
     @functools.cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
@@ -79,7 +82,7 @@ def make_flag(
     choices: tuple[Any, ...] = ()
     found = re.fullmatch(r"(?:typing\.)?Literal\[(.*)\]", text)
     if found:
-        read = literal(ast.parse(f"[{found[1]}]", mode="eval").body)
+        read = literal(parse_expression(f"[{found[1]}]"))
         choices = tuple(read) if isinstance(read, list) else ()
     classes = sources.classes
     if text in classes and any("Enum" in ast.unparse(base) for base in classes[text].bases):

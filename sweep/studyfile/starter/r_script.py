@@ -14,7 +14,7 @@ LOOKED_FOR = (
     "commandArgs(trailingOnly = TRUE) by number, make_option of optparse, add_argument of argparse "
     'and argparser, Sys.getenv("LR", "0.1")'
 )
-_COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 _HELD = re.compile(
     r"([A-Za-z.][\w.]*)\s*(?:<-|=)\s*commandArgs\(\s*(?:trailingOnly\s*=\s*)?T(?:RUE)?\b"
 )

@@ -20,12 +20,12 @@ _DATA: tuple[tuple[str, Callable[[Mapping[str, Any]], bool]], ...] = (
     ("Ray Tune", lambda d: any(isinstance(v, Mapping) and "run" in v for v in d.values())),
 )
 _SOURCES = (
-    ("Ray Tune", r"^\s*(?:from\s+ray\s+import\s+.*\btune\b|from\s+ray\.tune|import\s+ray\.tune)"),
-    ("Keras Tuner", r"^\s*(?:import|from)\s+(?:keras_tuner|kerastuner)\b"),
-    ("Syne Tune", r"^\s*(?:import|from)\s+syne_tune\b"),
-    ("ConfigSpace", r"^\s*(?:import|from)\s+ConfigSpace\b"),
-    ("Ax", r"^\s*(?:import|from)\s+ax(?:\.\w+)*\s+import"),
-    ("Hyperopt", r"^\s*(?:import|from)\s+hyperopt\b"),
+    ("Ray Tune", r"^[ \t]*(?:from\s+ray\s+import\s.*\btune\b|(?:from|import)\s+ray\.tune)"),
+    ("Keras Tuner", r"^[ \t]*(?:import|from)\s+(?:keras_tuner|kerastuner)\b"),
+    ("Syne Tune", r"^[ \t]*(?:import|from)\s+syne_tune\b"),
+    ("ConfigSpace", r"^[ \t]*(?:import|from)\s+ConfigSpace\b"),
+    ("Ax", r"^[ \t]*(?:import|from)\s+ax(?:\.\w+)*\s+import"),
+    ("Hyperopt", r"^[ \t]*(?:import|from)\s+hyperopt\b"),
 )
 
 

@@ -29,13 +29,13 @@ _SHORT = {
     "-G": "gpus",
     "-n": "ntasks",
 }
-_LIST = re.compile(r"^\s*(?:declare\s+-a\s+)?(\w+)=\(([^()]*)\)", re.MULTILINE)
+_LIST = re.compile(r"^[ \t]*(?:declare\s+-a\s+)?(\w+)=\(([^()]*)\)", re.MULTILINE)
 _PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
-_VARIABLE = re.compile(r"^\s*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
+_VARIABLE = re.compile(r"^[ \t]*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
 _TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")
 _COMMAND = re.compile(
-    r"^\s*(?:time\s+|exec\s+)?(?:srun\s+(?:-\S+\s+)*)?((?:python3?|torchrun|accelerate|bash|uv|poetry|apptainer"
-    r"|singularity|Rscript|julia|\./\S+)\b.*)$",
+    r"^[ \t]*(?:time\s+|exec\s+)?(?:srun\s+(?:-\S+\s+)*)?"
+    r"((?:python3?|torchrun|accelerate|bash|uv|poetry|apptainer|singularity|Rscript|julia|\./\S+)\b.*)$",
     re.MULTILINE,
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from sweep.core.placeholders import escape
 from sweep.studyfile.starter.flags import Flag
 from sweep.studyfile.starter.metrics import Metric, find_in_text, find_metrics
 from sweep.studyfile.starter.other_scripts import Argument, OtherScript, make_flag
+from sweep.studyfile.starter.python_text import parse_python
 
 LOOKED_FOR = (
     'lr=$1, ${LR:-0.1}, getopts, options read by case "$1" in --lr), and "$@" passed on to a '
@@ -30,11 +30,11 @@ _NUMBERED = re.compile(
 _UNNAMED = re.compile(r"\$(?:([1-9])|\{([1-9])[:}?-])")
 _VARIABLE = re.compile(r"\$\{([A-Za-z]\w*)(:?[-=?])([^}]*)\}")
 _LETTERS = re.compile(r"\bgetopts\s+[\"']?:?([A-Za-z0-9:]+)[\"']?")
-_ARM = re.compile(
-    r"^[ \t(]*((?:[\"']?-{0,2}[A-Za-z][\w=*-]*[\"']?\s*\|?\s*)+)\)(.*?);;", re.M | re.S
-)
+# One way only to split its words: with optional bars between them a long one took for ever.
+_WORD = r"[\"']?-{0,2}[A-Za-z][\w=*-]*[\"']?"
+_ARM = re.compile(rf"^[ \t(]*({_WORD}(?:\s*\|\s*{_WORD})*\s*)\)(.*?);;", re.M | re.S)
 _LOOP = re.compile(r"\bcase\s+[\"']?\$\{?1\}?[\"']?\s+in\b")
-_PASSES_ON = re.compile(r"(\S+\.py)\b[^\n]*(?:\"\$@\"|\$@|\$\*)")
+_PASSES_ON = re.compile(r"(?<!\S)(\S{1,300}\.py)\b[^\n]*(?:\"\$@\"|\$@|\$\*)")
 _PYTHON = re.compile(r"(?<![\w/.-])([\w./-]+\.py)\b")
 # Of the system, of launchers, of sweep: not the script's own.
 _OTHERS = re.compile(
@@ -165,7 +165,7 @@ def _of_python(code: str, script: Path) -> list[Metric]:
             continue
         try:
             source = path.read_text(encoding="utf-8")
-            found = find_metrics(ast.parse(source), source)
+            found = find_metrics(parse_python(source), source)
         except (OSError, SyntaxError, ValueError, RecursionError):
             continue
         if found:

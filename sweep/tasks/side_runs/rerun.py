@@ -6,6 +6,7 @@ checkpoint; ``judging`` says what its result means.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import shutil
@@ -14,11 +15,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweep.control import identity
+from sweep.control import identity, job_owners
 from sweep.control.open_study import Opened
+from sweep.control.scheduler_view import EVERY_S
 from sweep.control.settle import expected
 from sweep.core import outcomes, scheduler
-from sweep.core.errors import InputError, SweepError
+from sweep.core.errors import CouldNotAsk, InputError, SweepError
 from sweep.core.files import make_private
 from sweep.core.masking import MASK, hide_arguments
 from sweep.core.paths import StudyFolder
@@ -48,6 +50,7 @@ from sweep.training.command import launchers
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
 
+LOOK_S = 5.0  # between two looks, while waiting, at what is cheap to ask
 SUBMIT_S = 60.0  # within which a re-run that was requested has a job
 
 
@@ -259,8 +262,17 @@ def refresh(opened: Opened, schedule: Scheduler) -> None:
     known = ask(ledger, reruns.read_all)
     live = [rerun for rerun in known if rerun.outcome is None]
     first = {rerun.job: rerun.k for rerun in reversed(known)}  # of each array
-    jobs = sorted({rerun.job for rerun in live if rerun.job})
-    states = schedule.poll(jobs) if jobs else {}
+    states: dict[scheduler.Task, scheduler.TaskState] = {}
+    # A study may have moved to another executor since: each has what was submitted to it.
+    for executor in sorted({rerun.executor for rerun in live}):
+        its = sorted({rerun.job for rerun in live if rerun.job and rerun.executor == executor})
+        try:
+            owner = job_owners.named(executor, opened.folder, opened.study, schedule)
+            states |= owner.queued(its) if its else {}
+        except SweepError:
+            if executor in ("", schedule.name):
+                raise
+            live = [rerun for rerun in live if rerun.executor != executor]
     for rerun in live:
         if rerun.job is None:
             age_s = time.time() - rerun.requested.timestamp()
@@ -291,7 +303,8 @@ def wait(
         tick: Told how many still run, about twice a second.
     """
     ledger = opened.ledger
-    next_refresh = time.monotonic() + 5.0
+    every_s = LOOK_S if schedule.is_cheap_to_ask else EVERY_S
+    next_refresh = time.monotonic() + every_s
     while True:
         with ledger.db.patient(AWAY_PATIENCE_S):
             found = ask(ledger, reruns.read_all)
@@ -300,8 +313,9 @@ def wait(
         if not live:
             return
         if time.monotonic() > next_refresh:
-            refresh(opened, schedule)
-            next_refresh = time.monotonic() + 5.0
+            with contextlib.suppress(CouldNotAsk):  # that says nothing about the re-runs
+                refresh(opened, schedule)
+            next_refresh = time.monotonic() + every_s
         time.sleep(0.5)
 
 

@@ -22,6 +22,8 @@ from typing import Any
 from sweep.control import short_job
 from sweep.control.job_watch import JobWatch
 from sweep.control.place import place_from, training_environ
+from sweep.control.scheduler_view import EVERY_S
+from sweep.core import secret_arguments
 from sweep.core.errors import CouldNotAsk, InputError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, write_atomic
@@ -189,7 +191,9 @@ def run(
         SchedulerError: The scheduler refused.
     """
     check_command(case.study, environ)
-    study, _ = build.ensure(case.study, Runs(folder.root.parents[2]), environ)
+    given, secrets = secret_arguments.take_out(case.study)
+    environ = {**environ, **secrets}
+    study, _ = build.ensure(given, Runs(folder.root.parents[2]), environ)
     if folder.root.exists():
         shutil.rmtree(folder.root)  # of an earlier scaling study
     make_private(folder.logs)
@@ -268,7 +272,8 @@ def report_path(folder: StudyFolder, mode: str) -> Path:
 
 
 def _wait(folder: StudyFolder, schedule: Scheduler, job: str) -> dict[str, Any]:
-    watch = JobWatch(schedule, job, ASK_EVERY_S, ASK_EVERY_S)
+    every_s = ASK_EVERY_S if schedule.is_cheap_to_ask else EVERY_S
+    watch = JobWatch(schedule, job, every_s, every_s)
     while True:
         result = read_json(_result(folder))
         if result is not None:

@@ -68,7 +68,7 @@ def submit_requested(
             ask(ledger, reruns.remove, k)
         raise
     for k in runs:
-        ask(ledger, reruns.set_job, k, job_id)
+        ask(ledger, reruns.set_job, k, job_id, schedule.name)
 
 
 def claim(context: Context, k: int, name: str) -> tuple[Rerun, str, AttemptFolder]:

@@ -20,9 +20,11 @@ from typing import Any
 from sweep.control import short_job
 from sweep.control.check import quick
 from sweep.control.place import place_from, training_environ
+from sweep.core import secret_arguments
 from sweep.core.errors import SweepError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, read_json, read_tail, write_atomic
+from sweep.core.masking import hide_arguments
 from sweep.core.paths import AttemptFolder, Runs, StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -188,7 +190,7 @@ def train_once(folder: StudyFolder) -> None:
         study=study.name,
         host=place.host,
         command=_fill(placed.study, values),
-        argv=argv or _fill(placed.study, values),
+        argv=hide_arguments(argv) if argv else _fill(placed.study, values),
         program=_find_program(placed.study, placed.environ),
         params=dict(values.params),
         seed=values.seed,
@@ -214,7 +216,9 @@ def _request_file(folder: StudyFolder) -> Path:
 
 
 def _fill(study: Study, values: TrialValues) -> list[str]:
-    return filling.fill(study.command, values, [*study.space.names(), *study.fixed])
+    names = [*study.space.names(), *study.fixed]
+    known = secret_arguments.stand_ins(study)
+    return hide_arguments(filling.fill(study.command, values, names, known))
 
 
 def _find_program(study: Study, environ: Mapping[str, str]) -> str:

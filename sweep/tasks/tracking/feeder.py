@@ -62,8 +62,9 @@ class FedAttempt:
         self._due: list[Report] = []
         self._first = self.number > 1
         first = int(message.get("first", 1))  # the first attempt that counts
+        begins = [int(step) for step in message.get("earlier", ())]
         self._earlier = Earlier(
-            partial(_read_earlier, study, folder, self.trial, range(first, self.number))
+            partial(_read_earlier, study, folder, self.trial, range(first, self.number), begins)
         )
         self._owed: list[Report] = []  # of earlier attempts
 
@@ -99,11 +100,13 @@ class FedAttempt:
 
 
 def _read_earlier(
-    study: Study, folder: StudyFolder, trial: int, numbers: range
+    study: Study, folder: StudyFolder, trial: int, numbers: range, begins: Sequence[int]
 ) -> Iterator[list[Report]]:
     for earlier in numbers:
         attempt = folder.attempt(trial, earlier)
-        yield list(Journal(attempt, study.objectives, read=launchers.reader(study)).rest())
+        begin = begins[earlier - 1] if earlier <= len(begins) else 0
+        journal = Journal(attempt, study.objectives, partial(int, begin), launchers.reader(study))
+        yield list(journal.rest())
 
 
 def _params(study: Study, folder: StudyFolder, trial: int) -> dict[str, Any]:

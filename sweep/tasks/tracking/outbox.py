@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.core.files import make_private
@@ -34,13 +34,22 @@ class Outbox:
         self._environ = environ
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def begin(self, trial: int, attempt: int, first_step: int, host: str, first: int = 1) -> None:
+    def begin(
+        self,
+        trial: int,
+        attempt: int,
+        first_step: int,
+        host: str,
+        first: int = 1,
+        earlier: Sequence[int] = (),
+    ) -> None:
         """Say that an attempt trains.
 
         Args:
             first_step: Where steps counted from the output go on.
             host: The node that it runs on.
             first: The first attempt of the trial whose reports count.
+            earlier: Where counted steps began in the attempts before it, from attempt 1 on.
         """
         self._say(
             {
@@ -50,6 +59,7 @@ class Outbox:
                 "first_step": first_step,
                 "host": host,
                 "first": first,
+                "earlier": list(earlier),
             }
         )
 

@@ -43,7 +43,7 @@ def build(
     """
     contain = _choose("environment.runtime", study.environment.runtime, RUNTIMES)
     names = [*study.space.names(), *study.fixed]
-    argv = fill(study.command, values, names)
+    argv = fill(study.command, values, names, base_env)
     if not argv:
         raise InputError("command: nothing is left of it once the values are in.")
     argv = launchers.inside(study, argv, meeting, values.trial_dir)
@@ -52,7 +52,7 @@ def build(
     given = {name for name, value in study.environment.env.items() if value is not None}
     ours = {
         name: value
-        for name, value in launchers.variables(study, meeting).items()
+        for name, value in launchers.variables(study, meeting, values.trial_dir).items()
         if name not in given and not (name == "OMP_NUM_THREADS" and name in found)
     }
     folders = folders_of(study, values, python_path, found)
@@ -74,7 +74,9 @@ def find_missing(
     argv, env = build(study, values, base_env, workdir)
     if study.environment.runtime in (*CONTAINERS, "modules"):
         names = [*study.space.names(), *study.fixed]
-        return _find_missing_outside(study, fill(study.command, values, names), env, workdir)
+        return _find_missing_outside(
+            study, fill(study.command, values, names, base_env), env, workdir
+        )
     missing = explain_missing(argv, env, workdir)
     if missing is None and launchers.choose(study) != launchers.PYTHON:
         # A launcher around it hides the script that it would not find.

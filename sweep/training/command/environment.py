@@ -8,6 +8,7 @@ first, unless sweep lives in a place of its own (pipx, uv tool, the system).
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import InputError
+from sweep.core.executors import kind_of
 from sweep.core.files import write_atomic
-from sweep.core.paths import PACKAGE, AttemptFolder
+from sweep.core.paths import PACKAGE, AttemptFolder, StudyFolder
 from sweep.core.scheduler import INDEX_VARIABLE, JOB_VARIABLE
+from sweep.core.secret_arguments import VARIABLE
+from sweep.core.secrets import is_secret
 from sweep.core.study import FOR_TRAINING, Study
 from sweep.core.system.search_path import search_path
 
@@ -178,6 +182,20 @@ def without_database(found: Mapping[str, str], environ: Mapping[str, str]) -> di
         for name, value in found.items()
         if (name in FOR_TRAINING or not name.startswith(("SWEEP_", "PG"))) and address not in value
     }
+
+
+def keep_secrets(folder: StudyFolder, study: Study, environ: Mapping[str, str]) -> None:
+    """Write what a study's tasks need of secrets into its 0600 file.
+
+    Those that its command refers to, and where the scheduler records the environment that it is
+    given, which therefore has none, also the variables that training may inherit.
+    """
+    kept = {name: value for name, value in environ.items() if name.startswith(VARIABLE)}
+    if kind_of(study).records_environment:
+        secrets = {name: value for name, value in environ.items() if is_secret(name, value)}
+        kept |= without_database(secrets, environ)
+    if kept or folder.secrets.exists():
+        write_atomic(folder.secrets, json.dumps(kept) + "\n", mode=0o600)
 
 
 def _join_paths(paths: str, last: str) -> str:

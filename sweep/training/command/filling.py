@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweep.core import secret_arguments
 from sweep.core.errors import InputError, closest
 from sweep.core.hydra_text import write_override
 from sweep.core.placeholders import (
@@ -46,6 +47,7 @@ from sweep.training.command.environment import TrialValues
 
 PYTHON = INTERPRETER
 JSON = "json"
+EMPTY: Mapping[str, str] = {}
 
 
 def write_config(params: Mapping[str, Any]) -> str:
@@ -130,12 +132,18 @@ def write_text(value: Any) -> str:
     return repr(value)
 
 
-def fill(command: Sequence[str], values: TrialValues, optional: Sequence[str] = ()) -> list[str]:
+def fill(
+    command: Sequence[str],
+    values: TrialValues,
+    optional: Sequence[str] = (),
+    environ: Mapping[str, str] = EMPTY,
+) -> list[str]:
     """Return the command with the trial's values in place of its placeholders.
 
     Args:
         optional: Names of parameters that a trial may lack (the space's and the fixed values);
             any other unknown placeholder is an error.
+        environ: The task's, with the secrets that the command refers to.
 
     Raises:
         InputError: A placeholder that names nothing, or a value that cannot be written.
@@ -150,6 +158,7 @@ def fill(command: Sequence[str], values: TrialValues, optional: Sequence[str] = 
         "seed": str(values.seed),
         "checkpoint_dir": str(values.checkpoint_dir),
         "resume": str(values.resume) if values.resume else None,
+        **secret_arguments.values_of(environ),
     }
     filled: list[str] = []
     for position, element in enumerate(command):
@@ -161,6 +170,11 @@ def fill(command: Sequence[str], values: TrialValues, optional: Sequence[str] = 
         for name in names:
             if name in SPREAD:
                 raise InputError(f"command: {{{name}}} must be an argument of its own.")
+            if name.startswith(secret_arguments.REFERENCE) and name not in known:
+                raise InputError(
+                    f"command: what {{{name}}} stands for is not in the study's environment.json.",
+                    "Launch the study again: sweep launch STUDY.yaml.",
+                )
             if name not in known and name not in optional:
                 near = closest(name, [*RESERVED, *known, *optional])
                 raise InputError(

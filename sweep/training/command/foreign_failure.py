@@ -12,6 +12,9 @@ import signal as signals
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweep.core.numbers import is_whole, whole
+from sweep.training.command.rank_labels import FOREIGN
+
 _WORDS = r"(?:[ \t\r\n]+)"
 
 
@@ -52,7 +55,7 @@ def _message(
 _OF_MPIRUN = r"^-{60,}\n(?:Primary job|\S+ (?:noticed|detected) )"
 _DEEPSPEED = r"\[launch\.py:\d+:sigkill_handler\]"
 # Literal parts of what they print: seen with torch 2.13, DeepSpeed 0.18, Open MPI 4.1 and 5, MPICH
-# 3.3 to 4.0, Intel MPI 2021, Lightning 2.6, Composer 0.32, Horovod 0.28, joblib 1.5.
+# 3.3 to 4.0, Intel MPI 2021, Lightning 2.6, Composer 0.32, Horovod 0.28, joblib 1.5, Dask 2026.8.
 MESSAGES = (
     # torchrun; accelerate, colossalai, fabric, tune and others call it. Of several nodes each
     # names a cause; what it ended itself (-15) is none.
@@ -123,6 +126,8 @@ MESSAGES = (
         r"CalledProcessError: Command .* died with <Signals\.(?P<signal>SIG\w+): \d+>",
         is_raised=True,
     ),
+    # Dask's nanny starts another worker in the place of one that died, without a word on how.
+    _message("Dask", r"^\S+ \S+ - distributed\.nanny - WARNING - (?P<signal>Restarting worker)\b"),
     _message(
         "joblib",
         r"TerminatedWorkerError:[^\n]*\s+The exit codes of the workers are "
@@ -138,10 +143,6 @@ CLASH = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 _LOST_PEER = re.compile(
     r"Connection (?:reset|closed) by peer|Read error \[|Write error \[|ncclRemoteError|"
     r"remote process exited or there was a network error"
-)
-_LABEL = re.compile(
-    r"(?:\[(?:rank|default)(\d+)\]: ?|\[\d+,(\d+)\]<std(?:out|err)>: ?|"
-    r"\[(\d+)\]<std(?:out|err)>: ?)"
 )
 
 
@@ -188,12 +189,12 @@ def find(lines: Sequence[str]) -> Failed | None:
     match, message = min(found, key=lambda pair: pair[0].start())
     named = match.groupdict()
     code, signal = _read_end(named)
-    rank = int(named["rank"]) if named.get("rank") else None
+    rank = whole(named.get("rank") or "")
     host = named.get("host") or ""
     before = (text[match.end() :] if message.shows_cause else _before(text, match, message)).split(
         "\n"
     )
-    own = [_LABEL.sub("", line, count=1) for line in before if _is_of(line, rank)]
+    own = [FOREIGN.sub("", line, count=1) for line in before if _is_of(line, rank)]
     return Failed(
         message.whose,
         rank,
@@ -214,7 +215,7 @@ def find_lost_peer(lines: Sequence[str]) -> str | None:
     Args:
         lines: The end of a training's output.
     """
-    plain = [_LABEL.sub("", line, count=1) for line in lines]
+    plain = [FOREIGN.sub("", line, count=1) for line in lines]
     errors = []
     for place, line in enumerate(plain):
         if line.strip() == _TRACEBACK:
@@ -246,18 +247,22 @@ def _read_end(named: dict[str, str | None]) -> tuple[int | None, int | None]:
     """Return the exit code or the signal that a message names."""
     word = (named.get("signal") or "").strip()
     if word:
-        if word.isdecimal():
+        if is_whole(word):
             return None, int(word)
         if word.startswith("SIG"):
             return None, int(getattr(signals, word, signals.SIGKILL))
+        # Words that name none are of a process that was killed in a way that nobody saw.
         return None, next((n for w, n in _STRSIGNAL.items() if w and word.startswith(w)), 9)
     if named.get("status"):
-        status = int(named["status"] or 0)  # as wait returns it: a signal, or a code above it
+        status = (
+            whole(named["status"] or "") or 0
+        )  # as wait returns it: a signal, or a code above it
         return (None, status & 0x7F) if status & 0x7F else (status >> 8 or 1, None)
-    code = int(named.get("code") or 1)
-    return (None, -code) if code < 0 else (code, None)
+    given = named.get("code") or "1"
+    code = whole(given.lstrip("-")) or 1
+    return (None, code) if given.startswith("-") else (code, None)
 
 
 def _is_of(line: str, rank: int | None) -> bool:
-    found = _LABEL.match(line)
-    return found is not None and rank is not None and int(found[found.lastindex or 1]) == rank
+    found = FOREIGN.match(line)
+    return found is not None and rank is not None and whole(found[found.lastindex or 1]) == rank

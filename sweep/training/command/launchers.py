@@ -21,6 +21,7 @@ Each line of output begins with its rank: ``[rank1]: `` under torchrun, ``1: `` 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,7 @@ from sweep.core.study import Ddp, Study
 from sweep.core.wrappers import MPI
 from sweep.training.command import rank_labels, rendezvous
 from sweep.training.command.outer_launchers import is_of_launcher
-from sweep.training.command.rank_labels import of_first
+from sweep.training.command.rank_labels import of_first, of_first_foreign
 from sweep.training.command.rendezvous import Rendezvous
 
 AUTO, PYTHON, TORCHRUN, SRUN = "auto", "python", "torchrun", "srun"
@@ -58,6 +59,7 @@ _ON_EACH_NODE = (
     "import os, runpy; os.environ['PET_NODE_RANK'] = os.environ['SLURM_NODEID']; "
     "runpy.run_module('torch.distributed.run', run_name='__main__', alter_sys=True)"
 )
+_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 RANKS_FOLDER = "ranks"  # torchrun's copies of the ranks' output, below the attempt's folder
 TIMEOUT_S = 50  # silence after which ranks give up: with what follows, a trial ends in a minute
 
@@ -230,10 +232,20 @@ def _cpus_per_node(study: Study) -> int:
 
 def reader(study: Study) -> Callable[[str], str | None]:
     """Return what reads the metric's lines in the output: of several ranks the first one's count,
-    for all of them may print it."""
+    for all of them may print it. Of a launcher in the command itself, where it labels lines."""
     if choose(study) == PYTHON:
-        return lambda line: line
+        words = read_program(study.command).words
+        return partial(of_first_foreign, labels=rank_labels.label_of(words))
     return partial(of_first, labels=labels(study))
+
+
+def labels_lines(study: Study) -> bool:
+    """Tell whether the launcher in a study's command says whose a line of output is: by its
+    options, or as ``variables`` have it do so."""
+    program = read_program(study.command)
+    is_told = any(re.match(r"--tee\b|-t$|--tag-output$|--output$", one) for one in program.words)
+    listens = program.name.startswith("torch") or program.name == "fabric"
+    return is_told or listens or rank_labels.label_of(program.words) != rank_labels.PLAIN
 
 
 def without_launchers(study: Study, environ: Mapping[str, str]) -> dict[str, str]:
@@ -247,19 +259,33 @@ def without_launchers(study: Study, environ: Mapping[str, str]) -> dict[str, str
     }
 
 
-def variables(study: Study, meeting: Rendezvous | None) -> dict[str, str]:
+def variables(study: Study, meeting: Rendezvous | None, trial_dir: Path) -> dict[str, str]:
     """Return the variables by which a study's ranks meet and talk."""
     found = network(study.ddp)
     if choose(study) == PYTHON:
         # A single process, or one that starts its ranks itself: a torchrun that is told no port
         # would take the one that all others take.
-        return found | ({"PET_MASTER_PORT": str(meeting.port)} if meeting is not None else {})
+        found |= {"PET_MASTER_PORT": str(meeting.port)} if meeting is not None else {}
+        if any(one.pattern for one in study.objectives) and _may_call_torchrun(study):
+            found |= _label_lines(trial_dir)
+        return found
     threads = max(1, _cpus_per_node(study) // study.ranks_per_node)
     found |= {"OMP_NUM_THREADS": str(threads), "SWEEP_CPUS": str(threads)}
-    found["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] = "[rank${rank}]: "
+    found[_PREFIX] = "[rank${rank}]: "
     if meeting is not None:
         found |= {"MASTER_ADDR": meeting.host, "MASTER_PORT": str(meeting.port)}
     return found
+
+
+def _label_lines(trial_dir: Path) -> dict[str, str]:
+    """Return the variables by which launchers of the user's own say whose a line of output is:
+    the metric is read from the first rank's lines."""
+    return {
+        "PET_TEE": "3",
+        "PET_LOG_DIR": str(trial_dir / RANKS_FOLDER),
+        _PREFIX: "[rank${rank}]: ",
+        "OMPI_MCA_orte_tag_output": "1",  # Open MPI 4; that of 5 and MPICH have options alone
+    }
 
 
 def network(ddp: Ddp) -> dict[str, str]:

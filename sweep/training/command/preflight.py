@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from sweep.core import secret_arguments
 from sweep.core.errors import InputError
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
@@ -39,6 +40,7 @@ def check_command(study: Study, environ: Mapping[str, str]) -> None:
     ):
         return  # where its programs will be, building it tells
     own_ranks.check(study)
-    missing = assembly.find_missing(study, values, environ, workdir)
+    known = {**secret_arguments.stand_ins(study), **environ}
+    missing = assembly.find_missing(study, values, known, workdir)
     if missing:
         raise InputError(missing, "Correct `command` (or `workdir`) in the study file.")

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from sweep.core.errors import CouldNotAsk
+from sweep.core.numbers import whole
 from sweep.core.scheduler import ENDED
 from sweep.schedulers.slurm.text.answers import raise_for_answer
 from sweep.schedulers.slurm.text.notation import expand_indices
@@ -15,7 +17,7 @@ from sweep.schedulers.slurm.text.states import classify_state, split_state
 FIELDS = "JobID,JobIDRaw,State,ExitCode,DerivedExitCode,ElapsedRaw,NodeList,Submit,Start,End,Reason"
 _COLUMNS = FIELDS.count(",") + 1
 _JOB_ID = re.compile(
-    r"(?P<job>\d+)(?:_(?:(?P<index>\d+)|\[(?P<indices>[^]]*)\]))?(?:\.(?P<step>.+))?"
+    r"(?P<job>[0-9]{1,18})(?:_(?:(?P<index>[0-9]{1,10})|\[(?P<indices>[^]]*)\]))?(?:\.(?P<step>.+))?"
 )
 # Slurm's own exit signal for "out of memory" (slurm.h: SIG_OOM).
 _SIG_OOM = 125
@@ -141,9 +143,13 @@ def parse_sacct(stdout: str) -> list[TaskRun]:
             continue
         derived, derived_number = _exit_code(columns[4])
         indices = found["index"] or found["indices"]
+        try:
+            expanded = (expand_indices(indices) or ()) if indices else ()
+        except ValueError as error:
+            raise CouldNotAsk(f"sacct's answer cannot be read: {error}.") from None
         run = TaskRun(
             found["job"],
-            (expand_indices(indices) or ()) if indices else (),
+            expanded,
             columns[1],
             state,
             ENDED if state == "REQUEUED" else classify_state(state),
@@ -152,7 +158,7 @@ def parse_sacct(stdout: str) -> list[TaskRun]:
             number,
             derived,
             derived_number,
-            int(columns[5]) if columns[5].isdigit() else None,
+            whole(columns[5]),
             _known(columns[6]),
             _known(columns[7]),
             _known(columns[8]),
@@ -203,7 +209,7 @@ def _find_run(runs: list[TaskRun], places: list[int], started: str) -> int:
 
 
 def _exit_code(text: str) -> tuple[int | None, int | None]:
-    found = re.fullmatch(r"(\d+):(\d+)", text)
+    found = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
     return (int(found[1]), int(found[2])) if found else (None, None)
 
 

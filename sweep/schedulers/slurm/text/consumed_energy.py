@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 FIELDS = "JobID,Start,End,ConsumedEnergyRaw"
-_JOB_ID = re.compile(r"(\d+)(?:_(\d+))?(\..+)?")
+_JOB_ID = re.compile(r"([0-9]{1,18})(?:_([0-9]{1,10}))?(\..+)?")
 _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _UNKNOWN = 2**63  # Slurm's NO_VAL64, and what arithmetic on it leaves
 
@@ -54,6 +54,6 @@ def parse_energy(stdout: str) -> list[RunEnergy]:
 
 
 def _joules(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text.strip())
+    found = re.fullmatch(r"([0-9]{1,30}(?:\.[0-9]+)?)([KMGTP]?)", text.strip())
     value = float(found[1]) * _PREFIXES[found[2]] if found else 0.0
     return 0.0 if value >= _UNKNOWN else value

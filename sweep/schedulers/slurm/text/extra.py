@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sweep.core.errors import InputError
 from sweep.core.hostlist import expand_nodes
@@ -56,6 +56,13 @@ OWNED: dict[str, str] = {
     "help": _NOT_HERE,
     "usage": _NOT_HERE,
     "version": _NOT_HERE,
+}
+# The same for the small jobs (``slurm.service.extra``).
+SERVICE_OWNED: dict[str, str] = {
+    **OWNED,
+    "time": "Use slurm.service.time in the study file.",
+    "partition": "Use slurm.service.partition in the study file.",
+    "qos": "Use slurm.service.qos in the study file.",
 }
 # sbatch's short options: their long names; those with a value are in _SHORT_WITH_VALUE.
 _SHORT = {
@@ -117,7 +124,9 @@ _WITHOUT_VALUE = {
 }
 
 
-def check_extra(extra: Sequence[str], source: str = "slurm.extra") -> list[str]:
+def check_extra(
+    extra: Sequence[str], source: str = "slurm.extra", owned: Mapping[str, str] = OWNED
+) -> list[str]:
     """Return the user's sbatch options as argv elements.
 
     An element ``--mail-type END`` counts as two. Abbreviations (``--arr``) count as what they may
@@ -126,6 +135,7 @@ def check_extra(extra: Sequence[str], source: str = "slurm.extra") -> list[str]:
     Args:
         extra: The options as the user wrote them.
         source: Key of the study file that holds them, for messages.
+        owned: The options that are sweep's own there, and what to use instead.
 
     Raises:
         InputError: an option is sweep's own (the message names it and what to use instead), or an
@@ -140,9 +150,9 @@ def check_extra(extra: Sequence[str], source: str = "slurm.extra") -> list[str]:
         if value_of is not None and not element.startswith("-"):
             value_of = None
         elif element.startswith("--") and len(element) > 2:
-            value_of = _check_long(element, source)
+            value_of = _check_long(element, source, owned)
         elif element.startswith("-") and len(element) > 1:
-            value_of = _check_short(element, source)
+            value_of = _check_short(element, source, owned)
         else:
             raise InputError(
                 f"{source}: {element!r} is no option of sbatch.",
@@ -159,10 +169,17 @@ def excluded_by(extra: Sequence[str]) -> tuple[str, ...]:
     for element, following in zip(elements, [*elements[1:], ""], strict=False):
         name, equals, value = element.partition("=")
         if name.startswith("--exclud") and "--exclude".startswith(name):
-            found += expand_nodes(value if equals else following)
+            found += _nodes(value if equals else following)
         elif element.startswith("-x"):
-            found += expand_nodes(element[2:].lstrip("=") or following)
+            found += _nodes(element[2:].lstrip("=") or following)
     return tuple(found)
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    try:
+        return expand_nodes(text)
+    except ValueError as error:
+        raise InputError(f"slurm.extra: --exclude: {error}.", "Write nodes as n[1-3],n7.") from None
 
 
 def _split(element: str) -> list[str]:
@@ -173,20 +190,20 @@ def _split(element: str) -> list[str]:
     return [element]
 
 
-def _check_long(element: str, source: str) -> str | None:
+def _check_long(element: str, source: str, owned: Mapping[str, str]) -> str | None:
     given, equals, _ = element[2:].partition("=")
-    for owned, advice in OWNED.items():
-        if owned == given or (owned.startswith(given) and given not in _WITHOUT_VALUE):
-            name = f"--{given}" if owned == given else f"--{given} (--{owned})"
+    for own, advice in owned.items():
+        if own == given or (own.startswith(given) and given not in _WITHOUT_VALUE):
+            name = f"--{given}" if own == given else f"--{given} (--{own})"
             raise _refuse(name, advice, source)
     return None if equals or given in _WITHOUT_VALUE else given
 
 
-def _check_short(element: str, source: str) -> str | None:
+def _check_short(element: str, source: str, owned: Mapping[str, str]) -> str | None:
     for place, letter in enumerate(element[1:], start=1):
         if letter not in _SHORT:
             raise InputError(f"{source}: sbatch has no option -{letter} (got {element!r}).")
-        if advice := OWNED.get(_SHORT[letter]):
+        if advice := owned.get(_SHORT[letter]):
             raise _refuse(f"-{letter} (--{_SHORT[letter]})", advice, source)
         if letter in _SHORT_WITH_VALUE:
             return None if element[place + 1 :] else letter

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sweep.core.errors import CouldNotAsk
+from sweep.core.numbers import whole
 from sweep.core.scheduler import Limits
 from sweep.schedulers.slurm.text.notation import parse_time
 
@@ -191,11 +193,11 @@ def parse_partitions(stdout: str) -> list[Partition]:
             Partition(
                 values["PartitionName"],
                 values.get("Nodes", "").replace("(null)", ""),
-                parse_time(values.get("MaxTime", "")),
+                _time(values.get("MaxTime", "")),
                 values.get("Default") == "YES",
                 values.get("AllocNodes", "ALL"),
                 values.get("QoS", "").replace("N/A", ""),
-                parse_time(values.get("DefaultTime", "")),
+                _time(values.get("DefaultTime", "")),
                 values.get("PreemptMode", ""),
                 _number(values.get("GraceTime", "")) or 0,
             )
@@ -214,7 +216,7 @@ def parse_associations(stdout: str) -> list[Association]:
             Association(
                 *(row[0], row[1], row[2]),
                 *(jobs, submit, group_jobs, group_submit),
-                parse_time(row[7]),
+                _time(row[7]),
                 _list(row[8]),
                 row[9],
                 row[0] == row[10],
@@ -231,7 +233,7 @@ def parse_qos(stdout: str) -> list[Qos]:
         user_jobs, user_submit, jobs, submit, group_jobs, group_submit = map(_number, row[1:7])
         limits = (user_jobs, user_submit, jobs, submit, group_jobs, group_submit)
         mode = "" if row[9].lower() == "cluster" else row[9]
-        found.append(Qos(row[0], *limits, parse_time(row[7]), parse_time(row[8]) or 0, mode))
+        found.append(Qos(row[0], *limits, _time(row[7]), _time(row[8]) or 0, mode))
     return found
 
 
@@ -276,8 +278,15 @@ def _rows(stdout: str, columns: int) -> list[list[str]]:
 
 def _number(text: str) -> int | None:
     """Return the leading number of ``60 sec``, ``8+`` or ``1001``; None for none."""
-    found = re.match(r"\d+", text.strip())
-    return int(found[0]) if found else None
+    found = re.match(r"[0-9]+", text.strip())
+    return whole(found[0]) if found else None
+
+
+def _time(text: str) -> int | None:
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise CouldNotAsk(f"Slurm's limits cannot be read: {error}.") from None
 
 
 def _list(text: str) -> tuple[str, ...]:

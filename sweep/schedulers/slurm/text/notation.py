@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from sweep.core.errors import CouldNotAsk
+from sweep.core.hostlist import expand_nodes
+
 _ENDLESS = {"UNLIMITED", "INFINITE"}
 _ABSENT = {"", "NONE", "N/A", "INVALID", "NOT_SET", "PARTITION_LIMIT", "UNKNOWN", "(NULL)"}
-_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})(?:\.\d+)?$")
+_TIME = re.compile(
+    r"(?:(?P<days>[0-9]{1,9})-)?(?P<rest>[0-9]{1,9}(?::[0-9]{1,9}){0,2})(?:\.[0-9]{1,9})?"
+)
+MOST_INDICES = 4_000_001  # Slurm's own limit of MaxArraySize
 
 
 def parse_time(text: str) -> int | None:
@@ -25,9 +31,9 @@ def parse_time(text: str) -> int | None:
     word = text.strip()
     if word.upper() in _ENDLESS | _ABSENT:
         return None
-    found = _TIME.match(word)
+    found = _TIME.fullmatch(word)
     if not found:
-        raise ValueError(f"not a Slurm duration: {text!r}")
+        raise ValueError(f"not a Slurm duration: {text[:60]!r}")
     numbers = [int(number) for number in found["rest"].split(":")]
     if found["days"] is not None:
         hours, minutes, seconds = (*numbers, 0, 0)[:3]
@@ -46,21 +52,36 @@ def expand_indices(text: str) -> tuple[int, ...] | None:
         The indices; None where Slurm shortened its list with dots, so that some are unknown.
 
     Raises:
-        ValueError: it is no list of indices.
+        ValueError: it is no list of indices, or one of more than an array can have.
     """
     body = text.strip().strip("[]").partition("%")[0]
     if "..." in body:
         return None
     indices: list[int] = []
     for part in body.split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        found = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?", part)
         if not found:
-            raise ValueError(f"not a list of array indices: {text!r}")
+            raise ValueError(f"not a list of array indices: {text[:60]!r}")
         first, last, step = found[1], found[2] or found[1], found[3] or "1"
         if int(step) == 0:
-            raise ValueError(f"not a list of array indices: {text!r}")
-        indices.extend(range(int(first), int(last) + 1, int(step)))
+            raise ValueError(f"not a list of array indices: {text[:60]!r}")
+        more = range(int(first), int(last) + 1, int(step))
+        if len(indices) + len(more) > MOST_INDICES:
+            raise ValueError(f"more array indices than Slurm has: {text[:60]!r}")
+        indices.extend(more)
     return tuple(indices)
+
+
+def read_nodes(text: str) -> tuple[str, ...]:
+    """Return the nodes of a host list that Slurm printed.
+
+    Raises:
+        CouldNotAsk: it is none, or one of more nodes than any cluster has.
+    """
+    try:
+        return expand_nodes(text)
+    except ValueError as error:
+        raise CouldNotAsk(f"Slurm's list of nodes cannot be read: {error}.") from None
 
 
 def compress_indices(indices: Iterable[int]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweep.core.errors import CouldNotAsk
+from sweep.core.numbers import is_whole
 from sweep.core.scheduler import ENDED
 from sweep.schedulers.slurm.text.answers import is_gone, judged, raise_for_answer
 from sweep.schedulers.slurm.text.notation import expand_indices, parse_time
@@ -111,12 +112,15 @@ def parse_squeue(stdout: str, named: bool = False) -> list[QueuedTask]:
     for line in stdout.splitlines():
         name, _, row = line.partition("|") if named else ("", "", line)
         columns = row.split("|", _COLUMNS - 1)
-        if len(columns) < _COLUMNS or not columns[0].isdigit() or not columns[2].isdigit():
+        if len(columns) < _COLUMNS or not (is_whole(columns[0]) and is_whole(columns[2])):
             continue
         job, index, own_id, state, left, started, submitted, nodes, reason = columns
         if not _INDICES.fullmatch(index):
             continue
-        indices = () if index in ("N/A", "") else expand_indices(index)
+        try:
+            indices = () if index in ("N/A", "") else expand_indices(index)
+        except ValueError as error:  # it may be one of ours: it is not gone for that
+            raise CouldNotAsk(f"squeue's answer cannot be read: {error}.") from None
         if indices is None:
             raise CouldNotAsk(f"squeue shortened the indices of array {job}.")
         word = split_state(state)[0]

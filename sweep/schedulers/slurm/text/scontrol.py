@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from sweep.core.errors import SchedulerError
-from sweep.core.hostlist import _element, expand_nodes
+from sweep.core.hostlist import _element
 from sweep.schedulers.slurm.text.answers import (
     did_not_answer,
     is_gone,
@@ -15,7 +15,7 @@ from sweep.schedulers.slurm.text.answers import (
     raise_for_answer,
     strip_words,
 )
-from sweep.schedulers.slurm.text.notation import compress_indices
+from sweep.schedulers.slurm.text.notation import compress_indices, read_nodes
 
 _ROW = re.compile(r"\d+(_[\d,\[\].*-]+)?(%\d+\]?)?: (?P<said>.*)")
 _UPDATED = re.compile(r"No error|Job is no longer pending execution|.*already.*")
@@ -75,7 +75,7 @@ def excluded_argv(job: str, squeue: str = "squeue") -> list[str]:
 def parse_excluded(stdout: str) -> tuple[str, ...]:
     """Return the nodes that ``excluded_argv`` printed, each once, in order."""
     lines = re.findall(r"^avoids=(\S+)", stdout, re.MULTILINE)  # others are a site's banner
-    nodes = (node for line in lines for node in expand_nodes(line))
+    nodes = (node for line in lines for node in read_nodes(line))
     return tuple(dict.fromkeys(nodes))
 
 

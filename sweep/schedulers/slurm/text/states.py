@@ -49,7 +49,7 @@ def split_state(text: str) -> tuple[str, int | None]:
     """
     words = text.split()
     word = words[0].rstrip("+").upper() if words else ""
-    found = re.search(r"\bby (\d+)", text)
+    found = re.search(r"\bby ([0-9]{1,10})\b", text)
     return word, int(found[1]) if found else None
 
 

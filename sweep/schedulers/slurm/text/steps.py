@@ -11,7 +11,9 @@ _TASK_WIDE = re.compile(
     r"|EXCLUSIVE|EXACT|OVERLAP|CPU_BIND\w*|MEM_BIND\w*|GPU_BIND|DISTRIBUTION|EXPORT_ENV|HINT"
     r"|THREADS_PER_CORE|CORE_SPEC|THREAD_SPEC|STEP_\w+|STEPID|LABELIO|UNBUFFEREDIO)"
 )
-_HELD = re.compile(r"(?<![a-z])(?:Alloc)?TRES=\S*?\bmem=(?P<amount>\d+(?:\.\d+)?)(?P<unit>[KMGT]?)")
+_HELD = re.compile(
+    r"(?<![a-z])(?:Alloc)?TRES=\S*?\bmem=(?P<amount>[0-9]{1,18}(?:\.[0-9]+)?)(?P<unit>[KMGT]?)"
+)
 _UNITS_MB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 

@@ -1,0 +1,122 @@
+"""Secrets that stand in a user's command: what is written down holds a reference to each.
+
+``--api-key X`` becomes ``--api-key {secret:api_key}``, and X travels as a variable of the task's
+that training never sees, in the study's 0600 file of secrets. The command is filled with it where
+it starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+from sweep.core.masking import MASK, holds_password, is_secret_option, keep_secret, names_secret
+from sweep.core.placeholders import names, parse
+from sweep.core.study import Study
+
+REFERENCE = "secret:"  # begins the name of its placeholder
+VARIABLE = "SWEEP_SECRET_"  # begins the name of its variable
+
+
+def take_out(study: Study) -> tuple[Study, dict[str, str]]:
+    """Return the study with references for the secrets in its commands, and their variables.
+
+    A study without any comes back as it is, as does one whose secrets were taken out.
+    """
+    found: dict[str, str] = {}
+    command = _take_out(study.command, found)
+    commands = {name: _take_out(words, found) for name, words in study.commands.items()}
+    if not found:
+        return study, {}
+    keep_secret(*found.values())
+    return dataclasses.replace(study, command=command, commands=commands), found
+
+
+def values_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets by the names of their placeholders, from the variables of a task."""
+    return {
+        REFERENCE + name.removeprefix(VARIABLE).lower(): value
+        for name, value in environ.items()
+        if name.startswith(VARIABLE)
+    }
+
+
+def stand_ins(study: Study) -> dict[str, str]:
+    """Return variables for the secrets that a study's commands refer to, to look at them only."""
+    words = [word for command in (study.command, *study.commands.values()) for word in command]
+    found = {name for word in words for name in names(word) if name.startswith(REFERENCE)}
+    return {VARIABLE + name.removeprefix(REFERENCE).upper(): MASK for name in found}
+
+
+def names_in(study: Study) -> list[str]:
+    """Return the options, or the like, whose secrets stand in the commands of a study as it was
+    written: ``--api-key``, ``token``."""
+    found = []
+    for words in (study.command, *study.commands.values()):
+        for before, word in zip(("", *words), words, strict=False):
+            place = _place(before, word)
+            if place is not None:
+                found.append(
+                    before if is_secret_option(before) else place[0].rstrip("=") or "a URL"
+                )
+    return list(dict.fromkeys(found))
+
+
+def notes(study: Study) -> list[str]:
+    """Return what to say of secrets in a study's command; in sentences."""
+    options = names_in(study)
+    if not options:
+        return []
+    return [
+        f"The value of {', '.join(options)} stands in the command: while training runs, everybody "
+        "on its machine can see it with ps. Sweep shows *** and keeps it in a file that only you "
+        "can read. Better have training read it from a variable that environment.env passes on."
+    ]
+
+
+def _take_out(command: Sequence[str], found: dict[str, str]) -> tuple[str, ...]:
+    taken: list[str] = []
+    for before, word in zip(("", *command), command, strict=False):
+        place = _place(before, word)
+        if place is None:
+            taken.append(word)
+            continue
+        head, value = place
+        name = head.rstrip("=") or (before if is_secret_option(before) else "address")
+        taken.append(f"{head}{{{REFERENCE}{_keep(name, value, found)}}}")
+    return tuple(taken)
+
+
+def _place(before: str, word: str) -> tuple[str, str] | None:
+    """Return what stands before a secret in an argument, and the secret; None where there is none.
+
+    Only of arguments that are nothing but text: a placeholder's value is no secret of the file's.
+    """
+    try:
+        pieces = parse(word)
+    except ValueError:
+        return None
+    if len(pieces) != 1 or not isinstance(pieces[0], str):
+        return None
+    if is_secret_option(before) and not word.startswith("-"):
+        return "", pieces[0]
+    name, equals, value = pieces[0].partition("=")
+    if equals and value and "://" not in name and (names_secret(name) or _is_address(value)):
+        head = word[: len(word) - len(word.partition("=")[2])]
+        return head, value
+    return ("", pieces[0]) if _is_address(pieces[0]) else None
+
+
+def _is_address(text: str) -> bool:
+    return "://" in text and holds_password(text)
+
+
+def _keep(name: str, value: str, found: dict[str, str]) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "value"
+    number, key = 1, plain
+    while found.get(f"{VARIABLE}{key.upper()}", value) != value:
+        number += 1
+        key = f"{plain}_{number}"
+    found[f"{VARIABLE}{key.upper()}"] = value
+    return key

@@ -1,0 +1,156 @@
+"""``sweep remove``: rows and folder of one study, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sweep.control import removal
+from sweep.core.errors import InputError
+from sweep.core.paths import Runs
+from sweep.storage import studies
+from sweep.storage.connection import Database
+from tests.cli.commands import gated, steps_of, wait_for
+from tests.conftest import Sweep, sweep_environment
+from tests.toys import write_toy
+
+TABLES = ("trials", "sweep_attempt", "sweep_metric", "study_system_attributes", "trial_params")
+
+
+def rows(url: str) -> dict[str, int]:
+    with closing(Database(url)) as db:
+        return {table: db.execute(f"SELECT COUNT(*) FROM {table}")[0][0] for table in TABLES}
+
+
+def test_one_study_goes_and_its_neighbour_stays(
+    sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
+) -> None:
+    """Also where a link in its folder points out of it, and a folder may not be written."""
+    assert sweep("launch", write_toy(tmp_path, name="stays", file="s.yaml"), "--wait").code == 0
+    before = rows(fresh_url)
+    kept = sorted(path for path in runs.rglob("*") if "stays" in str(path))
+    assert sweep("launch", write_toy(tmp_path), "--wait").code == 0
+    outside = tmp_path / "precious"
+    outside.mkdir()
+    (outside / "data").write_text("mine")
+    (runs / "toy" / "link").symlink_to(outside)
+    (runs / "toy" / "hard").mkdir(mode=0o500)
+    ran = sweep("remove", "toy")
+    assert ran.code == 2 and "Give --yes" in ran.err
+    assert "4 trials (4 complete)" in ran.out and str(runs / "toy") in ran.out
+    assert sweep("status", "toy", "--json").code == 0
+    ran = sweep("remove", "toy", "--yes")
+    assert (ran.code, ran.out) == (0, "study toy: removed\n"), ran.err
+    assert (outside / "data").read_text() == "mine"
+    assert not os.path.lexists(runs / "toy") and not (runs / ".removing").exists()
+    assert rows(fresh_url) == before
+    assert all(path.exists() for path in kept)
+    ran = sweep("remove", "toy", "--yes")
+    assert ran.code == 2 and "There is no study 'toy'" in ran.err
+    assert not (runs / ".last").exists()
+
+
+def test_nothing_is_removed_while_anything_runs(
+    sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
+) -> None:
+    """Nor where the study's runner is on another machine, and nobody here can say."""
+    path = write_toy(tmp_path, trials=2, command=gated(tmp_path))
+    assert sweep("launch", path).code == 0
+    wait_for(lambda: min(steps_of(runs, "toy", 0), steps_of(runs, "toy", 1)) >= 2, "two steps")
+    before = rows(fresh_url)
+    ran = sweep("remove", "toy", "--yes")
+    assert ran.code == 1 and "is at work" in ran.err and "sweep stop toy" in ran.err
+    assert rows(fresh_url)["trials"] == before["trials"]
+    (tmp_path / "gate").touch()
+    assert sweep("launch", path, "--wait").code == 0
+    record = next((runs / "toy" / "local").glob("*/runner.json"))
+    text = record.read_text()
+    found = json.loads(text)
+    record.write_text(json.dumps({**found, "host": "login7"}))
+    ran = sweep("remove", "toy", "--yes")
+    assert ran.code == 1 and "cannot be said" in ran.err and "login7" in ran.err
+    record.write_text(text)
+    assert sweep("remove", "toy", "--yes").code == 0
+
+
+@pytest.mark.parametrize("what", ["link", "unmarked", "another", "path"])
+def test_what_may_be_anothers_is_left_alone(
+    sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str, what: str
+) -> None:
+    """A symbolic link, a folder without the mark, with another study's mark, a path."""
+    assert sweep("launch", write_toy(tmp_path), "--wait").code == 0
+    name, root = "toy", runs / "toy"
+    if what == "link":
+        root.rename(tmp_path / "moved")
+        root.symlink_to(tmp_path / "moved")
+    elif what == "unmarked":
+        (root / "identity.json").unlink()
+    elif what == "another":
+        (root / "identity.json").write_text(json.dumps({"study": "ab" * 16}))
+    else:
+        name = "../runs/toy"
+    before = rows(fresh_url)
+    ran = sweep("remove", name, "--yes")
+    assert ran.code == 2, ran
+    assert (root / "study.json").exists()
+    assert rows(fresh_url) == before
+
+
+@pytest.mark.parametrize("step", ["renamed", "rows gone", "half of the files"])
+def test_a_killed_removal_is_gone_on_with(
+    sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str, step: str
+) -> None:
+    """Whatever was done by then; and the name is free for a new study at once."""
+    path = write_toy(tmp_path)
+    assert sweep("launch", path, "--wait").code == 0
+    mark = json.loads((runs / "toy" / "identity.json").read_text())["study"]
+    (runs / ".removing").mkdir()
+    left = runs / ".removing" / f"toy.{mark}"
+    (runs / "toy").rename(left)
+    if step != "renamed":
+        with closing(Database(fresh_url)) as db:
+            study_id = studies.find_study(db, "toy")
+            assert study_id is not None
+            db.retry(lambda db: studies.delete_study(db, study_id))
+    if step == "half of the files":
+        shutil.rmtree(left / "trials")
+        (left / "study.json").unlink()
+        (left / "storage.json").unlink()
+    ran = sweep("remove", "toy", "--yes")
+    assert (ran.code, ran.out) == (0, "study toy: removed\n"), ran.err
+    assert not left.exists()
+    assert rows(fresh_url)["trials"] == 0
+    assert sweep("launch", path, "--wait").code == 0
+
+
+def test_kills_at_any_moment(sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str) -> None:
+    """As soon as the folder has been moved, by a real SIGKILL: the repeat removes the rest."""
+    assert sweep("launch", write_toy(tmp_path), "--wait").code == 0
+    for number in range(3000):
+        (runs / "toy" / f"more-{number}").touch()
+    environ = sweep_environment(runs, sweep.keywords["env"])  # type: ignore[attr-defined]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "sweep", "remove", "toy", "--yes"], cwd=tmp_path, env=environ
+    )
+    wait_for(lambda: not (runs / "toy").exists(), "the folder to be moved")
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    ran = sweep("remove", "toy", "--yes")
+    if ran.code:  # it was quicker than the signal
+        assert "There is no study 'toy'" in ran.err
+    assert not (runs / ".removing").exists() and rows(fresh_url)["trials"] == 0
+
+
+def test_a_name_says_nothing_of_a_path(tmp_path: Path) -> None:
+    """Whatever is given as a name stays within the runs folder."""
+    for name in ("", ".", "..", "a/b", "/etc", ".postgres", ".aside"):
+        with pytest.raises(InputError), removal.found(Runs(tmp_path), name):
+            pass

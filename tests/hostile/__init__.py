@@ -1,0 +1,1 @@
+"""Hostile input: every reader of outside text against thousands of damaged and evil texts."""
