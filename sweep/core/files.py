@@ -313,7 +313,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     ``fcntl`` record locks, because they also hold over NFS where the lock daemon runs.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as stream:
+    with open(path, "a+", opener=open_private) as stream:
         try:
             fcntl.lockf(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError:

@@ -210,7 +210,8 @@ def install_reporter(folder: Path) -> Path:
     sweep is installed beside the training, none of it is hidden.
     """
     package = folder / "sweep"
-    package.mkdir(parents=True, exist_ok=True)
+    for made in (folder, package, package / INTEGRATIONS):
+        made.mkdir(mode=0o755, parents=True, exist_ok=True)
     write_atomic(
         package / "__init__.py",
         "from pkgutil import extend_path\n\n__path__ = extend_path(__path__, __name__)\n",
@@ -218,7 +219,6 @@ def install_reporter(folder: Path) -> Path:
     )
     for source in (PACKAGE / "report.py", PACKAGE / "provenance" / INSTALLED):
         write_atomic(package / source.name, source.read_bytes(), mode=0o644)
-    (package / INTEGRATIONS).mkdir(exist_ok=True)
     for source in sorted((PACKAGE / INTEGRATIONS).glob("*.py")):
         write_atomic(package / INTEGRATIONS / source.name, source.read_bytes(), mode=0o644)
     return folder
