@@ -11,13 +11,14 @@ JOBS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help reference demo test test-cluster test-frameworks test-all check bench cluster lint format types unit clean
+.PHONY: help reference demo test test-cluster test-frameworks test-declared test-all check bench cluster lint format types unit clean
 
 help:
 	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
 	@echo "make test      the tests in their short form, a dozen on a real cluster (12 minutes)"
 	@echo "make test-cluster  all tests on a real Slurm cluster on this machine (as root)"
 	@echo "make test-frameworks  Lightning, transformers, Keras, … installed, and each one for real"
+	@echo "make test-declared  the main job with the lowest declared versions of all packages, and the newest"
 	@echo "make test-all  every long form too; goes on where it was interrupted; test-report.json"
 	@echo "make check     lint, types and unit tests (under 2 minutes)"
 	@echo "make reference  the tables of docs/study-file.md made anew"
@@ -47,6 +48,10 @@ test-frameworks: $(FRAMEWORKS)/.ready
 $(FRAMEWORKS)/.ready: $(VENV)/.ready requirements-frameworks.txt .ci/venv-frameworks
 	@.ci/venv-frameworks "$(VENV)" "$(FRAMEWORKS)"
 	@touch $@
+
+# What setup.cfg declares: the main job with the lowest versions of all packages, and the newest.
+test-declared: $(VENV)/.ready
+	@.ci/declared "$(VENV)"
 
 test-all: $(VENV)/.ready
 	@$(BIN)/python -m tests.needs
@@ -80,4 +85,4 @@ cluster: $(VENV)/.ready
 	$(BIN)/python -m tests.cluster shell
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) build dist *.egg-info demo-runs
+	rm -rf $(VENV) $(FRAMEWORKS) .venv-lowest .venv-newest build dist *.egg-info demo-runs

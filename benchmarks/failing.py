@@ -255,14 +255,18 @@ def _plain(value: Any) -> Any:
 
 
 def report(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return Markdown: wasted trials and median regret by problem, width and sampler."""
+    """Return Markdown: wasted trials and median regret by problem, width and sampler.
+
+    Of the seeds that all samplers have which were run on a problem.
+    """
     lines = []
-    found: dict[tuple[str, ...], dict[str, list[tuple[int, float]]]] = defaultdict(
-        lambda: defaultdict(list)
+    found: dict[tuple[str, ...], dict[str, dict[int, tuple[int, float]]]] = defaultdict(
+        lambda: defaultdict(dict)
     )
-    for row in sorted(rows, key=lambda row: int(row["seed"])):
+    for row in rows:
         key = (row["width"], row["region"], row["problem"])
-        found[key][row["sampler"]].append((int(row["wasted"]), float(row["regret"])))
+        pair = (int(row["wasted"]), float(row["regret"]))
+        found[key][row["sampler"]][int(row["seed"])] = pair
     for width in sorted({key[0] for key in found}, key=int):
         for region, what in (("1", "a part fails"), ("0", "nothing fails")):
             names = [n for n in SAMPLERS if any(n in v for k, v in found.items() if k[0] == width)]
@@ -271,14 +275,14 @@ def report(rows: Sequence[Mapping[str, str]]) -> list[str]:
             lines.append("|---" * (len(head) + 2) + "|")
             for problem in ALL:
                 of = found.get((width, region, problem), {})
+                seeds = set.intersection(*map(set, of.values())) if of else set()
                 cells = []
                 for name in names:
-                    pairs = of.get(name, [])
+                    pairs = [pair for seed, pair in of.get(name, {}).items() if seed in seeds]
                     if region == "1":
                         cells.append(f"{sum(w for w, _ in pairs)}" if pairs else "")
                     cells.append(f"{statistics.median(r for _, r in pairs):.3g}" if pairs else "")
-                seeds = "/".join(sorted({str(len(of.get(n, []))) for n in names}, key=int))
-                lines.append(f"| {problem} | " + " | ".join(cells) + f" | {seeds} |")
+                lines.append(f"| {problem} | " + " | ".join(cells) + f" | {len(seeds)} |")
     return lines
 
 

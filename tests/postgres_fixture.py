@@ -61,8 +61,11 @@ def as_user(argv: list[str]) -> list[str]:
 class Server:
     """One server that a test may stop, freeze and start again."""
 
-    def __init__(self, folder: Path, max_connections: int = 40) -> None:
+    def __init__(
+        self, folder: Path, max_connections: int = 40, programs: Path | None = None
+    ) -> None:
         self.folder = folder
+        self.programs = programs or binaries()
         self.data = folder / "data"
         self.max_connections = max_connections
         with socket.socket() as probe:
@@ -73,7 +76,9 @@ class Server:
         options = ["-U", "sweep", "--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8"]
         options += ["--no-sync", "--locale=C", "-D", str(self.data)]
         subprocess.run(
-            as_user([str(binaries() / "initdb"), *options]), check=True, stdout=subprocess.DEVNULL
+            as_user([str(self.programs / "initdb"), *options]),
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -93,7 +98,7 @@ class Server:
         options = [word for k, v in settings.items() for word in ("-c", f"{k}={v}")]
         with open(self.folder / "log.txt", "ab") as log:
             self.process = subprocess.Popen(
-                as_user([str(binaries() / "postgres"), "-D", str(self.data), *options]),
+                as_user([str(self.programs / "postgres"), "-D", str(self.data), *options]),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

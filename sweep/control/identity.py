@@ -61,7 +61,7 @@ class Settled:
                 f"{self.folder.root} is not a folder.", "Move it away, or choose another name."
             )
         if not is_used(self.folder):
-            return [] if study_id is None else [self._gone()]
+            return [self._gone()] if self._was_submitted(db, study_id) else []
         before, now = access.describe(self.folder), access.describe_choice(self.url, self.runs)
         mark = read_mark(self.folder)
         known = None if study_id is None else _read(db, study_id)
@@ -81,6 +81,10 @@ class Settled:
         self._refuse_unless_wanted()
         moved = move_aside(self.folder.root, self.runs.aside)
         return [f"the folder of an earlier study {self.study.name} is now {moved}"]
+
+    def _was_submitted(self, db: Database, study_id: int | None) -> bool:
+        """Tell whether the study has had a folder: a launch that was killed may have made none."""
+        return study_id is not None and bool(db.retry(lambda _: studies.read_waves(db, study_id)))
 
     def _gone(self) -> str:
         name = self.study.name

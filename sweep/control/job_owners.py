@@ -92,7 +92,7 @@ def _all_run(
 
 def named(executor: str, folder: StudyFolder, study: Study, schedule: Scheduler) -> Scheduler:
     """Return the study's scheduler of this name; its present one where none was noted."""
-    if executor in ("", schedule.name):
+    if schedule.is_named(executor):
         return schedule
     return scheduler_of(folder, dataclasses.replace(study, executor=executor))
 
@@ -105,7 +105,7 @@ def fate_asker(folder: StudyFolder, study: Study, schedule: Scheduler) -> AskFat
             owner = named(starter.executor, folder, study, schedule)
             return owner.job_fate(starter.job, starter.node)
         except SweepError as error:
-            if starter.executor in ("", schedule.name):
+            if schedule.is_named(starter.executor):
                 raise
             raise SweepError(
                 f"Whether job {starter.job}, which served the database on {starter.node}, is over "

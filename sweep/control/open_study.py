@@ -13,7 +13,7 @@ from sweep.core.files import read_text
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import REWRITTEN, Study
 from sweep.schedulers.choose import scheduler_of
-from sweep.storage import access, studies
+from sweep.storage import access, studies, tables
 from sweep.storage.ledger import Ledger
 
 
@@ -50,6 +50,7 @@ def open_study(runs: Runs, name: str | None) -> Opened:
         may_start=not is_served_elsewhere(folder, study),
         ask_fate=fate_asker(folder, study, scheduler_of(folder, study)),
     )
+    db.retry(lambda _: tables.refuse_newer(db))
     study_id = db.retry(lambda _: studies.find_study(db, study.name))
     if study_id is None:
         raise InputError(

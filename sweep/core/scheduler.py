@@ -282,6 +282,11 @@ class Scheduler(ABC):
         return wave.executor == cls.name
 
     @classmethod
+    def is_named(cls, executor: str) -> bool:
+        """Tell whether a note names this scheduler, or none: those of earlier versions do not."""
+        return executor in ("", cls.name)
+
+    @classmethod
     def runs(cls, study: Study) -> bool:
         """Tell whether it is this scheduler under which a study is launched now."""
         return study.executor == cls.name

@@ -14,6 +14,7 @@ import psycopg2
 
 from sweep.core.errors import BusyError, DatabaseUnavailable, SweepError
 from sweep.core.masking import mask_url
+from sweep.core.own_version import own_version
 from sweep.storage import locks
 from sweep.storage.connection import Database
 from sweep.storage.url import normalise
@@ -90,10 +91,16 @@ DROP INDEX IF EXISTS sweep_trials_open;
 CREATE INDEX IF NOT EXISTS sweep_trials_state ON trials (study_id, state, trial_id);
 """
 
-COLUMNS_TO_ADD = """
+# Of our own tables: one more where a change would be misread by those before it. What is only added
+# is not: tasks of an earlier version go on with it. Tables without a version are of 0.1.0.
+VERSION = 1
+VERSION_COMMENT = "sweep: tables of version "
+COLUMNS_TO_ADD = f"""
 ALTER TABLE sweep_attempt ADD COLUMN IF NOT EXISTS journal text;
-ALTER TABLE sweep_attempt ADD COLUMN IF NOT EXISTS notes text
+ALTER TABLE sweep_attempt ADD COLUMN IF NOT EXISTS notes text;
+COMMENT ON TABLE sweep_attempt IS '{VERSION_COMMENT}{VERSION}'
 """
+VERSION_SQL = "SELECT obj_description(to_regclass('sweep_attempt'), 'pg_class')"
 OPTUNA_SQL = """
 SELECT (SELECT version_num FROM alembic_version), (SELECT library_version FROM version_info)
 """
@@ -147,13 +154,14 @@ def create(url: str, *, own: bool = False) -> None:
         own: The database is ours alone: Optuna's table takes steps of 64 bits then.
 
     Raises:
-        SweepError: The tables belong to another version of Optuna, the server is too old, or the
-            user may not create tables.
+        SweepError: The tables belong to another version of Optuna or to a newer sweep, the server
+            is too old, or the user may not create tables.
         BusyError: Another command has been making them for a minute.
         DatabaseUnavailable: The database does not answer.
     """
     database, holder = Database(url), Database(url)
     try:
+        refuse_newer(database)
         if _is_complete(database) and _is_current(database, own):
             return
         _check_server(database)
@@ -178,7 +186,31 @@ def create(url: str, *, own: bool = False) -> None:
 
 def _is_current(database: Database, own: bool) -> bool:
     found = read_tables(database)
-    return found.keep_readings and (not own or found.longest_step > LONGEST_STEP)
+    is_wide = not own or found.longest_step > LONGEST_STEP
+    return found.keep_readings and is_wide and read_version(database) == VERSION
+
+
+def read_version(database: Database) -> int:
+    """Return the version of our own tables; 0 where they carry none, as those of 0.1.0."""
+    text = str(database.execute(VERSION_SQL)[0][0] or "")
+    number = text.removeprefix(VERSION_COMMENT)
+    return int(number) if text != number and number.isdecimal() else 0
+
+
+def refuse_newer(database: Database) -> None:
+    """Refuse tables that a newer sweep has made: what they mean is not known here.
+
+    Raises:
+        SweepError: So they are.
+        DatabaseUnavailable: The database does not answer.
+    """
+    found = read_version(database)
+    if found > VERSION:
+        raise SweepError(
+            f"{_name(database)} has tables of version {found}, made by a newer sweep; this one, "
+            f"{own_version()}, knows those up to {VERSION}.",
+            "Install that sweep here: pip install -U sweep-hpo",
+        )
 
 
 def _bring_up_to_date(database: Database, own: bool) -> None:
@@ -199,6 +231,7 @@ def check(database: Database) -> None:
         SweepError: They are missing, or made by another version of Optuna.
         DatabaseUnavailable: The database does not answer.
     """
+    refuse_newer(database)
     if not _is_complete(database):
         raise SweepError(
             f"{_name(database)} holds no studies of sweep.",

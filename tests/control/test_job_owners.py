@@ -25,6 +25,9 @@ class Fated:
     def of(self, *_: Any) -> Fated:
         return self
 
+    def is_named(self, executor: str) -> bool:
+        return executor in ("", self.name)
+
     def job_fate(self, job: str, node: str) -> JobFate:
         assert (job, node) == ("7", "n7")
         if self.fate is None:

@@ -64,6 +64,9 @@ class Asked:
     def of(self, *_: Any) -> Asked:
         return self
 
+    def is_named(self, executor: str) -> bool:
+        return executor in ("", self.name)
+
     def queued(self, jobs: Sequence[str]) -> dict[tuple[str, int], TaskState]:
         self.jobs += jobs
         if not self.answers:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweep.control.check import facts, judge_node, patterns, probes, reach, requirements
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
+from sweep.core.dependencies import refuse_too_old
 from sweep.core.errors import DamagedFile, SweepError
 from sweep.core.executors import kind_of, slots_of
 from sweep.core.files import read_json
@@ -26,8 +27,10 @@ def check_startable(study: Study, environ: Mapping[str, str]) -> None:
 
     Raises:
         InputError: The command cannot be started, or the sampler cannot search this space.
-        SweepError: A package that the sampler, the terminator or a tracker needs is missing.
+        SweepError: A package that the sampler, the terminator or a tracker needs is missing, or one
+            that sweep needs is too old.
     """
+    refuse_too_old()
     check_command(study, environ)
     requirements.check(study)
 

@@ -12,6 +12,7 @@ import math
 import shutil
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -264,15 +265,18 @@ def refresh(opened: Opened, schedule: Scheduler) -> None:
     first = {rerun.job: rerun.k for rerun in reversed(known)}  # of each array
     states: dict[scheduler.Task, scheduler.TaskState] = {}
     # A study may have moved to another executor since: each has what was submitted to it.
-    for executor in sorted({rerun.executor for rerun in live}):
-        its = sorted({rerun.job for rerun in live if rerun.job and rerun.executor == executor})
+    parts: dict[str, list[Rerun]] = defaultdict(list)
+    for rerun in live:
+        parts[rerun.executor].append(rerun)
+    for executor, part in parts.items():
+        its = sorted({rerun.job for rerun in part if rerun.job})
         try:
             owner = job_owners.named(executor, opened.folder, opened.study, schedule)
             states |= owner.queued(its) if its else {}
         except SweepError:
-            if executor in ("", schedule.name):
+            if schedule.is_named(executor):
                 raise
-            live = [rerun for rerun in live if rerun.executor != executor]
+            live = [rerun for rerun in live if rerun not in part]  # nobody can say
     for rerun in live:
         if rerun.job is None:
             age_s = time.time() - rerun.requested.timestamp()
