@@ -63,7 +63,7 @@ class RelationError(ValueError):
 
 
 @dataclass(frozen=True)
-class Node:
+class Part:
     """A part of a relation.
 
     Attributes:
@@ -76,11 +76,11 @@ class Node:
     """
 
     kind: str
-    parts: tuple[Node, ...] = ()
+    parts: tuple[Part, ...] = ()
     value: Any = None
     text: str = ""
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[Part]:
         """Yield this part and all within it."""
         yield self
         for part in self.parts:
@@ -93,7 +93,7 @@ def quote_name(name: str) -> str:
     return name if plain else f"`{name}`"
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> Part:
     """Return the tree of a relation. Raises: RelationError."""
     if len(text) > MOST_CHARACTERS:
         raise RelationError(
@@ -143,7 +143,7 @@ class _Parser:
         self.at = 0
         self.depth = 0
 
-    def whole(self) -> Node:
+    def whole(self) -> Part:
         if not self.tokens:
             raise RelationError("is empty", "For example hidden % heads == 0.")
         found = self._or()
@@ -172,9 +172,9 @@ class _Parser:
         self.at += 1
         return found
 
-    def _made(self, start: int, kind: str, parts: tuple[Node, ...] = (), value: Any = None) -> Node:
+    def _made(self, start: int, kind: str, parts: tuple[Part, ...] = (), value: Any = None) -> Part:
         first, last = self.tokens[start], self.tokens[self.at - 1]
-        return Node(kind, parts, value, self.text[first.start : last.end])
+        return Part(kind, parts, value, self.text[first.start : last.end])
 
     def _deeper(self) -> None:
         self.depth += 1
@@ -183,19 +183,19 @@ class _Parser:
                 f"must not be nested deeper than {DEEPEST}", "Write it as several clauses."
             )
 
-    def _or(self) -> Node:
+    def _or(self) -> Part:
         start, parts = self.at, [self._and()]
         while self._take("or"):
             parts.append(self._and())
         return parts[0] if len(parts) == 1 else self._made(start, "or", tuple(parts))
 
-    def _and(self) -> Node:
+    def _and(self) -> Part:
         start, parts = self.at, [self._not()]
         while self._take("and"):
             parts.append(self._not())
         return parts[0] if len(parts) == 1 else self._made(start, "and", tuple(parts))
 
-    def _not(self) -> Node:
+    def _not(self) -> Part:
         start = self.at
         if not self._take("not"):
             return self._comparison()
@@ -204,28 +204,28 @@ class _Parser:
         self.depth -= 1
         return self._made(start, "not", (part,))
 
-    def _comparison(self) -> Node:
+    def _comparison(self) -> Part:
         start, parts, signs = self.at, [self._sum()], []
         while sign := self._take(*COMPARISONS):
             signs.append(sign)
             parts.append(self._sum())
         return self._made(start, "compare", tuple(parts), tuple(signs)) if signs else parts[0]
 
-    def _sum(self) -> Node:
+    def _sum(self) -> Part:
         start, found = self.at, self._product()
         while sign := self._take("+", "-"):
             right = self._product()
             found = self._made(start, sign, (found, right))
         return found
 
-    def _product(self) -> Node:
+    def _product(self) -> Part:
         start, found = self.at, self._signed()
         while sign := self._take("*", "/", "//", "%"):
             right = self._signed()
             found = self._made(start, sign, (found, right))
         return found
 
-    def _signed(self) -> Node:
+    def _signed(self) -> Part:
         start, sign = self.at, self._take("-", "+")
         if not sign:
             return self._power()
@@ -234,7 +234,7 @@ class _Parser:
         self.depth -= 1
         return self._made(start, sign, (part,))
 
-    def _power(self) -> Node:
+    def _power(self) -> Part:
         start, base = self.at, self._atom()
         if not self._take("**"):
             return base
@@ -243,7 +243,7 @@ class _Parser:
         self.depth -= 1
         return self._made(start, "**", (base, exponent))
 
-    def _atom(self) -> Node:
+    def _atom(self) -> Part:
         if self.at >= len(self.tokens):
             raise RelationError("ends too early", "Write what follows, or close the brackets.")
         start, token = self.at, self.tokens[self.at]
@@ -264,15 +264,15 @@ class _Parser:
             return self._call(start, token.text)
         return self._made(start, "name", value=token.text)
 
-    def _inside(self, start: int) -> Node:
+    def _inside(self, start: int) -> Part:
         self._deeper()
         found = self._or()
         if not self._take(")"):
             self._refuse_end("a bracket is not closed")
         self.depth -= 1
-        return Node(found.kind, found.parts, found.value, self._made(start, "").text)
+        return Part(found.kind, found.parts, found.value, self._made(start, "").text)
 
-    def _call(self, start: int, name: str) -> Node:
+    def _call(self, start: int, name: str) -> Part:
         if name not in FUNCTIONS:
             near = closest(name, list(FUNCTIONS))
             advice = f"Did you mean {near}?" if near else f"There are {', '.join(FUNCTIONS)}."

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sweep.core.relation_syntax import Node, parse, quote_name
+from sweep.core.relation_syntax import Part, parse, quote_name
 from sweep.core.space import Value, same_value
 
 Number = int | Fraction
@@ -36,7 +36,7 @@ class Relation:
     """
 
     text: str
-    tree: Node
+    tree: Part
     names: tuple[str, ...]
 
     def breach(self, values: Mapping[str, Value]) -> str | None:
@@ -93,7 +93,7 @@ def _text(value: Value) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _evaluate(node: Node, values: Mapping[str, Value]) -> Any:
+def _evaluate(node: Part, values: Mapping[str, Value]) -> Any:
     kind, parts = node.kind, node.parts
     if kind == "value":
         return node.value
@@ -118,14 +118,14 @@ def _evaluate(node: Node, values: Mapping[str, Value]) -> Any:
         raise Undefined(f"{node.text}: {error}") from None
 
 
-def _truth(node: Node, values: Mapping[str, Value]) -> bool:
+def _truth(node: Part, values: Mapping[str, Value]) -> bool:
     found = _evaluate(node, values)
     if not isinstance(found, bool):
         raise Undefined(f"{node.text} is {_text(found)}, neither true nor false")
     return found
 
 
-def _number(node: Node, value: Any) -> Number:
+def _number(node: Part, value: Any) -> Number:
     if isinstance(value, Fraction | int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and math.isfinite(value):
@@ -133,7 +133,7 @@ def _number(node: Node, value: Any) -> Number:
     raise Undefined(f"{node.text} is {_text(value)}, no number")
 
 
-def _compare(node: Node, values: Mapping[str, Value]) -> bool:
+def _compare(node: Part, values: Mapping[str, Value]) -> bool:
     left = _evaluate(node.parts[0], values)
     for place, sign in enumerate(node.value):
         right = _evaluate(node.parts[place + 1], values)

@@ -18,6 +18,7 @@ from sweep.core.trial import trial_seed
 from sweep.search import warm_start
 from sweep.search.design import FIXED, fixed_design, spread_design
 from sweep.search.draws import random_point
+from sweep.search.rejection import draw_valid
 from sweep.search.samplers import SHARE, STARTUP, build_sampler, choose, kept, one_thread, quiet
 from sweep.storage import locks, same_params
 
@@ -106,8 +107,6 @@ def choose_params(
         earlier: As for ``build_sampler``.
     """
     import optuna
-
-    from sweep.search.rejection import draw_valid
 
     name = view.get_study_name_from_id(study_id)
     is_gp, is_fixed = choose(study)[0] == "gp", study.sampler.type in FIXED

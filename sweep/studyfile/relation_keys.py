@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.errors import closest
-from sweep.core.relation_syntax import Node, RelationError
+from sweep.core.relation_syntax import Part, RelationError
 from sweep.core.relations import Relation, read_relation
 from sweep.core.space import Parameter, Space, same_value
 from sweep.studyfile.conditions import describe_values
@@ -71,7 +71,7 @@ def check_relation(relation: Relation, space: Space, fixed: Mapping[str, Any], a
         at.report(*fault.args)
 
 
-def _kinds(node: Node, space: Space, fixed: Mapping[str, Any]) -> set[str]:
+def _kinds(node: Part, space: Space, fixed: Mapping[str, Any]) -> set[str]:
     """Return the kinds of values that a part can have. Raises: _Fault."""
     if node.kind == "value":
         return {_kind(node.value)}
@@ -89,7 +89,7 @@ def _kinds(node: Node, space: Space, fixed: Mapping[str, Any]) -> set[str]:
     return {wanted}
 
 
-def _expect(part: Node, kinds: set[str], wanted: str) -> None:
+def _expect(part: Part, kinds: set[str], wanted: str) -> None:
     if wanted not in kinds:
         is_truth = wanted == _TRUTH
         advice = f"Compare it: {part.text} == 0, for example." if is_truth else ""
@@ -98,7 +98,7 @@ def _expect(part: Node, kinds: set[str], wanted: str) -> None:
 
 def _check_pair(
     sign: str,
-    parts: tuple[Node, ...],
+    parts: tuple[Part, ...],
     kinds: list[set[str]],
     space: Space,
     fixed: Mapping[str, Any],
@@ -120,7 +120,7 @@ def _check_pair(
             raise _Fault(f"compares {parameter.name} with {value.text}, which it never is", advice)
 
 
-def _choices_of(parts: tuple[Node, ...], space: Space) -> str:
+def _choices_of(parts: tuple[Part, ...], space: Space) -> str:
     for part in parts:
         if part.kind == "name" and part.value in space.names():
             return describe_values(space.get(part.value), None)

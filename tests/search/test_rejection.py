@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Choice, Study
+from sweep.core.study import Study
 from sweep.search import propose, rejection
 from sweep.search.view import SamplerView, broken_by
 from sweep.storage import PostgresStorage
@@ -145,6 +145,6 @@ def test_a_proposal_is_the_same_each_time(storage: PostgresStorage) -> None:
     """It follows from the history, the seed and the number, rejections included."""
     made = []
     for name in ("one", "two"):
-        study = make("tpe", SPACE, where=WHERE, name=name, sampler=Choice("tpe"))
+        study = make("tpe", SPACE, where=WHERE, name=name)
         made.append(run(storage, study, create(storage, study), range(16)))
     assert made[0] == made[1]
