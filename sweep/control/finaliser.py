@@ -87,7 +87,7 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
         return f"all trials are final{why}"
     if state.word != studies.RUNNING:
         return f"the study is {state.word}: {state.reason}"
-    if _was_fruitless(ledger, schedule, token):
+    if was_fruitless(ledger, schedule, token, state.since):
         reason = f"the tasks of the last wave ended without a trial; see {folder.logs}"
         held = studies.StudyState(studies.HELD, reason)
         db.retry(lambda _: studies.write_state(db, ledger.study_id, held))
@@ -104,10 +104,15 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
     return f"{left} trials are left: submitted {wave.job}"
 
 
-def _was_fruitless(ledger: Ledger, schedule: Scheduler, token: str) -> bool:
-    """Tell whether a wave's tasks ended without one attempt, so that the next would do the same."""
+def was_fruitless(ledger: Ledger, schedule: Scheduler, token: str, since: float) -> bool:
+    """Tell whether a wave's tasks ended without one attempt, so that the next would do the same.
+
+    Args:
+        since: When the study was launched last. Of a wave from before that nothing follows: it was
+            told to leave, or its user has mended something.
+    """
     db = ledger.db
-    waves = _read_waves(ledger)
+    waves = [wave for wave in _read_waves(ledger) if wave.submitted >= since]
     attempts = db.retry(lambda _: ledger.count_attempts())
     mine = next((wave for wave in waves if wave.token == token), None)
     if mine is None or attempts > mine.attempts:

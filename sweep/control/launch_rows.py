@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -100,7 +101,7 @@ def _update(db: Database, study_id: int, study: Study) -> int:
 def _resume(ledger: Ledger) -> int:
     studies.lock_study(ledger.db, ledger.study_id)
     given_back = 0 if ledger.is_proven() else ledger.give_back_failures()
-    studies.write_state(ledger.db, ledger.study_id, StudyState())
+    studies.write_state(ledger.db, ledger.study_id, StudyState(since=time.time()))
     return given_back
 
 

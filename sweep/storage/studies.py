@@ -39,12 +39,14 @@ class StudyState:
         reason: Why, in a sentence.
         leave: Where the study has ended, whether running trials leave as well.
         by: Where it has ended, the key of the study file that ended it.
+        since: When it was launched last; epoch seconds of the launch's clock.
     """
 
     word: str = RUNNING
     reason: str = ""
     leave: bool = False
     by: str = ""
+    since: float = 0.0
 
     @property
     def wants_leaving(self) -> bool:
