@@ -1,4 +1,4 @@
-"""Remove what takes room and is not needed: losers' checkpoints, old attempts, unused images."""
+"""Remove losers' checkpoints, old attempts and unused images."""
 
 from __future__ import annotations
 
