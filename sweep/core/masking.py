@@ -110,9 +110,10 @@ def mask(text: str) -> str:
     """Return free text without what is secret in it."""
     if _forms is not None:
         text = _forms.sub(MASK, text)
+    # First what has quotes around it: a URL's end is not told within.
+    text = _ASSIGNED.sub(rf"\1\2{MASK}", text)
     if "://" in text:
         text = _QUERY_SECRET.sub(rf"\1{MASK}", _IN_URL.sub(_mask_credentials, text))
-    text = _ASSIGNED.sub(rf"\1\2{MASK}", text)
     if "--" in text:
         text = _OPTION.sub(rf"\1\2\3{MASK}", text)
     return _IN_JSON.sub(rf'\1"{MASK}"', text)

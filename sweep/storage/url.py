@@ -101,6 +101,9 @@ def _split(url: str) -> _Parts:
     authority, _, database = place.partition("/")
     pairs = parse_qsl(query, keep_blank_values=True)
     options = dict(pairs)
+    if "@" in query:  # is all that stands before it the password?
+        what = f"The storage URL has '@' behind its '?' ({mask_url(url)!r})."
+        raise InputError(what, CODES)
     # Of a password with a raw "/" or "?" a part would be taken for the database or an option.
     names = (database, options.get("dbname", ""), options.get("database", ""))
     if any("@" in unquote(name) for name in names):
