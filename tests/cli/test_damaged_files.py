@@ -148,7 +148,7 @@ def look(scene: Scene, capfd: pytest.CaptureFixture[str], file: str, how: str, n
         return ""
     said = err[err.index("Error: ") :]
     # By its name, or by what it names.
-    is_named = path.name in said or str(path.parent) in said
+    is_named = path.name in said or os.path.normpath(path.parent) in said
     has_advice = len(said.strip().splitlines()) > 1
     return "" if is_named and has_advice else case
 
