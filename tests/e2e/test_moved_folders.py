@@ -75,14 +75,24 @@ def copied(runs: Path) -> Place:
     return Place(runs, new, dict.fromkeys(RUNNING, "is a copy: "), (runs, new))
 
 
+def remove(folder: Path) -> None:
+    """Remove a folder in which a server or its watcher may be writing its last."""
+
+    def is_gone() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    wait_for(is_gone, f"{folder} to be gone")
+
+
 def without_database(runs: Path) -> Place:
-    shutil.rmtree(runs / ".postgres")
+    remove(runs / ".postgres")
     gone = dict.fromkeys(COMMANDS, "The database is gone: ")
     return Place(runs, runs, gone | {"launch": "does not hold it (any more)"}, ())
 
 
 def without_data(runs: Path) -> Place:
-    shutil.rmtree(runs / ".postgres/pgdata")
+    remove(runs / ".postgres/pgdata")
     return Place(runs, runs, without_database(runs).refused, ())
 
 
@@ -90,7 +100,7 @@ def moved_without_database(runs: Path) -> Place:
     new = runs.parent / "new"
     new.mkdir()
     (runs / NAME).rename(new / NAME)
-    shutil.rmtree(runs)
+    remove(runs)
     gone = dict.fromkeys(COMMANDS, "The database is gone: ")
     return Place(runs, new, gone | {"launch": "this launch would put it into"}, ())
 

@@ -56,7 +56,9 @@ def test_canaries_are_found_nowhere(
     }
     (tmp_path / "study.yaml").write_text(json.dumps(study))
     every = [key, token, word, set_later]
-    with Watcher(every, f"SWEEP_RUNS={runs}", may=["train.py\0"]) as watcher:
+    # Training's own argv, and what is typed after --set.
+    may = ["train.py\0", "\0--set\0"]
+    with Watcher(every, f"SWEEP_RUNS={runs}", may=may) as watcher:
         said = sweep("launch", "study.yaml", "--wait")
         calls: list[tuple[str, ...]] = [
             ("launch", "study.yaml", "--dry-run"),

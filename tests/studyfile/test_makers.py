@@ -23,7 +23,7 @@ from sweep.core.paths import AttemptFolder
 from sweep.core.placeholders import EDIT
 from sweep.core.space import Parameter
 from sweep.core.study import Study
-from sweep.search.design import from_unit
+from sweep.search.draws import from_unit
 from sweep.studyfile import loads
 from sweep.studyfile.starter.convert import convert
 from sweep.training.command.environment import TrialValues

@@ -232,7 +232,7 @@ def test_hydra_cannot_hold_every_key() -> None:
         ("a/b.c", "a/b.c"),
         ("'it\\'s'", "it's"),
         ("", ""),
-        ("1,2,x", Call("choice", (1, 2, "x"))),
+        ("1,2,x", Call("choice", (1, 2, "x"), is_bare=True)),
         ("[1,[2,'a b']]", [1, [2, "a b"]]),
         ("{a:1,b:[2]}", {"a": 1, "b": [2]}),
         ("range(-5.5, 5.5, step=0.5)", Call("range", (-5.5, 5.5), {"step": 0.5})),
