@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from sweep.cli.common import get_runs, json_option, runs_option
+from sweep.cli.common import get_runs, json_option, overrides_option, runs_option
 from sweep.schedulers.choose import resolve
 from sweep.studyfile import load
 from sweep.training.build import ensure
@@ -27,9 +27,7 @@ from sweep.training.build import ensure
     type=click.Choice(["here", "job"]),
     help="On this machine, or in a job [default: environment.build].",
 )
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
-)
+@overrides_option
 @json_option
 @runs_option
 def build(

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sweep.cli.common import get_runs, json_option, runs_option, scheduler_for
+from sweep.cli.common import (
+    get_runs,
+    json_option,
+    overrides_option,
+    patience_option,
+    runs_option,
+    scheduler_for,
+)
 from sweep.control.check import (
     FAILED,
     NOT_ASKED,
@@ -55,17 +62,8 @@ if TYPE_CHECKING:
     type=click.Choice(executors.words()),
     help="With --on-node: where the tasks would run.",
 )
-@click.option(
-    "--patience",
-    type=click.IntRange(1),
-    default=1800,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --on-node: wait so long for the job to start.",
-)
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
-)
+@patience_option
+@overrides_option
 @json_option
 @runs_option
 def check(

@@ -45,6 +45,25 @@ def study_argument(command: F) -> F:
     return click.argument("study", required=False)(command)
 
 
+def overrides_option(command: F) -> F:
+    """Add ``--set``."""
+    return click.option(
+        "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
+    )(command)
+
+
+def patience_option(command: F) -> F:
+    """Add ``--patience``, of a command that has ``--on-node``."""
+    return click.option(
+        "--patience",
+        type=click.IntRange(1),
+        default=1800,
+        show_default=True,
+        metavar="SECONDS",
+        help="With --on-node: wait so long for the job to start.",
+    )(command)
+
+
 def json_option(command: F) -> F:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sweep.cli.common import get_runs, json_option, runs_option
+from sweep.cli.common import get_runs, json_option, overrides_option, runs_option
 from sweep.core.errors import InputError
 from sweep.core.json_text import text_of
 from sweep.core.masking import mask_url
@@ -27,9 +27,7 @@ from sweep.studyfile.origins import Origin, origins
     "  sweep config study.yaml --set slurm.partition=gpu --json"
 )
 @click.argument("study", required=False)
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
-)
+@overrides_option
 @json_option
 @runs_option
 def config(study: str | None, overrides: tuple[str, ...], as_json: bool, runs: Path | None) -> None:

@@ -18,6 +18,7 @@ from sweep.cli.common import (
     json_option,
     leaving_study,
     open_study,
+    overrides_option,
     runs_option,
     scheduler_for,
     scheduler_view,
@@ -73,9 +74,7 @@ RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
     "--no-check", is_flag=True, help="Launch also where the look beforehand finds what would fail."
 )
 @click.option("--executor", type=click.Choice(executors.words()), help="Where the tasks run.")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
-)
+@overrides_option
 @click.option(
     "--set-aside",
     is_flag=True,

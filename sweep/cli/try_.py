@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from sweep.cli.common import get_runs, json_option, runs_option, scheduler_for
+from sweep.cli.common import (
+    get_runs,
+    json_option,
+    overrides_option,
+    patience_option,
+    runs_option,
+    scheduler_for,
+)
 from sweep.control.check import FAILED, WARNING, Line, has_failed, table
 from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED
@@ -42,17 +49,8 @@ from sweep.tasks.side_runs.judge_try import judge
     is_flag=True,
     help="Train in a short job with the study's resources, where its trials would run.",
 )
-@click.option(
-    "--patience",
-    type=click.IntRange(1),
-    default=1800,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --on-node: wait so long for the job to start.",
-)
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file."
-)
+@patience_option
+@overrides_option
 @json_option
 @runs_option
 def try_(
