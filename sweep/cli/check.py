@@ -15,6 +15,7 @@ from sweep.cli.common import (
     overrides_option,
     patience_option,
     runs_option,
+    say_progress,
     scheduler_for,
 )
 from sweep.control.check import (
@@ -31,7 +32,6 @@ from sweep.control.check import (
 from sweep.control.check.on_node import check as ask_node
 from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
-from sweep.core.masking import mask
 from sweep.results.terminal import shown
 from sweep.schedulers.choose import resolve
 from sweep.search.propose import fixed_design
@@ -129,14 +129,13 @@ def _check_on_node(
     if executor:
         overrides = (*overrides, f"executor={executor}")
 
-    def say(text: str) -> None:
-        click.echo(mask(f"… {text}"), err=True)
-
     place = get_runs(runs)
     # As launch does it: what is asked is what trials would start.
-    study, _ = build.ensure(resolve(load(study_file, overrides)), place, os.environ, say)
+    study, _ = build.ensure(resolve(load(study_file, overrides)), place, os.environ, say_progress)
     lines = [*reach.look(study), *patterns.look(study)]
-    lines += ask_node(study, place, scheduler_for(study), os.environ, say, float(patience_s))
+    lines += ask_node(
+        study, place, scheduler_for(study), os.environ, say_progress, float(patience_s)
+    )
     failed = has_failed(lines)
     if as_json:
         data = {"study": study.name, "ok": not failed, "lines": [one.to_data() for one in lines]}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from sweep.cli.common import get_runs, open_study, runs_option, scheduler_for, study_argument
+from sweep.cli.common import (
+    confirm_removal,
+    get_runs,
+    open_study,
+    runs_option,
+    scheduler_for,
+    study_argument,
+)
 from sweep.control import cleaning
 from sweep.control.alone import keep_launches_away
-from sweep.core.errors import InputError, SweepError
 from sweep.core.sizes import byte_text
 from sweep.core.terminal_text import visible
 from sweep.tasks.side_runs import rerun
@@ -52,10 +57,7 @@ def clean(study: str | None, dry_run: bool, yes: bool, runs: Path | None) -> Non
             click.echo("nothing was removed")
             return
         if not yes:
-            if not sys.stdin.isatty():
-                raise InputError("Nobody is there to be asked.", "Give --yes to remove that.")
-            if not click.confirm("Remove that for good?"):
-                raise SweepError("Nothing was removed.")
+            confirm_removal("Give --yes to remove that.")
         gone = sum(item.size for item in cleaning.carry_out(items))
     click.echo(f"study {opened.study.name}: {byte_text(gone)} removed")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.console import Console
 from sweep.control.look_after import look_after
 from sweep.control.open_study import open_study as open_by_name
 from sweep.control.scheduler_view import TURN_EVERY_S, UNSEEN_S, SchedulerView
-from sweep.core.errors import LeftRunning
+from sweep.core.errors import InputError, LeftRunning, SweepError
 from sweep.core.executors import kind_of
 from sweep.core.masking import mask
 from sweep.core.paths import Runs, StudyFolder, runs_folder
@@ -109,6 +110,27 @@ def scheduler_view(opened: Opened, *, unseen_s: float = UNSEEN_S) -> SchedulerVi
 def look_once(opened: Opened, schedule: Scheduler) -> None:
     """Look after the study, as every command that looks at one does."""
     look_after(opened.ledger, opened.folder, schedule, _say, every_s=TURN_EVERY_S)
+
+
+def say_progress(text: str) -> None:
+    """Say what a command is at, beside its answer."""
+    click.echo(mask(f"… {text}"), err=True)
+
+
+def confirm_removal(otherwise: str) -> None:
+    """Ask whether what was shown is to be removed.
+
+    Args:
+        otherwise: What to do where nobody is there to be asked.
+
+    Raises:
+        InputError: Nobody is there.
+        SweepError: The answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise InputError("Nobody is there to be asked.", otherwise)
+    if not click.confirm("Remove that for good?"):
+        raise SweepError("Nothing was removed.")
 
 
 def _say(text: str) -> None:

@@ -20,6 +20,7 @@ from sweep.cli.common import (
     open_study,
     overrides_option,
     runs_option,
+    say_progress,
     scheduler_for,
     scheduler_view,
 )
@@ -30,7 +31,7 @@ from sweep.control.retrying import WORDS
 from sweep.core import executors, trial_choice
 from sweep.core.durations import format_time
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
-from sweep.core.masking import hide_arguments, mask
+from sweep.core.masking import hide_arguments
 from sweep.core.scheduler import Wave
 from sweep.core.terminal_text import visible
 from sweep.provenance import shared_output
@@ -133,7 +134,7 @@ def launch(
         where,
         schedule_for,
         os.environ,
-        lambda text: click.echo(mask(f"… {text}"), err=True),
+        say_progress,
         undecided=undecided,
         check_first=not no_check,
         hash_data=hash_data,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from sweep.cli.common import get_runs, runs_option, scheduler_for
+from sweep.cli.common import confirm_removal, get_runs, runs_option, scheduler_for
 from sweep.control import removal
-from sweep.core.errors import BusyError, InputError, SweepError
+from sweep.core.errors import BusyError
 from sweep.core.sizes import byte_text
 from sweep.results.terminal import count_trials, counted
 from sweep.storage import reruns
@@ -65,7 +64,4 @@ def _ask(there: removal.Removal) -> None:
     else:
         left = byte_text(there.files_bytes()) if there.leftovers else "gone already"
         click.echo(f"{there.folder.root}: {left}")
-    if not sys.stdin.isatty():
-        raise InputError("Nobody is there to be asked.", "Give --yes to remove that for good.")
-    if not click.confirm("Remove that for good?"):
-        raise SweepError("Nothing was removed.")
+    confirm_removal("Give --yes to remove that for good.")

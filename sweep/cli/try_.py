@@ -14,6 +14,7 @@ from sweep.cli.common import (
     overrides_option,
     patience_option,
     runs_option,
+    say_progress,
     scheduler_for,
 )
 from sweep.control.check import FAILED, WARNING, Line, has_failed, table
@@ -93,9 +94,6 @@ def try_study(
 ) -> int:
     """Try a study, print what was seen, and return the exit code; see ``try_``."""
 
-    def say(text: str) -> None:
-        click.echo(mask(f"… {text}"), err=True)
-
     study = load(study_file, overrides)
     if not on_node:
         study = dataclasses.replace(study, executor=executors.choose_here())
@@ -106,7 +104,7 @@ def try_study(
         place,
         scheduler_for(ready),
         os.environ,
-        say,
+        say_progress,
         patience_s=float(patience_s),
         limit_s=limit_s,
     )
