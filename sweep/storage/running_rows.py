@@ -66,7 +66,7 @@ def read_running(ledger: Ledger) -> list[RunningTrial]:
     found = (
         read_summaries(ledger.db, ledger.study_id, numbers=numbers, names=[name]) if rows else {}
     )
-    return [RunningTrial(*row, summary=found.get(row[0], {}).get(name)) for row in rows]
+    return [RunningTrial(*(*row, found.get(row[0], {}).get(name))) for row in rows]
 
 
 def read_lengths(ledger: Ledger) -> tuple[int, int] | None:
