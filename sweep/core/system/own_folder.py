@@ -1,4 +1,4 @@
-"""A folder of this user's on this machine, outside of any study: for locks that all studies share."""
+"""A folder of this user's on this machine, beside all studies: for locks that they share."""
 
 from __future__ import annotations
 
