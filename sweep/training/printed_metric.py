@@ -20,6 +20,7 @@ from sweep.training.printed_numbers import (
 )
 from sweep.training.printed_steps import find_step
 from sweep.training.progress_bars import Drawing
+from sweep.training.repeated_lines import RepeatedLines
 
 _FIRST_GROUP = re.compile(r"(?<!\\)\((?!\?)|\(\?P<")
 _NAME = r"[\w./-]"
@@ -115,11 +116,13 @@ class PrintedMetric:
         self._step = re.compile(objective.step_pattern) if objective.step_pattern else None
         self.seen = SeenOfMetric()
         self.near = NearLines(self.name, self.pattern)
+        self.repeated = RepeatedLines()
 
     def copy(self) -> PrintedMetric:
         other = copy.copy(self)
         other.seen = replace(self.seen, shown=dict(self.seen.shown))
         other.near = NearLines(self.name, self.pattern)
+        other.repeated = RepeatedLines()  # it only peeks
         return other
 
     def _search(self, regex: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -318,6 +321,8 @@ class PrintedMetric:
             )
         if seen.odd:
             found.append(f"{seen.odd!r} was printed where its pattern has a number, and is read")
+        if often := self.repeated.note():
+            found.append(often)
         return [f"{self.name}: {text}" for text in found if text]
 
     def _name_note(self) -> str:

@@ -453,6 +453,23 @@ def notes(text: str, pattern: str, metric: str = "m") -> list[str]:
         ),
         ("acc: high", "acc: (.*)", "of 1 line its group takes what is no number, such as 'high'"),
         ("nothing of it 5", ACC, None),
+        (
+            "\n".join(
+                f"epoch {e} val_acc=0.{e}{r} in {r + 3}.2s" for e in range(3) for r in (1, 2)
+            ),
+            ACC,
+            "lines came 2 times, such as 'epoch 0 … in …s', and each is a step.",
+        ),
+        (
+            "\n".join(
+                f"[rank {r}] {{'val_acc': 0.5, 'epoch': {e}.0}}" for e in "012" for r in "0123"
+            ),
+            "val_acc': ([0-9.]+)",
+            "lines came 4 times",
+        ),
+        ("\n".join(f"epoch {e} val_acc=0.5" for e in "010232"), ACC, None),
+        ("\n".join(f"epoch {e} val_acc=0.5" for e in range(3) for _ in range(50)), ACC, None),
+        ("\n".join(f"epoch {e} {b}/9 val_acc=0.5" for e in "012" for b in range(2)), ACC, None),
     ],
 )
 def test_what_is_said_of_the_lines(text: str, pattern: str, note: str | None) -> None:
@@ -476,6 +493,18 @@ def test_what_would_be_proposed_finds_it() -> None:
         pattern = output._metrics[0].near._propose(line)
         again = Output([Objective("acc", "maximize", pattern=pattern)])
         assert again.take(line, NEWLINE) == [("acc", 0, 0.98)], pattern
+
+
+def test_lines_that_came_twice_are_told_by_who_reads_on() -> None:
+    """A reader that takes over in their middle knows of those before."""
+    lines = [f"epoch {epoch} val_acc=0.{rank}" for epoch in range(3) for rank in (1, 2)]
+    output = Output([Objective("m", "maximize", pattern=ACC)])
+    for line in lines:
+        output.take(line, NEWLINE)
+        state = json.loads(json.dumps(output.state()))
+        output = Output([Objective("m", "maximize", pattern=ACC)])
+        output.restore(state)
+    assert "lines came 2 times" in output.notes()[0]
 
 
 def test_what_is_known_is_small(tmp_path: Path) -> None:
