@@ -15,7 +15,7 @@ import pytest
 
 from tests.chaos.scene import Scene, read_journal
 from tests.needs import require
-from tests.waiting import wait_for
+from tests.waiting import text_of, wait_for
 
 
 class Disk:
@@ -140,7 +140,7 @@ def test_of_the_database_s_log(tmp_path: Path, runs: Path, sweep: Any) -> None:
             assert "probably means that some data is corrupted" not in ran.err
         waits = "does not start: no space"
         logs = scene.root / "logs"
-        wait_for(lambda: any(waits in p.read_text() for p in logs.glob("*")), "a task to wait")
+        wait_for(lambda: any(waits in text_of(p) for p in logs.glob("*")), "a task to wait")
         disk.make_room()
         scene.wait()
         assert [len(record.attempts) for record in scene.check()] == [1] * scene.trials
