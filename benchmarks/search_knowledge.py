@@ -56,6 +56,7 @@ OPTIMA: dict[str, Mapping[str, Any]] = {
     "ackley_noisy": {f"x{i}": 0.0 for i in range(5)},
     "rosenbrock": {"x0": 1.0, "x1": 1.0, "kind": "a"},
 }
+LEAST = 1e-4  # a regret that is as good as none
 TRIALS, MORE = 60, 66  # of a study without a prior; a tenth more
 SPREAD = 0.15  # of a range
 WEIGHT = 4.0  # of the choice that is believed to be the best
@@ -280,6 +281,22 @@ def report(path: Path) -> list[str]:
             cells.append("" if not curve else str(at) if at else f"over {MORE}")
             cells.append(f"{curve[last - 1]:.3g}" if curve else "")
         lines.append("| " + " | ".join([*cells, str(len(runs))]) + " |")
+    for arm, at in (("right", 2 * TRIALS // 3), ("misleading", MORE)):
+        pairs = [
+            (runs[seed][at - 1], found[key[0], key[1], "none", key[3], key[4]][seed][TRIALS - 1])
+            for key, runs in found.items()
+            if key[0] == "priors" and key[2] == arm
+            for seed in runs
+        ]
+        if pairs:
+            logs = [math.log10(max(a, LEAST) / max(b, LEAST)) for a, b in pairs]
+            spread = statistics.stdev(logs) / math.sqrt(len(logs))
+            lines += [
+                "",
+                f"All: the log10 of the regret after {at} trials with a {arm} prior, less that "
+                f"after {TRIALS} without: {statistics.fmean(logs):+.2f} ± {spread:.2f} "
+                f"({len(logs)} pairs).",
+            ]
     lines += [
         "",
         "| where | sampler | width | penalty | its invalid trials | where | its invalid trials | "
