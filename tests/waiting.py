@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -29,6 +30,17 @@ def wait_for(
             return found
         assert not is_late, f"waited {limit_s:.0f} s for {what}"
         time.sleep(pause_s)
+
+
+def text_of(path: Path) -> str:
+    """Return what a file says so far, "" where there is none yet.
+
+    It is for what another process writes: a wait may ask before that has begun.
+    """
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def returns(call: Callable[[], T], limit_s: float = PATIENCE_S) -> T:

@@ -16,11 +16,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sweep.training import layouts, save_names
-from sweep.training.save_names import HOLDERS, LAST, OTHER, PART, STATE, UNFINISHED, Name
+from sweep.training.save_names import DOUBTFUL, HOLDERS, LAST, OTHER, PART, STATE, UNFINISHED, Name
 from sweep.training.whole_files import is_whole
 
 _DEEPEST = 5  # folders of frameworks within each other: lightning_logs/version_0/checkpoints
 _NUMBERED = re.compile(r"(^|[^a-z])(epochs?|ep|steps?|iter(ation)?s?|it|ba|checkpoint|ckpt|batch)$")
+# Files that are one of a series of saves, in a folder of whatever name: model_100.pt, ep_9.pth.
+_NUMBERED_FILE = re.compile(
+    r"(^|[^a-z])(epochs?|ep|steps?|iter(ation)?s?|it|ba|checkpoint|ckpt|batch|model)$"
+)
+_STATE_FILE = re.compile(r"\.(pth?|ckpt|zip|tar|pkl|th)$", re.IGNORECASE)
 _NEVER_HOLDERS = frozenset(("wandb", "mlruns"))
 
 
@@ -63,12 +68,14 @@ class Listing:
         saves: Also those that are not whole.
         pointers: The names or numbers that pointers hold, "" where one is empty.
         targets: The entries that links call the newest.
+        unfinished: The names of saves that files beside them call unfinished.
         holders: Folders that hold saves and are none.
     """
 
     saves: list[Save] = field(default_factory=list)
     pointers: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
     holders: list[Path] = field(default_factory=list)
 
 
@@ -82,6 +89,8 @@ def look(folder: Path, *, folders_only: bool = False) -> Listing:
     files: dict[str, os.stat_result] = {}
     for entry, status in _entries(folder):
         inside = _target_inside(entry)
+        if marked := save_names.marked_unfinished(entry.name):
+            found.unfinished.append(marked)
         if inside:
             if save_names.parse(entry.name).role == LAST:
                 found.targets.append(inside)
@@ -99,14 +108,18 @@ def look(folder: Path, *, folders_only: bool = False) -> Listing:
     expects_one = any(save.needs_pointer for save in found.saves) or any(
         name.endswith(".index") for name in files
     )
-    for name in [name for name in files if name.lower() in layouts.POINTERS]:
+    for name in [name for name in files if layouts.may_be_pointer(name)]:
         text = layouts.read_pointer(folder / name)
         if text is not None and _is_pointer(
             name, text, [*files, *(s.path.name for s in found.saves)]
         ):
             found.pointers.append(text)
             del files[name]
-        elif text is not None and (expects_one or "_" in name or name.endswith(".txt")):
+        elif (
+            text is not None
+            and layouts.is_pointer_name(name)
+            and (expects_one or "_" in name or name.endswith(".txt"))
+        ):
             found.pointers.append("")
             del files[name]
     found.saves += file_saves(folder, files)
@@ -129,6 +142,8 @@ def matching(folder: Path, pattern: str) -> Listing:
             real, status = os.path.realpath(path), path.stat()
             if not real.startswith(root + os.sep):
                 continue  # a link out of it
+            if marked := save_names.marked_unfinished(path.name):
+                found.unfinished.append(marked)
             if save_names.parse(path.name, is_folder=path.is_dir()).role == UNFINISHED:
                 continue
             if path.is_dir():
@@ -141,7 +156,7 @@ def matching(folder: Path, pattern: str) -> Listing:
 
 
 def _named_by_user(name: Name) -> Name:
-    return replace(name, role=STATE) if name.role in (OTHER, PART) else name
+    return replace(name, role=STATE) if name.role in (OTHER, PART, DOUBTFUL) else name
 
 
 def _entries(folder: Path) -> list[tuple[os.DirEntry[str], os.stat_result]]:
@@ -164,7 +179,14 @@ def _target_inside(entry: os.DirEntry[str]) -> str:
 
 def _is_pointer(name: str, text: str, entries: Sequence[str]) -> bool:
     """Tell whether a small file names a save, and is none: people call theirs "last", too."""
-    if not text or any(text in (entry, entry.removesuffix(".index")) for entry in entries):
+    names_one = any(text in (entry, entry.removesuffix(".index")) for entry in entries)
+    if not layouts.is_pointer_name(name):
+        told_by_number = text.isdecimal() and any(
+            save_names.parse(entry, is_folder=True).numbers[-1:] == (int(text),)
+            for entry in entries
+        )
+        return bool(text) and (names_one or told_by_number)
+    if not text or names_one:
         return True
     told = save_names.parse(text)
     if text.isdecimal() or text == "release":
@@ -198,17 +220,39 @@ def _is_numbered(name: str) -> bool:
 
 
 def _has_numbered(path: Path) -> bool:
-    """Tell whether a folder holds numbered saves, and nothing else that is a state."""
+    """Tell whether a folder holds numbered saves, and is none of a name that says that it is."""
     inside = _entries(path)
-    if any(not e.is_dir() and not save_names.is_companion(e.name) for e, _ in inside):
+    folders = [e.name for e, _ in inside if e.is_dir() and _is_numbered(e.name)]
+    files = [e.name for e, _ in inside if not e.is_dir()]
+    if folders and all(map(save_names.is_companion, files)):
+        return True
+    if save_names.parse(path.name, is_folder=True).role not in (STATE, OTHER):
         return False
-    return any(entry.is_dir() and _is_numbered(entry.name) for entry, _ in inside)
+    return any(map(_is_counted, folders)) or _is_one_series(files)
+
+
+def _is_counted(name: str) -> bool:
+    """Tell whether a folder's number is one of steps: no layer_01."""
+    return not re.fullmatch(r"[\W\d_]+", name)
+
+
+def _is_one_series(files: Sequence[str]) -> bool:
+    """Tell whether files are saves of one kind: numbered ones, the last, or both.
+
+    Those of several kinds (actor.pt, critic.pt) are a save together: their folder is it.
+    """
+    told = [save_names.parse(file) for file in files if _STATE_FILE.search(file)]
+    last = {name.series for name in told if name.role == LAST}
+    others = {name.series for name in told if name.role == STATE}
+    counted = {s for s in others if _NUMBERED_FILE.search(re.sub(r"[^a-z]+$", "", s.split(".")[0]))}
+    is_numbered = all(name.numbers for name in told if name.role == STATE)
+    return is_numbered and others == counted and max(len(last), len(others)) == 1
 
 
 def _has_holder(path: Path, depth: int) -> bool:
     for entry, _ in _entries(path):
         if entry.is_dir(follow_symlinks=False):
-            if entry.name.lower() in ("checkpoints", "ckpts", "weights"):
+            if entry.name.lower() in ("checkpoints", "ckpts", "weights", *save_names.STATE_HOLDERS):
                 return True
             if depth > 1 and _has_holder(Path(entry.path), depth - 1):
                 return True
@@ -226,6 +270,8 @@ def folder_save(path: Path, status: os.stat_result, *, needs_marker: bool = True
         return []
     layout = layouts.find_layout(content) if needs_marker else None
     name = save_names.parse(path.name, is_folder=True)
+    if needs_marker and name.role == STATE and not name.numbers and not layouts.says_state(content):
+        name = replace(name, role=DOUBTFUL)
     pointed_at = layout is not None and layout.is_pointed_at
     return [Save(path, (path,), name, status.st_mtime_ns, whole, pointed_at, content)]
 
@@ -263,6 +309,8 @@ def file_saves(
         entries.sort(key=lambda entry: (told[entry].ranks, entry))
         name = save_names.parse(key) if isinstance(key, str) else told[entries[0]]
         beside = [e for e, part in parts if name.numbers and part.numbers == name.numbers]
+        if beside and name.role == DOUBTFUL:  # tensors, and an optimizer's file
+            name = replace(name, role=STATE)
         found.append(_together(folder, files, [*entries, *beside], name, key, told))
     return found
 

@@ -26,7 +26,7 @@ from sweep.core.trial import TrialRecord
 from sweep.schedulers.local.runner import TASK_NAME
 from sweep.storage import records
 from tests.processes import find_processes
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, text_of
 
 SEED = 20260301
 ROUNDS = 2  # of each kind in the short form; the long one goes on from there
@@ -197,6 +197,10 @@ class Scene:
         lines += [f"{a.trial}/{a.number} {a.outcome} {a.reason} {a.checkpoint}" for a in attempts]
         return "\n".join(lines)
 
+    def log(self, trial: int, number: int) -> str:
+        """Return what an attempt has printed so far, "" before it has begun."""
+        return text_of(self.attempt(trial, number).log)
+
     # Processes
 
     def processes(self) -> list[str]:
@@ -291,9 +295,7 @@ class Scene:
 
 def read_journal(path: Path) -> set[tuple[str, int, float]]:
     """Return (name, step, value) of every whole line that training wrote."""
-    if not path.exists():
-        return set()
-    lines = path.read_text().split("\n")[:-1]
+    lines = text_of(path).split("\n")[:-1]
     found = set()
     for line in lines:
         report = json.loads(line)

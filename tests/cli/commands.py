@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import Sweep
+from tests.waiting import text_of
 
 
 def collected(sweep: Sweep, *arguments: str) -> list[dict[str, Any]]:
@@ -50,7 +51,7 @@ def wait_for(condition: Callable[[], bool], what: str, wait_s: float = 180.0) ->
 def steps_of(runs: Path, name: str, trial: int, attempt: int = 1) -> int:
     """Return how many lines a training has reported so far."""
     path = runs / name / "trials" / f"{trial:05d}" / "attempts" / str(attempt) / "metrics.jsonl"
-    return len(path.read_text().splitlines()) if path.exists() else 0
+    return len(text_of(path).splitlines())
 
 
 def type_ctrl_c(

@@ -16,7 +16,7 @@ from sweep.storage.embedded import start_stop
 from tests.conftest import Ran, run_sweep
 from tests.processes import end_processes
 from tests.toys import write_toy
-from tests.waiting import wait_for
+from tests.waiting import text_of, wait_for
 
 NAME = "toy"
 COMMANDS: dict[str, list[str]] = {
@@ -197,7 +197,7 @@ def test_a_folder_that_moves_under_its_tasks_is_not_launched(place: Path) -> Non
     runs = place / "runs"
     assert run_sweep("launch", "study.yaml", runs=runs, cwd=place).code == 0
     logs = [runs / NAME / f"trials/0000{number}/attempts/1/log.txt" for number in (2, 3)]
-    wait_for(lambda: all(path.exists() and path.read_text() for path in logs), "two trainings")
+    wait_for(lambda: all(text_of(path) for path in logs), "two trainings")
     new = place / "new"
     runs.rename(new)
     ran = run_sweep("launch", "study.yaml", runs=new, cwd=place)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from sweep.core.placeholders import EDIT, escape
+from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, fit_grid, make_name
 from sweep.studyfile.starter.wandb_ranges import distinct, multiples
 
@@ -80,7 +80,7 @@ def _spaced(low: float, high: float, count: int, *, log: bool) -> list[float]:
 
 def _words(text: Any) -> list[str]:
     try:
-        return [escape(word) for word in shlex.split(str(text))]
+        return [escape(word) for word in split_words(str(text))]
     except ValueError:
         return [EDIT]
 
