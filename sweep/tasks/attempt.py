@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import subprocess
 import time
 from collections.abc import Sequence
@@ -140,7 +141,8 @@ class AttemptRun:
         """
         root = self.context.folder.root
         if isinstance(error, OSError) and is_full(error):
-            return self._write_end(End(GIVEN_BACK, full_disk(root)), 0)
+            place = Path(os.fsdecode(error.filename)).parent if error.filename else root
+            return self._write_end(End(GIVEN_BACK, full_disk(place)), 0)
         self.is_fault = True
         said = str(error).strip().partition("\n")[0]
         if isinstance(error, OSError) and error.filename is not None:
