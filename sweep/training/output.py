@@ -22,7 +22,7 @@ Value = tuple[str, int, float]  # metric, step, value
 _LONGEST = 4096  # characters at each end of a line in which a pattern is looked for
 _UP = re.compile(r"(?:\x1b\[|\x9b)(\d*)[AF]")  # the cursor goes up: lines are drawn again
 _FIRST_COLUMN = re.compile(r"(?:\x1b\[|\x9b)[01]?G")  # as \r
-_LAST_NUMBER = re.compile(r"[\d.,eE+-]{1,100}\Z")
+_LAST_NUMBER = re.compile(r"[\d.,eE+-]{1,100}(?<!\.\.)\Z")  # none ends with "..."
 # What is known of the place in the output, and what it is at its start.
 _USUAL = {
     "epoch": "",

@@ -44,7 +44,7 @@ _STATE_WORDS = _words(
 # Of what lies beside a model's own file, where each has one: as the first word, or these anywhere.
 _PART_WORDS = _words(
     "opt optim optimizer optimizers optimiser scheduler schedulers scaler scalers rng dataloader "
-    "sampler"
+    "sampler criterion"
 )
 _PART = re.compile(r"replay[_-]?buffer|vecnormalize|random_states?_\d|\.(pdopt|states)$")
 # Tensors alone, and texts: seldom the state of a training.
@@ -140,7 +140,7 @@ _OTHER_NAMES = (
         f"*.{end}"
         for end in _words(
             "log out err csv tsv jsonl md rst html py ipynb sh yaml yml toml ini cfg png "
-            "jpg jpeg gif svg pdf mp4 wav sha256 md5 prof trace lock parquet arrow diff patch"
+            "jpg jpeg gif svg pdf mp4 wav sha256 md5 prof trace lock meta parquet arrow diff patch"
         )
     ),
 )
