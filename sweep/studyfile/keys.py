@@ -436,6 +436,14 @@ STUDY = Section(
             example="live",
             aliases="source snapshot",
         ),
+        "share": Key(
+            Word(("none", "group")),
+            "none: what sweep writes is for you alone. group: the group of the runs folder may "
+            "read the study's folder (not its secrets, and not the database): what launch writes, "
+            "each attempt when it ends, results and reports.",
+            example="group",
+            aliases="sharing visibility",
+        ),
         "data": Key(
             TextList(Text(rule="must be a path")),
             "Files or folders whose content is recorded with the study.",
