@@ -84,6 +84,15 @@ class Metric:
         return words[0].startswith("test") or "test" in words
 
 
+def doubt_direction(name: str, direction: str) -> str:
+    """Return a sentence where a metric's name says the other direction; "" else."""
+    usual = Metric(name).direction
+    if usual in (None, direction):
+        return ""
+    better = "less" if usual == "minimize" else "more"
+    return f"{direction} {name}: by its name {better} of it is better; check the direction"
+
+
 def find_metrics(tree: ast.AST, source: str) -> list[Metric]:
     """Return the metrics that a script reports or prints, the likeliest objective first."""
     reported = list(_reported(tree)) if "sweep.report" in source else []

@@ -75,7 +75,7 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
             "first line, and write points: file.csv"
         )
     _pair(draft, indexes, lost)
-    _add_options(draft, options, lost)
+    add_options(draft, options, lost)
     setup = [
         one.strip()
         for one in body.split("\n")
@@ -202,7 +202,8 @@ def _pair(draft: Draft, indexes: dict[str, str], lost: list[str]) -> None:
             lost.append("no list and no use of SLURM_ARRAY_TASK_ID was found in the command")
 
 
-def _add_options(draft: Draft, options: dict[str, str], lost: list[str]) -> None:
+def add_options(draft: Draft, options: dict[str, str], lost: list[str]) -> None:
+    """Add the options of sbatch, by their long names, as ``resources`` and ``slurm``."""
     resources: dict[str, Any] = {}
     slurm: dict[str, Any] = {}
     extra: list[str] = []
