@@ -196,6 +196,28 @@ def test_what_a_script_only_knows_when_it_runs_is_named(tmp_path: Path) -> None:
     assert "SWEEPS['a']: the first of 2 sweeps" in said
 
 
+def test_a_sweeper_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """The defaults choose it by name; what the configuration itself says of it comes first."""
+    # cmsolson75/DenseNet conf/experiment/optuna_cifar10.yaml and conf/hydra/sweeper/optuna_sweeper
+    # .yaml, MrEleden/reco_app conf/optuna_production.yaml
+    folder = tmp_path / "conf"
+    (folder / "hydra/sweeper").mkdir(parents=True)
+    (folder / "experiment").mkdir()
+    (folder / "hydra/sweeper/mine.yaml").write_text(
+        "_target_: hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper\n"
+        "direction: maximize\nn_trials: 30\nparams: {lr: 'tag(log, interval(1e-4, 1e-1))'}\n"
+    )
+    path = folder / "experiment/search.yaml"
+    path.write_text(
+        "defaults: [{override /hydra/sweeper: mine}, {override /model: dense}]\n"
+        "hydra: {sweeper: {n_trials: 4}, run: {dir: out}}\nmlflow: {run: x}\n"
+    )
+    study = loads(convert(path).text, "study.yaml")
+    assert (study.trials, study.directions) == (4, ("maximize",))
+    lr = study.space.get("lr")
+    assert (lr.low, lr.high, lr.log) == (1e-4, 1e-1, True)
+
+
 # What is not converted, by file: its text, and the name that the error says.
 NAMED = {
     "comet.yaml": ("algorithm: bayes\nspec: {}\nparameters: {lr: {type: float}}", "Comet"),
@@ -205,6 +227,7 @@ NAMED = {
     "dvc.yaml": ("stages: {train: {cmd: python train.py}}", "DVC"),
     "guild.yml": ("- model: m\n  operations: {train: {main: t}}", "guild"),
     "space.json": ('{"hyperparameters": [{"name": "a", "type": "uniform_float"}]}', "ConfigSpace"),
+    "rllib.yaml": ("cartpole: {env: CartPole-v1, run: PPO, stop: {}}", "Ray Tune"),
     "tune.py": ("from ray import tune\nspace = {'lr': tune.loguniform(1e-4, 1e-1)}", "Ray Tune"),
     "kt.py": ("import keras_tuner as kt\n", "Keras Tuner"),
     "syne.py": ("from syne_tune.config_space import uniform\n", "Syne Tune"),

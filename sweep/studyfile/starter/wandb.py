@@ -221,14 +221,14 @@ def _add_search(draft: Draft, data: Mapping[str, Any], lost: list[str]) -> None:
     draft.more |= _convert_stopping(data.get("early_terminate"), lost)
     draft.more["max_parallel"] = 4
     draft.notes["max_parallel"] = "so many at once, at most; W&B has as many as agents"
-    scheduler = data.get("scheduler")
-    if isinstance(scheduler, Mapping):
-        workers = scheduler.get("num_workers")
+    queue = data.get("scheduler")
+    if isinstance(queue, Mapping):
+        workers = queue.get("num_workers")
         is_number = isinstance(workers, int) and not isinstance(workers, bool) and workers > 0
         if is_number:
             draft.more["max_parallel"] = workers
             draft.notes["max_parallel"] = "scheduler.num_workers"
-        for key in scheduler:
+        for key in queue:
             if key != "num_workers" or not is_number:
                 lost.append(f"scheduler.{key}: has no counterpart here")
 
