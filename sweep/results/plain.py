@@ -36,8 +36,8 @@ def status_lines(status: Status) -> Iterator[str]:
         if status.state == studies.HELD and failure is status.failures[0]:
             yield from (f"log: | {terminal.printable(tail)}" for tail in failure.tail)
     yield from (f"note: {terminal.printable(note)}" for note in status.notes)
-    if status.state in terminal.NEXT:
-        yield f"next: {terminal.NEXT[status.state]}"
+    if status.next_step:
+        yield f"next: {status.next_step}"
 
 
 def _running(line: RunningLine, status: Status) -> str:

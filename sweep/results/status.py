@@ -35,6 +35,11 @@ FINISHED = "finished"  # every trial is final
 QUEUED = "queued"  # its tasks have not started
 IDLE = "idle"  # trials are left, and nothing is there to run them
 
+_NEXT = {
+    studies.HELD: "correct the command or the study file; then `sweep launch` goes on",
+    studies.STOPPED: "`sweep launch` takes it up again",
+    IDLE: "`sweep launch` goes on",
+}
 FAILURES_SHOWN = 3
 FRONT_SHOWN = 20
 TAIL_LINES = 5
@@ -130,6 +135,13 @@ class Status:
     def total(self) -> int:
         """All trials: N, and those that were added with Optuna's API beyond them."""
         return max(self.trials, sum(self.counts.values()))
+
+    @property
+    def next_step(self) -> str:
+        """What goes on after a state that does not change by itself; empty for the others."""
+        if self.state == studies.HELD and not self.failures:
+            return "mend that; then `sweep launch` goes on"
+        return _NEXT.get(self.state, "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``status --json`` prints."""

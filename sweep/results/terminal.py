@@ -49,13 +49,6 @@ _STATE_COLOURS = {
     studies.HELD: "red",
 }
 
-# What goes on after a state that does not change by itself.
-NEXT = {
-    studies.HELD: "correct the command or the study file; then `sweep launch` goes on",
-    studies.STOPPED: "`sweep launch` takes it up again",
-    states.IDLE: "`sweep launch` goes on",
-}
-
 
 def shown(value: Any, digits: int = PARAM_DIGITS) -> str:
     """Return a value for people: few digits, strings as they are, no control characters."""
@@ -184,8 +177,8 @@ def status_panel(status: Status, shown: int | None = SHOWN) -> Any:
         lines.add_row("", Text(f"| {printable(tail)}", style="dim"))
     for note in status.notes:
         lines.add_row("note", Text(printable(note), style="yellow"))
-    if status.state in NEXT:
-        lines.add_row("next", Text(NEXT[status.state]))
+    if status.next_step:
+        lines.add_row("next", Text(status.next_step))
     title = Text(f"{printable(status.name)}: ", style="bold")
     title.append(status.state, style=f"bold {colour}")
     ended = Text(f"{status.done} of {status.total} trials have ended  ", style="bold")

@@ -22,7 +22,7 @@ Value = tuple[str, int, float]  # metric, step, value
 _LONGEST = 4096  # characters at each end of a line in which a pattern is looked for
 _UP = re.compile(r"(?:\x1b\[|\x9b)(\d*)[AF]")  # the cursor goes up: lines are drawn again
 _FIRST_COLUMN = re.compile(r"(?:\x1b\[|\x9b)[01]?G")  # as \r
-_LAST_NUMBER = re.compile(r"[\d.,eE+-]{1,100}\Z")
+_LAST_NUMBER = re.compile(r"[\d.,eE+-]{1,100}(?<!\.\.)\Z")  # none ends with "..."
 # What is known of the place in the output, and what it is at its start.
 _USUAL = {
     "epoch": "",
@@ -149,6 +149,7 @@ class Output:
         values: list[Value] = []
         for metric in self._metrics:
             if found := metric.find(text, self._heading):
+                metric.repeated.see(text, found[1])
                 values += [(metric.name, *value) for value in metric.line(found[0])]
         self._heading = heading_of(text)
         return values
@@ -187,6 +188,8 @@ class Output:
             metrics[metric.name] = {"step": metric.seen.step, **changed}
             if not metric.has_found and metric.near.count:
                 metrics[metric.name]["near"] = metric.near.state()
+            if repeated := metric.repeated.state():
+                metrics[metric.name]["repeated"] = repeated
         found: dict[str, Any] = {"metrics": metrics}
         if bars := self._bars.state():
             found["bars"] = bars
@@ -201,6 +204,7 @@ class Output:
             known = dict(state.get("metrics", {}).get(metric.name, {}))
             if near := known.pop("near", None):
                 metric.near.restore(near)
+            metric.repeated.restore(known.pop("repeated", {}))
             for name, value in known.items():
                 setattr(metric.seen, name, tuple(value) if isinstance(value, list) else value)
         self._bars.restore(state.get("bars", {}))

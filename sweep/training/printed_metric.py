@@ -20,20 +20,28 @@ from sweep.training.printed_numbers import (
 )
 from sweep.training.printed_steps import find_step
 from sweep.training.progress_bars import Drawing
+from sweep.training.repeated_lines import RepeatedLines
 
 _FIRST_GROUP = re.compile(r"(?<!\\)\((?!\?)|\(\?P<")
 _NAME = r"[\w./-]"
 # Where a pattern lets its first word begin within another one.
 _LOOSE = re.compile(r"(^(?:\(\?[aiLmsux]+\))?|(?<!\\)\.[*+]\??)(?=[A-Za-z_])")
+# The part of the data that a line, or what follows in it, is of: "[valid] loss=1, acc=0.5".
 _PART_BEFORE = re.compile(
-    r"(?<![A-Za-z])(?:train|training|val|valid|validation|eval|dev|test) \Z", re.IGNORECASE
+    r"(?<![A-Za-z_])(?:train|training|val|valid|validation|eval|evaluation|dev|test|testing)"
+    r"(?![A-Za-z_]|\.[A-Za-z])",
+    re.IGNORECASE,
 )
 _PART = re.compile(r"(?<![A-Za-z])(train|val|eval|dev|test)", re.IGNORECASE)
 _LABEL_WIDTH = 80
+_PART_WIDTH = 300  # characters before a name in which the part of the data is looked for
 # As LightGBM says it: "Early stopping, best iteration is:".
 _HEADING = re.compile(r"\b(best|final)\b[^:]{0,100}:\s*\Z", re.IGNORECASE)
-# What sums up, at the end, behind what loggers put before it.
-_SUMMARY = re.compile(r"[\W_]*(best|final|test)(?:ly|ing|ed|s)?(?![A-Za-z])", re.IGNORECASE)
+# What sums up, at the end, behind what loggers put before it; also CatBoost's bestTest, and what
+# wandb prints of a run.
+_SUMMARY = re.compile(
+    r"[\W_]*(best|final|test|wandb)(?:ly|ing|ed|s)?(?!(?-i:[a-z])|(?-i:[A-Z]{2}))", re.IGNORECASE
+)
 _LOGGED = re.compile(
     r"[\s>*=#|:,;.–—-]*(?:\[?(?:\d{2,4}[-:/.]\d\d[-:/.]\d\d|\d\d:\d\d)[\d:.,TZ+-]*\]?"
     r"|\[?(?:debug|info|warn(?:ing)?|error|critical|root|__main__)\b\]?)",
@@ -115,11 +123,13 @@ class PrintedMetric:
         self._step = re.compile(objective.step_pattern) if objective.step_pattern else None
         self.seen = SeenOfMetric()
         self.near = NearLines(self.name, self.pattern)
+        self.repeated = RepeatedLines()
 
     def copy(self) -> PrintedMetric:
         other = copy.copy(self)
         other.seen = replace(self.seen, shown=dict(self.seen.shown))
         other.near = NearLines(self.name, self.pattern)
+        other.repeated = RepeatedLines()  # it only peeks
         return other
 
     def _search(self, regex: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -318,6 +328,8 @@ class PrintedMetric:
             )
         if seen.odd:
             found.append(f"{seen.odd!r} was printed where its pattern has a number, and is read")
+        if often := self.repeated.note():
+            found.append(often)
         return [f"{self.name}: {text}" for text in found if text]
 
     def _name_note(self) -> str:
@@ -389,8 +401,10 @@ def _label(text: str, end: int) -> str:
     name = text[begin:end]
     if not any(letter.isalpha() for letter in name):
         return ""
-    part = _PART_BEFORE.search(text, first, begin)
-    return part[0] + name if part else name
+    if _PART.match(name):
+        return name
+    *_, part = [None, *_PART_BEFORE.finditer(text, max(0, begin - _PART_WIDTH), begin)]
+    return f"{part[0]} {name}" if part else name
 
 
 def heading_of(line: str) -> str:

@@ -17,7 +17,8 @@ import pytest
 
 from sweep.core.errors import CouldNotAsk, SchedulerError
 from sweep.core.scheduler import ENDED, PENDING, RUNNING, Limits
-from sweep.core.system.gpus import GpuPool, find_gpus, locks_folder
+from sweep.core.system.gpus import GpuPool, find_gpus
+from sweep.core.system.own_folder import own_folder
 from sweep.core.system.processes import is_alive, processes_with
 from sweep.schedulers.local.job import JobFolder, RunnerRecord
 from sweep.schedulers.local.scheduler import LocalScheduler
@@ -529,7 +530,7 @@ class TestGpus:
         for job in (one, other):
             self.contract.wait_states(scheduler, job, {0: "COMPLETED", 1: "COMPLETED"})
         for name in names:
-            (locks_folder() / name).unlink()
+            (own_folder("gpus") / name).unlink()
 
     def test_a_pool_takes_all_or_nothing(self, tmp_path: Path) -> None:
         """What one pool holds, no other gets; too few are not taken at all."""

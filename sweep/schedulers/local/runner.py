@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from sweep.core.errors import SweepError
 from sweep.core.files import open_private, write_atomic
 from sweep.core.scheduler import END_VARIABLE, INDEX_VARIABLE, JOB_VARIABLE, ArrayJob
 from sweep.core.system.fork import Forked, fork
@@ -205,7 +206,11 @@ class Runner:
                 return
             if self.retry_at is not None:
                 return
-            gpus = self.pool.take(self.job.gpus)
+            try:
+                gpus = self.pool.take(self.job.gpus)
+            except (OSError, SweepError) as error:  # no place for the locks, or no room for them
+                self._wait(f"the GPUs' locks: {getattr(error, 'message', error)}")
+                return
             if gpus is None:
                 self._wait(f"waiting for {self.job.gpus} free GPU(s) of {len(self.pool.names)}")
                 return

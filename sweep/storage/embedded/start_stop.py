@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -300,6 +301,11 @@ def _wait_ready(folder: Folder, pid: int, log_offset: int) -> Postmaster:
             return postmaster
         if not alive:
             tail = _log_tail(folder, log_offset)
+            if any(os.strerror(number) in tail for number in (errno.ENOSPC, errno.EDQUOT)):
+                raise SweepError(
+                    f"The database in {folder.root} does not start: no space is left on its disk.",
+                    "Make room there; then it starts when it is next asked.",
+                )
             kind = _PortTaken if "Address already in use" in tail else SweepError
             raise kind(f"The database in {folder.root} did not start:\n{tail}")
         if time.monotonic() > deadline:
