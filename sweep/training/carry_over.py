@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sweep.core.files import make_folders
 from sweep.core.paths import AttemptFolder
 from sweep.training import layouts, save_names, save_order
 from sweep.training.save_names import DOUBTFUL, LAST, OTHER, UNFINISHED, WEIGHTS
@@ -145,7 +146,7 @@ def clone(
     Returns:
         Whether all of it is there.
     """
-    goal.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(goal.parent)
     if not path.is_dir():
         return _clone_file(path, goal, links, goes_on)
     goal.mkdir(exist_ok=True)
