@@ -17,9 +17,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sweep.core.files import make_folders
 from sweep.core.paths import AttemptFolder
 from sweep.training import layouts, save_names, save_order
-from sweep.training.save_names import LAST, OTHER, UNFINISHED, WEIGHTS
+from sweep.training.save_names import DOUBTFUL, LAST, OTHER, UNFINISHED, WEIGHTS
 from sweep.training.saves import Save
 
 _FICLONE = 0x40049409
@@ -89,9 +90,9 @@ def _copy_beside(folder: Path, target: Path, chosen: Save) -> None:
             role = save_names.parse(entry.name).role
             if entry.is_symlink():
                 _copy_link(entry, goal, role, chosen)
-            elif entry.name.lower() in layouts.POINTERS and _copy_pointer(entry, goal, chosen):
+            elif layouts.may_be_pointer(entry.name) and _copy_pointer(entry, goal, chosen):
                 continue
-            elif role == WEIGHTS or (
+            elif role in (DOUBTFUL, WEIGHTS) or (
                 role == OTHER
                 and entry.stat().st_size <= _MOST_BESIDE_BYTES
                 and not _LOGS.search(entry.name.lower())
@@ -145,7 +146,7 @@ def clone(
     Returns:
         Whether all of it is there.
     """
-    goal.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(goal.parent)
     if not path.is_dir():
         return _clone_file(path, goal, links, goes_on)
     goal.mkdir(exist_ok=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import Any
 
+from sweep.core import shell_text
 from sweep.core.placeholders import EDIT, escape
 from sweep.studyfile.starter.draft import Draft
 
@@ -44,6 +44,6 @@ def spaced(low: float, high: float, count: int, *, log: bool) -> list[float]:
 def split_words(text: Any) -> list[str]:
     """Return a command's words, for a study's command."""
     try:
-        return [escape(word) for word in shlex.split(str(text))]
+        return [escape(word) for word in shell_text.split_words(str(text))]
     except ValueError:
         return [EDIT]

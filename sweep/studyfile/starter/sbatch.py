@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 from sweep.core.placeholders import EDIT, RESERVED, escape
+from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
 from sweep.studyfile.starter.foreign_yaml import read_word
 from sweep.studyfile.starter.sbatch_indexes import pick, read_scalars, read_tasks
@@ -189,7 +189,7 @@ def _pick_points(
 
 def _split(text: str) -> list[Any]:
     try:
-        return [read_word(word) for word in shlex.split(text, comments=True)]
+        return [read_word(word) for word in split_words(text, comments=True)]
     except ValueError:
         return []
 
@@ -216,7 +216,7 @@ def _command(
     # An index may hold spaces, at which the line would be split.
     line = _PICKED.sub(keep, line)
     try:
-        words = shlex.split(line)
+        words = split_words(line)
     except ValueError:
         return [EDIT]
     found: list[str] = []

@@ -38,7 +38,7 @@ from sweep.training import build, checkpoints, images, matched_lines, save_order
 from sweep.training.command import filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.journal import Journal
-from sweep.training.supervisor import Leave
+from sweep.training.leave import Leave
 
 LIMIT_S = 60
 HOME = ".tries"  # within the runs folder
