@@ -40,10 +40,12 @@ class Asked:
 
     Args:
         workdir: The folder with the user's code: its frozen copy in a task.
+        is_quiet: Drop what it prints, tracebacks too; else it goes where this process prints.
     """
 
-    def __init__(self, workdir: Path) -> None:
+    def __init__(self, workdir: Path, *, is_quiet: bool = False) -> None:
         self.workdir = workdir
+        self._is_quiet = is_quiet
         self._child: subprocess.Popen[bytes] | None = None
         self._answers: int = -1
 
@@ -139,13 +141,13 @@ class Asked:
         environ = {k: v for k, v in os.environ.items() if not is_secret(k, v)}
         answers, far = os.pipe()
         try:
-            # What it prints goes where this process prints.
             self._child = subprocess.Popen(
                 [sys.executable, "-c", _CODE, str(self.workdir.absolute())],
                 cwd="/",
                 env=environ,
                 stdin=subprocess.PIPE,
                 stdout=far,
+                stderr=subprocess.DEVNULL if self._is_quiet else None,
                 preexec_fn=processes.die_with(os.getpid()),
             )
         finally:
@@ -230,7 +232,7 @@ def check(study: Study, workdir: Path) -> None:
 
     first = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
     first.number = 0
-    with contextlib.closing(Asked(workdir)) as asked:
+    with contextlib.closing(Asked(workdir, is_quiet=True)) as asked:
         if study.sampler.is_own:
             asked.propose(study, [], first, study.seed, {})
         if study.pruner.is_own:

@@ -55,7 +55,15 @@ class OwnClass:
 
     def schemas(self) -> list[dict[str, Any]]:
         name = {"type": "string", "pattern": f"^{_CLASS}$"}
-        properties = {"type": name, _TIME_LIMIT: Duration().schema()}
+        type_key = {
+            "description": f"The {self.what}, package.module:Class.",
+            "examples": ["my:Mine"],
+        }
+        limit_key = {
+            "description": "How long one answer may take; all other keys are arguments.",
+            "examples": ["60s"],
+        }
+        properties = {"type": name | type_key, _TIME_LIMIT: Duration().schema() | limit_key}
         return [name, {"type": "object", "required": ["type"], "properties": properties}]
 
 

@@ -95,7 +95,7 @@ class AttemptChannel(Channel):
                 study, storage, ledger.study_id, claim.trial_id, self._steps, self.view.asked()
             )
         except OwnFailed as error:
-            self._hold(f"the pruner cannot work: {error.message} {error.hint}")
+            self._hold(f"{error.message} {error.hint}")
             return ""
         return "pruned" if prunes else ""
 

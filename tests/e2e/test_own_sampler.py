@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.chaos.scene import Scene, kill
 
 CODE = """
@@ -37,6 +39,7 @@ def collected(scene: Scene) -> dict[int, dict[str, Any]]:
     return {row["trial"]: row for row in json.loads(done.out)}
 
 
+@pytest.mark.long
 def test_own_sampler_and_pruner(tmp_path: Path, runs: Path, sweep: Any, fresh_url: str) -> None:
     """The code is as it was launched; a fault holds the study; a kill changes nothing."""
     scene = Scene(
