@@ -20,6 +20,7 @@ from sweep.core import outcomes
 from sweep.core.errors import SweepError
 from sweep.core.files import write_atomic
 from sweep.core.outcomes import GIVEN_BACK, RETRIES, USER_FAILURES
+from sweep.core.sharing import share
 from sweep.core.system import memory, processes
 from sweep.core.system.crash import write_crash
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
@@ -130,6 +131,7 @@ class AttemptRun:
             self._end_keeper()
             if self._meeting is not None:
                 self._meeting.close()
+            share(self.study, self.context.folder, self.context.folder.trial(self.claim.number))
         self.tools.outbox.end(self.claim.number, self.claim.attempt, state)
         return state
 

@@ -35,6 +35,7 @@ from sweep.core.errors import (
 from sweep.core.masking import keep_environment, mask
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import EXECUTOR_VARIABLE
+from sweep.core.sharing import share
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.system.crash import write_crash
@@ -108,14 +109,17 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         if not db.retry(lambda _: ledger.unfinished()):
             note_tasks(ledger, schedule)
             at_the_end(Opened(folder, study, ledger), lambda text: print(mask(text), flush=True))
+        share(study, folder)
         return EXIT_DONE
     processes.adopt_orphans()  # what a training leaves behind is found without reading all of /proc
     context = default_context(folder, ledger, schedule)
     if options[:1] == ["--rerun"]:
         run_rerun(context, int(options[1]) + (context.place.index or 0))
+        share(study, folder, folder.root / "reruns", folder.logs)
         return EXIT_DONE
     if options[:1] == ["--command"]:
         trial_command.run(context, int(options[1]))
+        share(study, folder, folder.root / "reruns", folder.logs)
         return EXIT_DONE
     os.environ.pop(SLOT_VARIABLE, None)  # by it the worker is found, and none of its children
     count = int(os.environ.pop(COUNT_VARIABLE, None) or 1)

@@ -85,8 +85,8 @@ FLAT = ("*.distcp", "random_states_*.pkl", "_checkpoint_metadata", "manifest.ocd
 # one, a save without is not whole.
 WRITTEN_LAST = _words(
     "trainer_state.json .metadata _metadata _checkpoint_metadata commit_success* _success success "
-    ".success complete .complete completed done .done *.done _done _complete committed .committed "
-    "training_metadata.json latest metadata.json random_states_*.pkl"
+    ".success .snapshot_metadata complete .complete completed done .done *.done _done _complete "
+    "committed .committed training_metadata.json latest metadata.json random_states_*.pkl"
 )
 _MARKERS_WITH_CONTENT = (".metadata", "_metadata", "_checkpoint_metadata")
 # Small files in which a framework names its newest whole save, by its name or number.

@@ -44,12 +44,12 @@ _STATE_WORDS = _words(
 # Of what lies beside a model's own file, where each has one: as the first word, or these anywhere.
 _PART_WORDS = _words(
     "opt optim optimizer optimizers optimiser scheduler schedulers scaler scalers rng dataloader "
-    "sampler"
+    "sampler criterion"
 )
 _PART = re.compile(r"replay[_-]?buffer|vecnormalize|random_states?_\d|\.(pdopt|states)$")
 # Tensors alone, and texts: seldom the state of a training.
 _TENSORS_END = ".safetensors"
-_TEXT_ENDS = (".txt", ".json")
+TEXT_ENDS = (".txt", ".json")
 _UNFINISHED_WORDS = _words(
     "tmp incomplete unfinished uncommitted inprogress staging deleting todelete"
 )
@@ -140,7 +140,7 @@ _OTHER_NAMES = (
         f"*.{end}"
         for end in _words(
             "log out err csv tsv jsonl md rst html py ipynb sh yaml yml toml ini cfg png "
-            "jpg jpeg gif svg pdf mp4 wav sha256 md5 prof trace lock parquet arrow diff patch"
+            "jpg jpeg gif svg pdf mp4 wav sha256 md5 prof trace lock meta parquet arrow diff patch"
         )
     ),
 )
@@ -321,6 +321,6 @@ def _role(name: str, text: str, is_folder: bool) -> str:
     if named or not _WEIGHTS_WORDS.isdisjoint(words):
         return WEIGHTS
     is_said = not (_STATE_WORDS | _ROLLING).isdisjoint(words)
-    if is_folder or is_said or (is_numbered and not name.endswith(_TEXT_ENDS)):
+    if is_folder or is_said or (is_numbered and not name.endswith(TEXT_ENDS)):
         return STATE
     return DOUBTFUL

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,6 +26,7 @@ _NUMBERED_FILE = re.compile(
     r"(^|[^a-z])(epochs?|ep|steps?|iter(ation)?s?|it|ba|checkpoint|ckpt|batch|model)$"
 )
 _STATE_FILE = re.compile(r"\.(pth?|ckpt|zip|tar|pkl|th)$", re.IGNORECASE)
+_DAY_DIGITS = 8
 _NEVER_HOLDERS = frozenset(("wandb", "mlruns"))
 
 
@@ -207,6 +208,11 @@ def _is_holder(path: Path) -> bool:
             own = "config.json" in entries or any(e.endswith(".distcp") for e in entries)
             return not own
         return False
+    is_day = name.isdecimal() and len(name) >= _DAY_DIGITS
+    if is_day or name == "checkpoint":  # a save, or where they are
+        files = [entry.name for entry, _ in _entries(path) if not entry.is_dir()]
+        if _is_one_series(files):
+            return True
     return not _is_numbered(name) and (_has_numbered(path) or _has_holder(path, 3))
 
 
@@ -291,8 +297,9 @@ def file_saves(
     groups: dict[object, list[str]] = {}
     parts: list[tuple[str, Name]] = []
     told = {entry: as_role(save_names.parse(entry)) for entry in files}
+    owners = {entry: owner for entry in files if (owner := _owner_of(entry, files))}
     for entry, name in told.items():
-        if name.role in (OTHER, UNFINISHED):
+        if name.role in (OTHER, UNFINISHED) or entry in owners:
             continue
         prefix = _prefix_of(entry, prefixes)
         if prefix is not None:
@@ -311,6 +318,7 @@ def file_saves(
         beside = [e for e, part in parts if name.numbers and part.numbers == name.numbers]
         if beside and name.role == DOUBTFUL:  # tensors, and an optimizer's file
             name = replace(name, role=STATE)
+        beside += [entry for entry, owner in owners.items() if owner in entries]
         found.append(_together(folder, files, [*entries, *beside], name, key, told))
     return found
 
@@ -338,6 +346,17 @@ def _together(
         whole,
         kinds=frozenset(told[entry].series for entry in entries),
     )
+
+
+def _owner_of(entry: str, files: Collection[str]) -> str:
+    """Return the file to which one belongs, by its name: model.npz of model.npz.optimizer.npz."""
+    role = save_names.parse(entry).role
+    for place, letter in enumerate(entry):
+        before, after = entry[:place], entry[place:]
+        is_more = letter == "." and role in (STATE, PART, DOUBTFUL)
+        if is_more and before in files and not re.search(r"\d", after):
+            return before if save_names.parse(before).role in (STATE, LAST, DOUBTFUL) else ""
+    return ""
 
 
 def _prefix_of(entry: str, prefixes: set[str]) -> str | None:

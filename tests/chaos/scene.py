@@ -173,10 +173,12 @@ class Scene:
     def wait_state(self, word: str, limit_s: float = PATIENCE_S) -> dict[str, Any]:
         """Wait until status shows a state; return the status."""
         deadline = time.monotonic() + limit_s
-        while (found := self.status())["state"] != word:
-            assert time.monotonic() < deadline, f"{found}\n{self.story()}"
-            time.sleep(0.5)  # it is a command each time
-        return found
+        while True:
+            began = time.monotonic()
+            if (found := self.status())["state"] == word:
+                return found
+            assert began < deadline, f"{found}\n{self.story()}"
+            time.sleep(max(0.5, time.monotonic() - began))  # it is a command each time
 
     def wait_for(self, done: Callable[[], Any], limit_s: float = PATIENCE_S) -> Any:
         """Wait until something is true, and return it."""

@@ -9,11 +9,11 @@ import pty
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import waiting
 from tests.conftest import Sweep
 from tests.waiting import text_of
 
@@ -42,10 +42,7 @@ def counts(sweep: Sweep) -> dict[str, int]:
 
 
 def wait_for(condition: Callable[[], bool], what: str, wait_s: float = 180.0) -> None:
-    deadline = time.monotonic() + wait_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {wait_s} s for {what}"
-        time.sleep(0.1)
+    waiting.wait_for(condition, what, wait_s, pause_s=0.1)
 
 
 def steps_of(runs: Path, name: str, trial: int, attempt: int = 1) -> int:

@@ -506,6 +506,26 @@ LAYOUTS = [
     ),
     ("a text of one's own, alone", ["c.txt"], "c.txt"),
     ("an agent of one's own, alone", ["agent.pth", "curve.png"], "agent.pth"),
+    ("skorch", ["params.pt", "optimizer.pt", "criterion.pt", "history.json"], "params.pt"),
+    ("Marian", ["model.npz", "model.npz.optimizer.npz", "model.npz.progress.yml"], "model.npz"),
+    ("gensim", ["w_9.model", "w_9.model.npy", "w_10.model", "w_10.model.npy"], "w_10.model"),
+    ("gensim, killed in save", ["w_9.model", "w_9.model.npy", "w_10.model"], "w_9.model"),
+    (
+        "LAVIS",
+        ["20240101123/checkpoint_3.pth", "20240101123/checkpoint_best.pth"],
+        "20240101123/checkpoint_3.pth",
+    ),
+    (
+        "SheepRL",
+        ["checkpoint/ckpt_1000_0.ckpt", "checkpoint/ckpt_2000_0.ckpt"],
+        "checkpoint/ckpt_2000_0.ckpt",
+    ),
+    ("MindSpore", ["net-1_100.ckpt", "net-2_100.ckpt", "net-graph.meta"], "net-2_100.ckpt"),
+    (
+        "torchsnapshot, killed in save",
+        ["step-10/:0/x .snapshot_metadata", "step-20/:0/x"],
+        "step-10",
+    ),
     # In a folder of a run's name
     (
         "rl_games",

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import ModuleType
 
 from sweep.core.errors import SweepError
-from sweep.core.files import open_private, write_atomic
+from sweep.core.files import make_folders, open_private, write_atomic
 from sweep.core.scheduler import END_VARIABLE, INDEX_VARIABLE, JOB_VARIABLE, ArrayJob
 from sweep.core.system.fork import Forked, fork
 from sweep.core.system.gpus import GPU_VARIABLE, GpuPool
@@ -251,7 +251,7 @@ class Runner:
             env[GPU_VARIABLE] = ",".join(gpus)
         log = self._log(index)
         try:
-            log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folders(log.parent)
         except OSError as error:
             raise NotStarted(
                 f"The folder {log.parent} cannot be made: {error.strerror}.",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.errors import SweepError
-from sweep.core.files import open_private, take_lock
+from sweep.core.files import make_folders, open_private, take_lock
 from sweep.core.paths import PACKAGE
 from sweep.core.system.processes import find_process
 from sweep.storage.embedded.account import choose_account
@@ -131,7 +131,7 @@ def start(
     with mind_os_errors(folder):
         if not make and not folder.has_data():
             raise DataGone(folder)
-        folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(folder.root)
         check_owner(folder)
         with locked(folder.lock_file, wait_s=LOCK_WAIT_S):
             os.utime(folder.lock_file)  # the watcher reads from it when the server was asked for
