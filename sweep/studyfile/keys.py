@@ -86,7 +86,8 @@ READING = Section(
         "step": Key(
             _A_PATTERN,
             "Regular expression that finds the step in a line of output; its first group is a "
-            "whole number. It holds for values in that line and in those that follow.",
+            "whole number. It holds for values in that line and in those that follow, and for "
+            "all of a table.",
             example="Epoch ([0-9]+)",
             aliases="epoch steps iteration",
         ),

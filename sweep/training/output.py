@@ -15,7 +15,8 @@ from typing import Any
 from sweep.core.study import Objective
 from sweep.core.terminal_text import plain
 from sweep.training import progress_bars
-from sweep.training.printed_metric import PrintedMetric, SeenOfMetric, heading_of
+from sweep.training.printed_lines import heading_of
+from sweep.training.printed_metric import PrintedMetric, SeenOfMetric
 
 NEWLINE, RETURN, OPEN = "\n", "\r", ""  # what ended a piece of output
 Value = tuple[str, int, float]  # metric, step, value
@@ -127,12 +128,13 @@ class Output:
             text = text[:_LONGEST] + "\n" + text[-_LONGEST:]
         if self._quotes_source(text):
             return []
+        values: list[Value] = []
         for metric in self._metrics:
-            metric.look_for_step(text)
+            values += [(metric.name, *value) for value in metric.look_for_step(text)]
         is_sure = progress_bars.is_bar(text)
         bar, printed_behind = progress_bars.split_end(text) if is_sure else (text, "")
         is_drawn = is_sure or ended == RETURN or self._redrawn > 0
-        values = self._drawing(bar) if is_drawn else self._line(bar)
+        values += self._drawing(bar) if is_drawn else self._line(bar)
         if printed_behind:
             values += self._line(printed_behind)
         return values

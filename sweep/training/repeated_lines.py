@@ -53,7 +53,7 @@ class RepeatedLines:
             del self._counts[next(iter(self._counts))]
 
     def _conclude(self) -> None:
-        """Note it, now that another number has begun."""
+        """Note it, where the last numbers came as often as each other."""
         often = list(self._counts.values())[-_ENOUGH:]
         if len(often) == _ENOUGH and len(set(often)) == 1 and 1 < often[0] <= _MOST_RANKS:
             first = list(self._counts)[-_ENOUGH].strip("… ,;|:-")
@@ -61,6 +61,8 @@ class RepeatedLines:
 
     def note(self) -> str:
         """Return it in words; "" where no line came again."""
+        if not self._noted:
+            self._conclude()
         if not self._noted:
             return ""
         often, first = self._noted

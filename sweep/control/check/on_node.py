@@ -28,6 +28,7 @@ from sweep.core.study import Study
 from sweep.storage import access
 
 TIME_LIMIT_S = 900
+HOME = ".checks"  # within the runs folder
 
 
 def check(
@@ -47,7 +48,8 @@ def check(
     """
     went = Went()
     try:
-        with short_job.folder_in(runs, ".checks", study) as folder:
+        short_job.clear_dead(runs, HOME, schedule_for, say)
+        with short_job.folder_in(runs, HOME, study) as folder:
             _prepare(study, runs, folder, environ)
             went = short_job.run(
                 study,

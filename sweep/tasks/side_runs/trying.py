@@ -119,6 +119,7 @@ def _run(
     limit_s: int,
 ) -> Tried:
     params = first_point(study)
+    short_job.clear_dead(runs, HOME, schedule_for, say)
     code = code_snapshot.plan(study, runs.root, environ)
     with short_job.folder_in(runs, HOME, study) as folder:
         snapshot = code_snapshot.freeze(code, folder) if code else None
