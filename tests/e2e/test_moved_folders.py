@@ -148,11 +148,11 @@ def end_all(folder: Path) -> None:
 def place(ended: tuple[Path, Path]) -> Iterator[Path]:
     """A folder in which the study has been launched: put back as it was then."""
     folder, kept = ended
-    shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run(["cp", "-a", kept, folder], check=True)
+    subprocess.run(["cp", "-a", "--no-target-directory", kept, folder], check=True)
     yield folder
     end_all(folder)
     assert find_crash_files(folder) == []
+    remove(folder)
 
 
 CASES = [
