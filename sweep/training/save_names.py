@@ -49,7 +49,7 @@ _PART_WORDS = _words(
 _PART = re.compile(r"replay[_-]?buffer|vecnormalize|random_states?_\d|\.(pdopt|states)$")
 # Tensors alone, and texts: seldom the state of a training.
 _TENSORS_END = ".safetensors"
-_TEXT_ENDS = (".txt", ".json")
+TEXT_ENDS = (".txt", ".json")
 _UNFINISHED_WORDS = _words(
     "tmp incomplete unfinished uncommitted inprogress staging deleting todelete"
 )
@@ -321,6 +321,6 @@ def _role(name: str, text: str, is_folder: bool) -> str:
     if named or not _WEIGHTS_WORDS.isdisjoint(words):
         return WEIGHTS
     is_said = not (_STATE_WORDS | _ROLLING).isdisjoint(words)
-    if is_folder or is_said or (is_numbered and not name.endswith(_TEXT_ENDS)):
+    if is_folder or is_said or (is_numbered and not name.endswith(TEXT_ENDS)):
         return STATE
     return DOUBTFUL
