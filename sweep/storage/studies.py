@@ -12,7 +12,16 @@ import time
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sweep.core.attributes import CANCEL, IDENTITY, METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
+from sweep.core.attributes import (
+    CANCEL,
+    IDENTITY,
+    METRIC_NAMES,
+    PARALLEL,
+    RECONCILED,
+    SPEC,
+    STATE,
+    WAVE,
+)
 from sweep.core.scheduler import Wave
 from sweep.core.study import Study
 from sweep.storage import locks
@@ -178,6 +187,10 @@ def remove_attribute(db: Database, study_id: int, key: str) -> None:
 
 def write_specification(db: Database, study_id: int, study: Study) -> None:
     write_attribute(db, study_id, SPEC, json.loads(study.to_json()))
+    if study.max_parallel is None:
+        remove_attribute(db, study_id, PARALLEL)
+    else:
+        write_attribute(db, study_id, PARALLEL, study.max_parallel)
 
 
 def read_specification(db: Database, study_id: int) -> Study | None:
