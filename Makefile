@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
 CODE := sweep trainer templates studies tests benchmarks
-# Tests wait more than they compute, so some run side by side; JOBS=0 runs one after the other.
-JOBS ?= 4
+# Tests wait more than they compute, so more run side by side than a small machine has cores; JOBS=0
+# runs one after the other. Frameworks need more memory each.
+JOBS ?= 6
+FRAMEWORK_JOBS ?= 4
 # A test or demo starts hundreds of Pythons: each would compile sweep anew, for a third of a second.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
@@ -43,7 +45,7 @@ test-cluster: $(VENV)/.ready
 # In an environment of their own: what the frameworks bring must not reach the lock file.
 test-frameworks: $(FRAMEWORKS)/.ready
 	@$(FRAMEWORKS)/bin/python -m tests.needs
-	$(FRAMEWORKS)/bin/python -m pytest -n $(JOBS) --dist load tests/frameworks $(SELECT)
+	$(FRAMEWORKS)/bin/python -m pytest -n $(FRAMEWORK_JOBS) --dist load tests/frameworks $(SELECT)
 
 $(FRAMEWORKS)/.ready: $(VENV)/.ready requirements-frameworks.txt .ci/venv-frameworks
 	@.ci/venv-frameworks "$(VENV)" "$(FRAMEWORKS)"

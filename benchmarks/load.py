@@ -38,7 +38,8 @@ from sweep.storage.embedded import start_stop
 from sweep.storage.ledger import Ledger
 from sweep.studyfile import loads
 from sweep.training.journal import Journal
-from sweep.training.supervisor import Channel, Leave, Supervisor
+from sweep.training.leave import Leave
+from sweep.training.supervisor import Channel, Supervisor
 
 TASKS = 1000
 TOKEN = "load-1f"

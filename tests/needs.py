@@ -29,7 +29,7 @@ MODULE_FILES = ("/usr/share/lmod/lmod/init/bash", "/usr/share/modules/init/bash"
 # As requirements-frameworks.txt installs them, but for DeepSpeed, which must be compiled.
 FRAMEWORKS = (
     *("lightning", "transformers", "accelerate", "keras", "xgboost", "lightgbm", "papermill"),
-    *("hydra", "jax", "flax", "orbax", "mpi4py"),
+    *("hydra", "jax", "flax", "equinox", "orbax", "mpi4py", "distributed"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import pytest
 
 from tests.conftest import ROOT, sweep_environment
 from tests.fork_server import ForkServer
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, text_of
 
 pytestmark = pytest.mark.real
 
@@ -315,8 +316,51 @@ def test_changed_code_is_not_resumed(folder: Path) -> None:
 
 
 def ran(folder: Path) -> str:
-    path = folder / "ran.mark"
-    return path.read_text() if path.exists() else ""
+    return text_of(folder / "ran.mark")
+
+
+READS = {"read_text", "read_bytes", "open", "stat", "iterdir"}
+# What a condition says that asks first, that takes the absence, or asks of a child not waited for.
+GUARDS = (".exists()", "FileNotFoundError", "OSError", "/proc/")
+
+
+def find_hasty_reads(source: str) -> list[int]:
+    """Return the lines on which a wait's condition opens a file that may not be there yet."""
+    nodes, lines = list(ast.walk(ast.parse(source))), source.splitlines()
+    functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    found = set()
+    for call in nodes:
+        if not (isinstance(call, ast.Call) and name_of(call).startswith("wait") and call.args):
+            continue
+        condition = call.args[0]
+        if not isinstance(condition, ast.Lambda | ast.Name):
+            continue
+        names = {condition.id} if isinstance(condition, ast.Name) else set()
+        names |= {name_of(node) for node in ast.walk(condition) if isinstance(node, ast.Call)}
+        asked = [condition, *(functions[name] for name in sorted(names & functions.keys()))]
+        text = "".join("".join(lines[node.lineno - 1 : node.end_lineno]) for node in asked)
+        if not any(guard in text for guard in GUARDS):
+            calls = [n for one in asked for n in ast.walk(one) if isinstance(n, ast.Call)]
+            found |= {node.lineno for node in calls if name_of(node) in READS}
+    return sorted(found)
+
+
+def name_of(call: ast.Call) -> str:
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+
+
+def test_no_wait_reads_a_file_that_may_not_be_there_yet() -> None:
+    """On a busy machine it is asked for before it is written: ``text_of`` is for that."""
+    hasty = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for line in find_hasty_reads(path.read_text())
+    ]
+    assert hasty == []
+    bad = "def said():\n    return log.read_text()\nwait_for(lambda: 'x' in said(), 'it')\n"
+    assert find_hasty_reads(bad) == [2]
+    assert find_hasty_reads("wait_for(lambda: 'x' in log.read_text())") == [1]
+    assert find_hasty_reads("wait_for(lambda: 'x' in text_of(log))") == []
 
 
 @pytest.fixture(scope="module")

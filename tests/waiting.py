@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,12 +24,25 @@ def wait_for(
     """
     deadline = time.monotonic() + limit_s
     while True:
-        is_late = time.monotonic() > deadline  # taken first: one slow check is no reason to give up
+        began = time.monotonic()  # taken first: one slow check is no reason to give up
         found = check()
         if found:
             return found
-        assert not is_late, f"waited {limit_s:.0f} s for {what}"
-        time.sleep(pause_s)
+        assert began <= deadline, f"waited {limit_s:.0f} s for {what}"
+        # A look that costs, such as a command, is not made all the time: what is waited for needs
+        # the processor as well.
+        time.sleep(max(pause_s, time.monotonic() - began))
+
+
+def text_of(path: Path) -> str:
+    """Return what a file says so far, "" where there is none yet.
+
+    It is for what another process writes: a wait may ask before that has begun.
+    """
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def returns(call: Callable[[], T], limit_s: float = PATIENCE_S) -> T:

@@ -1,10 +1,10 @@
 """The command line: parse, build, call one verb, print. The only place that catches.
 
 Each module here is a command and named as it (``try_`` is ``try``, a word of Python's); ``common``
-is what they share. Its first line is what ``sweep --help`` says of it, its function of the same
-name is the command. That function returns its exit code where it may be another than 0; all else
-that a command has to say of its failure is a SweepError. Modules are imported when their command is
-called, so that ``sweep --help`` and tab completion are quick.
+is what they share, ``handle`` the same for Python. Its first line is what ``sweep --help`` says of
+it, its function of the same name is the command. That function returns its exit code where it may
+be another than 0; all else that a command has to say of its failure is a SweepError. Modules are
+imported when their command is called, so that ``sweep --help`` and tab completion are quick.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HERE = Path(__file__).parent
 
 def command_names() -> list[str]:
     """Return all commands: the names of the modules here."""
-    modules = {path.stem for path in HERE.glob("*.py")} - {"__init__", "common"}
+    modules = {path.stem for path in HERE.glob("*.py")} - {"__init__", "common", "handle"}
     return sorted(module.rstrip("_").replace("_", "-") for module in modules)
 
 

@@ -19,6 +19,7 @@ from sweep.cli.common import (
 )
 from sweep.core import outcomes
 from sweep.core.errors import InputError
+from sweep.core.sharing import share
 from sweep.results import mixed_code
 from sweep.results.columns import long_columns
 from sweep.results.exports import export, format_of, write
@@ -140,6 +141,7 @@ def collect(
         write(export(chosen, format_, opened.study), output, sys.stdout)
     if wants_plots:
         paths, note = draw(found, opened.study, opened.folder.results)
+        share(opened.study, opened.folder, opened.folder.results)
         for path in paths:
             click.echo(f"plot: {path}", err=True)
         if note:

@@ -20,6 +20,7 @@ from sweep.cli.common import (
     wait_side_runs,
 )
 from sweep.core.errors import EXIT_DIFFERS, EXIT_DONE, EXIT_FAILED, InputError
+from sweep.core.sharing import share
 from sweep.storage import reruns
 from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs.reproduction import (
@@ -145,6 +146,7 @@ def _draw(opened: Opened, verdict: Verdict) -> Verdict:
     if run is None or not path.parent.is_dir():
         return verdict
     why = plot_rerun(opened.study, verdict, curves(opened, run), path)
+    share(opened.study, opened.folder, path)
     return verdict if why else dataclasses.replace(verdict, picture=str(path))
 
 

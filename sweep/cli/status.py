@@ -18,6 +18,8 @@ from sweep.cli.common import (
     study_argument,
 )
 from sweep.results.live import watch as watch_view
+from sweep.results.plain import is_plain, status_lines
+from sweep.results.running_table import SHOWN
 from sweep.results.status import snapshot
 from sweep.results.terminal import status_panel
 
@@ -32,12 +34,19 @@ ASK_EVERY_S = 2.0  # local: reading a small file; a cluster's queue is asked les
 @click.command(epilog="\b\nExamples:\n  sweep status\n  sweep status digits --watch\n")
 @study_argument
 @click.option("--watch", is_flag=True, help="Stay and renew the view until the study has ended.")
+@click.option("--all", "all_running", is_flag=True, help="Show every running trial, not only some.")
 @json_option
 @runs_option
-def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> None:
-    """Show where a study stands: counts, best, tasks, failures, expected end."""
+def status(
+    study: str | None, watch: bool, all_running: bool, as_json: bool, runs: Path | None
+) -> None:
+    """Show where a study stands: counts, best, what runs and how far it is, failures, its end.
+
+    Into a pipe it prints plain lines, each with its label first.
+    """
     opened = open_study(get_runs(runs), study)
     view = scheduler_view(opened)
+    shown = None if all_running else SHOWN
 
     def look() -> Status:
         scheduler = view.ask()
@@ -48,6 +57,9 @@ def status(study: str | None, watch: bool, as_json: bool, runs: Path | None) -> 
         click.echo(look().to_json())
     elif watch:
         with leaving_study(opened, "sweep status"):
-            watch_view(look, ASK_EVERY_S)
+            watch_view(look, ASK_EVERY_S, shown=shown)
+    elif is_plain(console := Console()):
+        for line in status_lines(look()):
+            click.echo(line)
     else:
-        Console().print(status_panel(look()))
+        console.print(status_panel(look(), shown))

@@ -27,6 +27,7 @@ from sweep.core.errors import BusyError, InputError, StudyChangedError
 from sweep.core.files import locked, make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ORPHANED, Scheduler, Wave
+from sweep.core.sharing import share
 from sweep.core.study import Study
 from sweep.provenance import shared_output, snapshot
 from sweep.provenance.record import record_launch
@@ -366,7 +367,11 @@ def write_folder(
     environment.install_reporter(folder.python_path)
     write_atomic(folder.study, study.to_json() + "\n")
     write_atomic(prepared.runs.last, study.name + "\n")
-    return record_launch(study, folder, prepared.runs, environ, code, prepared.say, full=hash_data)
+    changes = record_launch(
+        study, folder, prepared.runs, environ, code, prepared.say, full=hash_data
+    )
+    share(study, folder)
+    return changes
 
 
 def submit(prepared: Prepared, rows: Rows, retry: Wish | None = None) -> Launched:

@@ -12,7 +12,7 @@ from sweep.control.open_study import Opened
 from sweep.control.reconcile import UNSEEN_S
 from sweep.core.errors import CouldNotAsk
 from sweep.core.scheduler import ENDED, Scheduler
-from sweep.storage import studies
+from sweep.storage import access, studies
 
 EVERY_S = 30.0  # a cluster's queue belongs to everybody
 TURN_EVERY_S = 10.0  # somebody looks after the study so often at most
@@ -56,6 +56,7 @@ class SchedulerView:
 
     def _ask(self) -> dict[str, Any]:
         ledger, schedule = self.opened.ledger, self.schedule
+        full = [note] if (note := access.explain_full(ledger.db)) else []
         look_after(
             ledger,
             self.opened.folder,
@@ -72,9 +73,9 @@ class SchedulerView:
             beside = finaliser.look_beside(ledger, schedule)
             return {
                 "tasks": tasks,
-                "notes": finaliser.notes(ledger, beside),
+                "notes": [*finaliser.notes(ledger, beside), *full],
                 "coming": "" if has_task else finaliser.coming(beside),
             }
         except CouldNotAsk as error:
             said = f"the scheduler does not answer: {error.message}"
-            return {"tasks": None, "notes": [said], "coming": ""}
+            return {"tasks": None, "notes": [said, *full], "coming": ""}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +23,7 @@ from sweep.core.files import make_private, read_json, read_tail, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ENDED, PENDING, Scheduler, TaskState
 from sweep.core.study import Study
+from sweep.core.system import processes
 from sweep.schedulers import arrays
 from sweep.training.command import environment
 
@@ -30,6 +33,7 @@ ASK_EVERY_S = 10.0
 SETTLE_HERE_S = 2.0
 SETTLE_S = 30.0  # for the answers of a task that has ended to be seen here
 END_S = 20.0  # for a job to end before its folder is removed
+AWAY_S = 86400.0  # before the folder of a command on another machine is taken for left over
 NO_PYTHON = "sweep's own Python does not start there"
 
 Say = Callable[[str], None]
@@ -78,6 +82,7 @@ def folder_in(runs: Runs, kind: str, study: Study) -> Iterator[StudyFolder]:
     folder = StudyFolder(home / arrays.name_token(f"{study.name}-{kind.strip('.')}"))
     try:
         make_private(folder.logs)
+        write_atomic(_owner_file(folder), json.dumps(_this_process()) + "\n")
         yield folder
     finally:
         shutil.rmtree(folder.root, ignore_errors=True)
@@ -85,6 +90,49 @@ def folder_in(runs: Runs, kind: str, study: Study) -> Iterator[StudyFolder]:
             home.rmdir()
             if is_new:
                 runs.root.rmdir()
+
+
+def clear_dead(
+    runs: Runs, kind: str, schedule_for: Callable[[StudyFolder], Scheduler], say: Say
+) -> None:
+    """Remove what commands that were killed have left: their jobs, and then their folders.
+
+    Such a command is dead where its process is gone from this machine. Of one on another machine
+    that cannot be told: its folder goes once it is a day old.
+
+    Args:
+        schedule_for: The scheduler of this command; jobs under another one end by their time limit.
+        say: Told what could not be removed.
+    """
+    home = runs.root / kind
+    for root in sorted(home.iterdir()) if home.is_dir() else ():
+        folder = StudyFolder(root)
+        try:
+            owner = read_json(_owner_file(folder)) or {}
+            is_here = owner.get("boot") == processes.boot_id()
+            if is_here and processes.is_alive(owner.get("pid", 0), owner.get("start")):
+                continue
+            if not is_here and time.time() - root.stat().st_mtime < AWAY_S:
+                continue
+            schedule = schedule_for(folder)
+            _cancel(schedule, root.name)
+            for job in schedule.find(root.name):
+                _await_end(schedule, job)
+            shutil.rmtree(root)
+            with contextlib.suppress(OSError):  # not empty
+                home.rmdir()
+                runs.root.rmdir()
+        except (SweepError, OSError) as error:
+            say(f"{root}, which a killed command has left, could not be removed: {error}")
+
+
+def _owner_file(folder: StudyFolder) -> Path:
+    return folder.root / "owner.json"
+
+
+def _this_process() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"boot": processes.boot_id(), "pid": pid, "start": processes.start_time(pid)}
 
 
 def fill(study: Study, folder: StudyFolder, environ: Mapping[str, str]) -> None:

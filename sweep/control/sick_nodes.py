@@ -23,7 +23,7 @@ from sweep.core.trial import Place
 from sweep.storage import studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
-from sweep.training.supervisor import Leave
+from sweep.training.leave import Leave
 
 QUICK_S = 10.0  # a training that fails later has come to work
 FAILURES = 3  # so many quick ones on a node make it sick

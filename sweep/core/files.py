@@ -30,23 +30,34 @@ def make_private(folder: Path) -> Path:
     Raises:
         InputError: It exists and belongs to somebody else, or cannot be made.
     """
-    missing = []
-    current = folder
-    while not current.exists():
-        missing.append(current)
-        current = current.parent
     try:
-        for path in reversed(missing):
-            with contextlib.suppress(FileExistsError):
-                path.mkdir(mode=0o700)
+        make_folders(folder)
     except OSError as error:
+        where = error.filename or folder
         raise InputError(
-            f"The folder {path} cannot be made: {error.strerror}.", "Choose another place: --runs."
+            f"The folder {where} cannot be made: {error.strerror}.", "Choose another place: --runs."
         ) from None
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder.", "Choose another place: --runs.")
     check_owner(folder)
     return folder
+
+
+def make_folders(folder: Path) -> None:
+    """Make a folder and its parents, each for its owner alone: ``mkdir`` leaves parents as the
+    umask has them.
+
+    Raises:
+        OSError: One of them cannot be made.
+    """
+    missing = []
+    current = folder
+    while not current.exists():
+        missing.append(current)
+        current = current.parent
+    for path in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
 
 
 def check_owner(path: Path) -> None:
@@ -312,7 +323,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
     ``fcntl`` record locks, because they also hold over NFS where the lock daemon runs.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(path.parent)
     with open(path, "a+", opener=open_private) as stream:
         try:
             fcntl.lockf(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -6,8 +6,10 @@ puts the values in.
 
 from __future__ import annotations
 
-import shlex
+import re
 from dataclasses import dataclass
+
+from sweep.core.shell_text import split_words
 
 # What stands in the place of several arguments, and therefore must be an argument of its own.
 SPREAD = ("params", "params: ", "params:flags", "overrides", "overrides:+", "overrides:++")
@@ -20,6 +22,8 @@ RESERVED = (*TOGETHER, "trial_dir", "seed", "checkpoint_dir", "resume", *SPREAD)
 CHECKPOINT = "checkpoint"
 # What ``sweep init`` leaves for the user to replace.
 EDIT = "EDIT_ME"
+
+_BRACE = re.compile("[{}]")
 
 
 @dataclass(frozen=True)
@@ -39,41 +43,40 @@ def parse(element: str) -> list[str | Placeholder]:
         ValueError: A brace has no partner, or nothing stands between two.
     """
     pieces: list[str | Placeholder] = []
-    text = ""
+    text: list[str] = []
     at = 0
-    while at < len(element):
-        two, one = element[at : at + 2], element[at]
-        if two in ("{{", "}}"):
-            text += one
+    while brace := _BRACE.search(element, at):
+        text.append(element[at : brace.start()])
+        at = brace.start()
+        if element[at : at + 2] in ("{{", "}}"):
+            text.append(brace[0])
             at += 2
-        elif one == "{":
+        elif brace[0] == "{":
             end = element.find("}", at)
             name = element[at + 1 : end]
             if end < 0 or "{" in name:
                 raise ValueError(f"'{{' without its '}}' in {element!r}; write {{{{ for a brace")
             if not name.strip():
                 raise ValueError(f"empty placeholder in {element!r}; write {{{{}}}} for braces")
-            if text:
-                pieces.append(text)
+            pieces.append("".join(text))
             pieces.append(Placeholder(name if name in SPREAD else name.strip()))
-            text = ""
+            text = []
             at = end + 1
-        elif one == "}":
-            raise ValueError(f"'}}' without its '{{' in {element!r}; write }}}} for a brace")
         else:
-            text += one
-            at += 1
-    return [*pieces, text] if text else pieces
+            raise ValueError(f"'}}' without its '{{' in {element!r}; write }}}} for a brace")
+    pieces.append("".join([*text, element[at:]]))
+    return [piece for piece in pieces if piece]
 
 
 def split(command: str) -> list[str]:
     """Split a command as a shell would, with the one placeholder that has a space kept whole.
 
     Raises:
+        TooLong: No argument can be so long.
         ValueError: A quote is never closed, or nothing follows the last backslash.
     """
     mark = "\x1f"  # no text of YAML holds it
-    words = shlex.split(command.replace("{params: }", f"{{params:{mark}}}"))
+    words = split_words(command.replace("{params: }", f"{{params:{mark}}}"))
     return [word.replace(f"{{params:{mark}}}", "{params: }") for word in words]
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sweep.core.shell_text import split_words
 from sweep.core.wrappers import LAUNCHERS, MODULES, MPI, SHELLS, WRAPPERS, Wrapper
 
 # What kind of program a command is.
@@ -140,7 +140,7 @@ def _split_string(own: Sequence[str]) -> list[str]:
         else:
             continue
         try:
-            return [*own[1:at], *shlex.split(text), *own[after:]]
+            return [*own[1:at], *split_words(text), *own[after:]]
         except ValueError:
             return []
     return []

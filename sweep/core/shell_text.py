@@ -13,6 +13,8 @@ _CLOSES = frozenset({"fi", "esac", "done", "}"})
 _BEFORE = frozenset({"then", "elif", "else", "do", "time", "!"}) | _OPENS | _CLOSES
 _ENDS = re.compile(r"[;&|()\n]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+# Beyond it the splitting takes seconds, and the system takes no argument that is longer.
+MOST_CHARACTERS = 128 * 1024 - 1
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
@@ -31,8 +33,27 @@ class ScriptCommand:
     is_certain: bool
 
 
+class TooLong(ValueError):
+    """A text that is longer than any argument can be."""
+
+
+def split_words(text: str, *, comments: bool = False, posix: bool = True) -> list[str]:
+    """Split a text into words as a shell would (``shlex.split``).
+
+    Raises:
+        TooLong: It has more than MOST_CHARACTERS.
+        ValueError: A quote is never closed, or nothing follows the last backslash.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise TooLong(f"{len(text):,} characters")
+    return shlex.split(text, comments=comments, posix=posix)
+
+
 def list_commands(text: str) -> Iterator[ScriptCommand]:
-    """Yield the commands of a script's text in their order; lines nobody can split are left out."""
+    """Yield the commands of a script's text in their order; lines nobody can split are left out.
+
+    So are those of more than MOST_CHARACTERS.
+    """
     depth = 0
     for number, line in _join_lines(text):
         for words in _split(line):
@@ -72,6 +93,8 @@ def _join_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> Iterator[list[str]]:
+    if len(line) > MOST_CHARACTERS:
+        return
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     lexer.commenters = "#"

@@ -16,6 +16,22 @@ Value = Any  # a float, an int, or any JSON value for a choice
 
 
 @dataclass(frozen=True)
+class Prior:
+    """Where the user believes the best value of a parameter to be.
+
+    Attributes:
+        center: The most probable value (float and int).
+        spread: One standard deviation: a factor above 1 where the scale is logarithmic, else a
+            distance.
+        weights: Of a categorical: one for each choice, in their order, not all 0.
+    """
+
+    center: float | None = None
+    spread: float | None = None
+    weights: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class Parameter:
     """One hyperparameter.
 
@@ -29,6 +45,7 @@ class Parameter:
         choices: The values of a categorical, any JSON values.
         when: Conditions on other parameters: the name of each, and the values for which this
             parameter exists. All must hold.
+        prior: Where its best value is believed to be; no value is left out for it.
     """
 
     name: str
@@ -39,6 +56,7 @@ class Parameter:
     log: bool = False
     choices: tuple[Value, ...] = ()
     when: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    prior: Prior | None = None
 
     def is_active(self, values: Mapping[str, Value]) -> bool:
         """Tell whether the parameter exists beside these values of the others."""

@@ -251,6 +251,7 @@ class Study:
         resume: "path" tells training where its checkpoint is, "folder" also puts it into the new
             checkpoint folder.
         commands: Further commands by name, which run on a trial's checkpoint.
+        share: "group" lets the group of the runs folder read what lies in the study's.
         source: Path of the study file, absolute.
     """
 
@@ -297,6 +298,7 @@ class Study:
     data: tuple[str, ...] = ()
     track: tuple[str, ...] = ()
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    share: str = "none"
     source: str = ""
 
     @property

@@ -41,6 +41,12 @@ def stopwatch(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest_s:02d}" if hours else f"{minutes}:{rest_s:02d}"
 
 
+def clock(moment: datetime, now: datetime | None = None) -> str:
+    """Return a moment in local time: the hour where it is today, else with its day."""
+    local, today = moment.astimezone(), (now or datetime.now(timezone.utc)).astimezone().date()
+    return local.strftime("%H:%M" if local.date() == today else "%a %d %b, %H:%M")
+
+
 def iso_utc(moment: datetime | None) -> str | None:
     """Return a moment in UTC as ISO 8601 has it; None of None."""
     return moment.astimezone(timezone.utc).isoformat() if moment is not None else None

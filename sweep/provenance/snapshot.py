@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import DamagedFile, InputError
-from sweep.core.files import make_private, open_regular, read_object, write_atomic
+from sweep.core.files import make_folders, make_private, open_regular, read_object, write_atomic
 from sweep.core.paths import PACKAGE, StudyFolder
 from sweep.core.study import Study
 from sweep.provenance import code_tree
@@ -120,7 +120,7 @@ def _copy(tree: Tree, target: Path) -> dict[str, str]:
     for name in tree.files:
         above = name.rpartition("/")[0]
         if above not in made:
-            (target / above).mkdir(parents=True, exist_ok=True)
+            make_folders(target / above)
             made.add(above)
         digest = _take(tree, name, os.path.join(target, name))
         if digest is not None:
@@ -143,7 +143,8 @@ def _take(tree: Tree, name: str, target: str | None) -> str | None:
             if target is not None:
                 with open(target, "wb") as stream:
                     stream.write(content)
-                    os.fchmod(stream.fileno(), stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
+                    own = stat.S_IMODE(status.st_mode) & stat.S_IRWXU  # a copy is for us alone
+                    os.fchmod(stream.fileno(), own | stat.S_IWUSR)
                 os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
         else:
             return None  # a pipe, a socket
@@ -176,17 +177,17 @@ def _link(found: SnapshotPlan, target: Path, folder: StudyFolder) -> None:
         place = target / name
         if os.path.lexists(place):
             continue
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(place.parent)
         if not found.is_bound:
             place.symlink_to(tree.root / name)
         elif (tree.root / name).is_dir():
-            place.mkdir()
+            place.mkdir(mode=0o700)
         else:
-            place.touch()
+            place.touch(mode=0o600)
     for path in _own_folders(folder) if found.is_bound else ():
         below = inside(path, tree.root)
         if below:
-            (target / below).mkdir(parents=True, exist_ok=True)
+            make_folders(target / below)
 
 
 def _own_folders(folder: StudyFolder) -> list[Path]:

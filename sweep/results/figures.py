@@ -110,5 +110,5 @@ def set_legend(figure: Any, axes: Any) -> None:
 def save(figure: Any, path: Path) -> bool:
     out = BytesIO()
     figure.savefig(out, format="png")
-    write_atomic(path, out.getvalue(), mode=0o644)
+    write_atomic(path, out.getvalue())
     return True

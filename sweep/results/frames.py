@@ -6,18 +6,16 @@ For notebooks and scripts; nothing here changes a study.
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from types import TracebackType
 from typing import Any
 
-from sweep.control.open_study import Opened, open_study
+from sweep.control.open_study import Opened
 from sweep.core import outcomes
 from sweep.core.errors import InputError
 from sweep.core.executors import kind_of
-from sweep.core.paths import Runs, runs_folder
 from sweep.core.study import Study
 from sweep.results import mixed_code
 from sweep.results.columns import Row, columns
@@ -25,20 +23,6 @@ from sweep.results.ranking import all_wanted, check_metrics, rows
 from sweep.storage import records, series
 from sweep.storage.access import stop_if_unused
 from sweep.storage.series import Series
-
-
-def load(name: str | None = None, runs: str | os.PathLike[str] | None = None) -> Results:
-    """Open the results of a study that was launched.
-
-    Args:
-        name: The study's; the one last launched when None.
-        runs: The runs folder; $SWEEP_RUNS, else ./runs, when None.
-
-    Raises:
-        InputError: There is no such study in that folder.
-        DatabaseUnavailable: Its database does not answer at present.
-    """
-    return Results(open_study(Runs(runs_folder(runs)), name))
 
 
 class Results:

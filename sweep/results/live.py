@@ -14,6 +14,8 @@ from rich.live import Live
 from rich.text import Text
 
 from sweep.core.errors import CouldNotAsk, DatabaseUnavailable
+from sweep.results.plain import is_plain
+from sweep.results.running_table import SHOWN
 from sweep.results.status import Status
 from sweep.results.terminal import line, printable, progress_lines, status_panel
 
@@ -25,8 +27,9 @@ def watch(
     interval_s: float = 2.0,
     console: Any = None,
     sleep: Callable[[float], None] = time.sleep,
+    shown: int | None = SHOWN,
 ) -> Status:
-    """Show a study until it is over; return its last status.
+    """Show a study until it is over, with so many running trials; return its last status.
 
     A database or scheduler that does not answer is said below the last status, and asked again.
     """
@@ -36,12 +39,12 @@ def watch(
         while True:
             try:
                 last = get_status()
-                view.show(status_panel(last), line(last))
+                view.show(status_panel(last, shown), line(last))
                 if last.is_over:
                     return last
             except (DatabaseUnavailable, CouldNotAsk) as error:
                 text = Text(printable(error.message), style="yellow")
-                view.show(Group(status_panel(last), text) if last else text, error.message)
+                view.show(Group(status_panel(last, shown), text) if last else text, error.message)
             sleep(interval_s)
 
 
@@ -57,7 +60,7 @@ class _View:
         self.live: Any = None
 
     def __enter__(self) -> _View:
-        if self.console.is_terminal:
+        if not is_plain(self.console):
             # The screen's height may not do; the end of the panel matters less than its top.
             self.live = Live(console=self.console, auto_refresh=False, vertical_overflow="crop")
             self.live.__enter__()

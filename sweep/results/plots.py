@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core import outcomes
+from sweep.core.files import make_folders
 from sweep.core.study import Objective, Study
 from sweep.core.trial import TrialRecord, better
 from sweep.results.feasibility import BREAKS, none_feasible_of
@@ -49,7 +50,7 @@ def draw(records: Sequence[TrialRecord], study: Study, results: Path) -> tuple[l
         import matplotlib  # noqa: F401
     except ImportError:
         return [], INSTALL
-    results.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(results)
     pictures = {"history.png": plot_history, "curves.png": plot_curves}
     if study.is_multi_objective:
         pictures = {"front.png": plot_front}

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from sweep.control import retrying, sick_nodes
@@ -23,9 +23,11 @@ from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
 from sweep.core.times import iso_utc
 from sweep.results.feasibility import read_none_feasible
-from sweep.storage import promotion, records, status_rows, studies
+from sweep.results.running import RunningLine, lines_of
+from sweep.storage import promotion, records, running_rows, status_rows, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.storage.running_rows import RunningTrial
 from sweep.storage.status_rows import Failure, Times
 
 # What a study is doing, beside the words of ``studies`` (running, held, stopped, draining).
@@ -33,9 +35,15 @@ FINISHED = "finished"  # every trial is final
 QUEUED = "queued"  # its tasks have not started
 IDLE = "idle"  # trials are left, and nothing is there to run them
 
+_NEXT = {
+    studies.HELD: "correct the command or the study file; then `sweep launch` goes on",
+    studies.STOPPED: "`sweep launch` takes it up again",
+    IDLE: "`sweep launch` goes on",
+}
 FAILURES_SHOWN = 3
 FRONT_SHOWN = 20
 TAIL_LINES = 5
+BEST_POINTS = 40
 
 
 @dataclass(frozen=True)
@@ -73,10 +81,14 @@ class Status:
         max_parallel: K.
         slots: Trials that a task serves side by side.
         trials: N.
+        now: The database's clock, when it was asked.
         started: First claim, or None; elapsed_s: Seconds from it to now, or to the end.
         left_s: Seconds until the end, estimated; None where nothing is known or nothing runs.
         trials_per_hour: Trials that became final, per hour since the start.
         notes: Sentences that the caller adds (the scheduler did not answer, no finaliser).
+        running: What is known of each trial that trains now.
+        spare_tasks: Tasks that run and have no trial, where the scheduler could be asked.
+        best_so_far: The best value after each share of the complete trials, oldest first.
     """
 
     name: str
@@ -92,6 +104,7 @@ class Status:
     infeasible: str = ""
     untold: int = 0
     tasks: Mapping[str, int] | None = None
+    now: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     started: datetime | None = None
     elapsed_s: float | None = None
     left_s: float | None = None
@@ -100,6 +113,9 @@ class Status:
     failures: Sequence[FailureKind] = field(default_factory=tuple)
     notes: Sequence[str] = ()
     slots: int = 1
+    running: Sequence[RunningLine] = ()
+    spare_tasks: int = 0
+    best_so_far: Sequence[float] = ()
 
     @property
     def done(self) -> int:
@@ -120,6 +136,13 @@ class Status:
         """All trials: N, and those that were added with Optuna's API beyond them."""
         return max(self.trials, sum(self.counts.values()))
 
+    @property
+    def next_step(self) -> str:
+        """What goes on after a state that does not change by itself; empty for the others."""
+        if self.state == studies.HELD and not self.failures:
+            return "mend that; then `sweep launch` goes on"
+        return _NEXT.get(self.state, "")
+
     def to_dict(self) -> dict[str, Any]:
         """Return what ``status --json`` prints."""
         return {
@@ -133,6 +156,9 @@ class Status:
             "trials": self.trials,
             "max_parallel": self.max_parallel,
             "slots": self.slots,
+            "spare_tasks": self.spare_tasks,
+            "running": [line.to_dict(self.now) for line in self.running],
+            "best_so_far": list(self.best_so_far),
             "started": iso_utc(self.started),
             "elapsed_s": self.elapsed_s,
             "left_s": self.left_s,
@@ -218,6 +244,7 @@ def snapshot(
         infeasible=seen.infeasible,
         untold=seen.untold,
         tasks=polled,
+        now=seen.times.now,
         started=seen.times.started,
         elapsed_s=elapsed_s,
         left_s=left_s,
@@ -226,6 +253,9 @@ def snapshot(
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
         notes=(*notes, *sick, *seen.noted),
         slots=slots_of(study),
+        running=lines_of(seen.running, study, seen.lengths, seen.times.mean_s, folder),
+        spare_tasks=_count_spare(tasks, seen.running),
+        best_so_far=seen.best_so_far,
     )
 
 
@@ -243,6 +273,9 @@ class _Seen:
     infeasible: str
     untold: int
     retried: Sequence[int]
+    running: Sequence[RunningTrial]
+    lengths: tuple[int, int] | None
+    best_so_far: Sequence[float]
 
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
@@ -271,6 +304,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
                 best = {"trial": number, "value": record.values[0], "params": record.params}
     found = best or front
     untold = ledger.count_untold() if counts[outcomes.RUNNING] else 0
+    running = running_rows.read_running(ledger) if counts[outcomes.RUNNING] else []
     return _Seen(
         counts=counts,
         unfinished=unfinished,
@@ -284,6 +318,9 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         infeasible=read_none_feasible(ledger) if counts[outcomes.COMPLETE] and not found else "",
         untold=untold,
         retried=status_rows.retried(ledger),
+        running=running,
+        lengths=running_rows.read_lengths(ledger) if running else None,
+        best_so_far=running_rows.read_best_so_far(ledger, BEST_POINTS) if best else (),
     )
 
 
@@ -324,6 +361,16 @@ def decide(
 def _count_tasks(tasks: Mapping[Task, TaskState]) -> dict[str, int]:
     found = [task.state for task in tasks.values()]
     return {"pending": found.count(scheduler.PENDING), "running": found.count(scheduler.RUNNING)}
+
+
+def _count_spare(tasks: Mapping[Task, TaskState] | None, running: Sequence[RunningTrial]) -> int:
+    """Return how many tasks run without a trial of theirs: they wait for one, or are about to end.
+
+    Their trainings may be known before the scheduler says that they run.
+    """
+    at_work = {(row.job, row.index) for row in running}
+    found = (tasks or {}).items()
+    return sum(state.state == scheduler.RUNNING and task not in at_work for task, state in found)
 
 
 def _pending_reason(tasks: Mapping[Task, TaskState] | None) -> str:

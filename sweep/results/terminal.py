@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 from rich import box
@@ -21,9 +20,10 @@ from rich.text import Text
 
 from sweep.core import outcomes
 from sweep.core.study import Study
-from sweep.core.times import span, stopwatch
+from sweep.core.times import clock, span, stopwatch
 from sweep.results import status as states
 from sweep.results.columns import Row
+from sweep.results.running_table import SHOWN, RunningTable, Sparkline
 from sweep.results.status import Status
 from sweep.storage import studies
 
@@ -47,13 +47,6 @@ _STATE_COLOURS = {
     studies.STOPPED: "yellow",
     states.IDLE: "yellow",
     studies.HELD: "red",
-}
-
-# What goes on after a state that does not change by itself.
-_NEXT = {
-    studies.HELD: "correct the command or the study file; then `sweep launch` goes on",
-    studies.STOPPED: "`sweep launch` takes it up again",
-    states.IDLE: "`sweep launch` goes on",
 }
 
 
@@ -151,21 +144,24 @@ def _legend(counts: Mapping[str, int]) -> Any:
     return text
 
 
-def status_panel(status: Status) -> Any:
-    """Return a study's status as a rich renderable."""
+def status_panel(status: Status, shown: int | None = SHOWN) -> Any:
+    """Return a study's status as a rich renderable.
+
+    Args:
+        shown: How many running trials at most; all when None.
+    """
     colour = _STATE_COLOURS.get(status.state, "white")
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="bold", no_wrap=True)
     lines.add_column(overflow="fold")
     if status.reason:
         lines.add_row("why", Text(printable(status.reason), style=colour))
-    for label, text in (
-        ("front" if status.front else "best", _best_lines(status) or status.infeasible),
-        ("time", _time_line(status)),
-        ("tasks", _task_line(status)),
-    ):
-        if text:
-            lines.add_row(label, Text(text))
+    for label, text in facts(status):
+        lines.add_row(label, Text(text))
+        if label == "best" and len(status.best_so_far) > 1:
+            lines.add_row("", Sparkline(status.best_so_far, "best so far"))
+    if status.running:
+        lines.add_row("running", RunningTable(status.running, shown=shown))
     for failure in status.failures:
         trials = "1 trial" if failure.count == 1 else f"{failure.count} trials"
         failed = Text(f"{trials}: ", style="red")
@@ -181,13 +177,23 @@ def status_panel(status: Status) -> Any:
         lines.add_row("", Text(f"| {printable(tail)}", style="dim"))
     for note in status.notes:
         lines.add_row("note", Text(printable(note), style="yellow"))
-    if status.state in _NEXT:
-        lines.add_row("next", Text(_NEXT[status.state]))
+    if status.next_step:
+        lines.add_row("next", Text(status.next_step))
     title = Text(f"{printable(status.name)}: ", style="bold")
     title.append(status.state, style=f"bold {colour}")
     ended = Text(f"{status.done} of {status.total} trials have ended  ", style="bold")
     parts = [StateBar(status.counts), ended, _legend(status.counts), Text("")]
     return Panel(Group(*parts, lines), title=title, title_align="left", border_style=colour)
+
+
+def facts(status: Status) -> list[tuple[str, str]]:
+    """Return what is known of a study as labels and texts: its best, its time, its tasks."""
+    found = (
+        ("front" if status.front else "best", _best_lines(status) or status.infeasible),
+        ("time", _time_line(status)),
+        ("tasks", _task_line(status)),
+    )
+    return [(label, text) for label, text in found if text]
 
 
 def _best_lines(status: Status) -> str:
@@ -223,12 +229,6 @@ def near(path: str) -> str:
     return path.removeprefix(os.path.join(os.getcwd(), ""))
 
 
-def clock(moment: datetime, now: datetime | None = None) -> str:
-    """Return a moment in local time: the hour where it is today, else with its day."""
-    local, today = moment.astimezone(), (now or datetime.now(timezone.utc)).astimezone().date()
-    return local.strftime("%H:%M" if local.date() == today else "%a %d %b, %H:%M")
-
-
 def _task_line(status: Status) -> str:
     limit = f"at most {status.max_parallel} trials at once"
     if status.state == states.FINISHED:
@@ -236,6 +236,8 @@ def _task_line(status: Status) -> str:
     if status.tasks is None:
         return f"not known, {limit}"
     running = f"{status.tasks['running']} running"
+    if status.spare_tasks:
+        running += f", {status.spare_tasks} of them without a trial"
     if status.slots > 1 and status.tasks["running"]:
         slots = status.tasks["running"] * status.slots
         running += f" ({status.counts[outcomes.RUNNING]} of their {slots} slots in use)"

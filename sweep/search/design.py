@@ -16,6 +16,7 @@ from sweep.core.errors import InputError, SweepError
 from sweep.core.space import to_optuna
 from sweep.core.study import Study
 from sweep.search.draws import place_values, stored_point, unit_draw
+from sweep.search.priors import has_priors, with_believed
 from sweep.search.valid import Where, any_valid_point, survey, valid_point, valid_points
 
 FIXED = ("grid", "random", "qmc")
@@ -59,7 +60,8 @@ def spread_design(study: Study, count: int) -> list[dict[str, Any]]:
 
     A Latin hypercube (McKay, Beckman and Conover 1979): each parameter's range is cut into
     ``count`` parts, and each part is tried once, in an order of that parameter's own. The user's
-    points come first and take their place in it where they leave something out.
+    points come first and take their place in it where they leave something out. With priors every
+    other point is drawn from those.
     """
     where = Where(study)
     # Of a larger one what keeps to the study's relations: so that is spread evenly, too.
@@ -74,6 +76,8 @@ def spread_design(study: Study, count: int) -> list[dict[str, Any]]:
 
     rows = [place_values(study.space, partial(unit, number)) for number in range(size)]
     rows = _filled(study, [row for row in rows if where.keeps(row)], count)
+    if has_priors(study.space):
+        rows = with_believed(study, rows, where.keeps)
     if study.duplicates == "resample":
         rows = _without_twins(study, rows)
     return [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweep.core.space import Parameter, Space, to_optuna
@@ -65,8 +65,18 @@ def _logarithmic(low: float, high: float, unit: float) -> float:
     return math.exp(math.log(low) + unit * (math.log(high) - math.log(low)))
 
 
-def place_values(space: Space, unit: Any, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return stored values of every parameter that exists, taking ``known`` ones as they are."""
+def place_values(
+    space: Space,
+    unit: Callable[[str], float],
+    known: Mapping[str, Any] | None = None,
+    place: Callable[[Parameter, float], Any] = from_unit,
+) -> dict[str, Any]:
+    """Return stored values of every parameter that exists, taking ``known`` ones as they are.
+
+    Args:
+        unit: Returns a parameter's place in [0, 1).
+        place: Returns a parameter's value at a place.
+    """
     known = known or {}
     values: dict[str, Any] = {}
     stored: dict[str, Any] = {}
@@ -75,9 +85,7 @@ def place_values(space: Space, unit: Any, known: Mapping[str, Any] | None = None
             continue
         name = parameter.name
         value = (
-            parameter.from_optuna(known[name])
-            if name in known
-            else from_unit(parameter, unit(name))
+            parameter.from_optuna(known[name]) if name in known else place(parameter, unit(name))
         )
         values[name] = value
         stored[name] = to_optuna(value)

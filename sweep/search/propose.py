@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
-from sweep.search import warm_start
+from sweep.search import priors, warm_start
 from sweep.search.design import FIXED, fixed_design, spread_design
 from sweep.search.draws import random_point
 from sweep.search.rejection import draw_valid
@@ -117,7 +117,9 @@ def choose_params(
     by_chance = not is_fixed and (is_start or again > TRIES // 2)
 
     def once(seed: int, row: Mapping[str, Any]) -> dict[str, Any]:
-        drawn = dataclasses.replace(study, sampler=Choice("random")) if by_chance else study
+        is_whole = all(parameter.name in row for parameter in study.space)  # nothing to model
+        is_drawn = by_chance or is_whole
+        drawn = dataclasses.replace(study, sampler=Choice("random")) if is_drawn else study
         sampler = build_sampler(drawn, seed, earlier)
         with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
             trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
@@ -134,6 +136,10 @@ def choose_params(
         row = _choose_fixed(study, number)
     elif is_start and not again:
         row = spread_design(study, start_size(study))[number]
+    elif not (is_start or again):
+        seen = view.get_all_trials(study_id, deepcopy=False)
+        if priors.is_called_for(study, seen, number):
+            row = priors.believed_row(study, number)
     draw(seeds[0], row)
     if is_start or not (is_fixed or is_gp):  # a Gaussian process models it itself
         _lower_risk(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.study import Study
 from sweep.core.trial import trial_seed
+from sweep.search.design import FIXED
 from sweep.search.samplers import STARTUP, choose
 from sweep.search.valid import Where, any_valid_point, valid_point
 
@@ -43,7 +44,7 @@ def draw_valid(
     Args:
         draw: Sets the parameters: as the sampler proposes them with a seed, but for the stored
             values that it is given. Returns all of the trial's, as Optuna stores them.
-        row: Values that a design has for the trial; {} where the sampler proposes them.
+        row: Values that a design or a prior has for the trial; {} where the sampler proposes them.
     """
     values, where = draw(seed, row), Where(study)
     if not where or where.keeps(values):
@@ -52,8 +53,9 @@ def draw_valid(
     given = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
     if where.breaches(given):
         return
+    is_fixed = study.sampler.type in FIXED  # its own rows keep to them but for what the user fixed
     draws, silent = (GP_DRAWS, GP_SILENT) if choose(study)[0] == "gp" else (DRAWS, SILENT)
-    for again in range(1, 1 if row else draws):
+    for again in range(1, 1 if row and is_fixed else draws):
         rejected = view.take_choice(trial_id)
         if again >= silent:
             view.reject(study_id, rejected, STARTUP)

@@ -18,6 +18,7 @@ from sweep.core.files import is_private, read_object, write_atomic
 from sweep.core.masking import mask_url
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
+from sweep.core.system.disk import has_room
 from sweep.storage.connection import Database
 from sweep.storage.embedded import start_stop
 from sweep.storage.embedded.folder import Folder, mind_os_errors
@@ -47,6 +48,8 @@ class EmbeddedDatabase(Database):
 
     Attributes:
         on_absent: Called at each look that finds no server.
+        waits_for_start: A server that does not start is one that is away: no command waits for a
+            full disk, but a task does.
         ask_fate: Says what became of the job that served the data last.
     """
 
@@ -63,6 +66,7 @@ class EmbeddedDatabase(Database):
         self.may_start = may_start
         self.started = False
         self.was_there = False
+        self.waits_for_start = False
         self.on_absent: Callable[[], None] | None = None
         self.ask_fate: AskFate | None = None
         super().__init__("postgresql+psycopg2://sweep@localhost/sweep", **options)  # type: ignore[arg-type]
@@ -91,7 +95,7 @@ class EmbeddedDatabase(Database):
             )
         except SweepError as error:
             # Where it has run, this passes: it recovers from a crash, or others start it.
-            if self.was_there or isinstance(error, BusyError):
+            if self.was_there or self.waits_for_start or isinstance(error, BusyError):
                 raise DatabaseUnavailable(error.message, error.hint) from error
             raise
         self.started = True
@@ -142,6 +146,16 @@ def read_note(folder: StudyFolder) -> dict[str, str]:
             return where | ({"listen": listen} if isinstance(listen, str) else {})
     raise DamagedFile(
         f"{folder.storage} should say where the study's database is, and does not.", REWRITTEN
+    )
+
+
+def explain_full(db: Database) -> str:
+    """Return in words that an embedded database has no room left; empty where it has."""
+    if not isinstance(db, EmbeddedDatabase) or has_room(db.data_dir):
+        return ""
+    return (
+        f"no space is left on the disk of the database, {db.data_dir}; nothing is stored until "
+        "there is room, and training goes on meanwhile"
     )
 
 

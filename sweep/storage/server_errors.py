@@ -25,6 +25,16 @@ REFUSALS = {
     "does not support SSL": "Leave sslmode out of the storage URL, or turn SSL on at the server.",
     "certificate verify failed": "Check sslrootcert in the storage URL.",
     "root certificate file": "Check sslrootcert in the storage URL.",
+    "does not match host name": (
+        "Name the server in the storage URL as its certificate does, or have the certificate name "
+        "that host."
+    ),
+    "certificate file": "Check sslcert and sslkey in the storage URL.",
+    "private key file": "Check sslkey in the storage URL: a file that only you may read.",
+    "valid client certificate": "Name a certificate that the server knows: sslcert, sslkey.",
+    "weak sslmode": "With sslrootcert=system write sslmode=verify-full.",
+    "invalid integer value": "Correct that option of the storage URL.",
+    "invalid sslmode value": "Write sslmode=disable, require, verify-ca or verify-full.",
     "does not exist": "Create it on the server (createdb, createuser), or correct the URL.",
     "permission denied for database": "Ask the server's administrator for the CONNECT privilege.",
     "invalid connection option": "Remove the unknown option from the storage URL.",

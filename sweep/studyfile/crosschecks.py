@@ -24,6 +24,7 @@ from sweep.studyfile.rules import INVALID, Entry
 
 GRID_LIMIT = 100_000  # points; more do not make a search
 _LEARNING = ("auto", "tpe", "gp", "cmaes", "nsgaii")
+_FORGETTING = ("auto", "tpe", "gp")  # a wrong prior
 
 Objectives = tuple[Objective, ...]
 _rules: list[tuple[Callable[..., None], list[str]]] = []
@@ -445,3 +446,12 @@ def _sampler_learns_from_a_warm_start(
 def _warm_start_is_another_study(root: Entry, warm_start: str | None, name: str) -> None:
     if warm_start == name:
         root["warm_start"].report("must be another study", "Name an earlier one.")
+
+
+@crosscheck
+def _sampler_can_forget_a_prior(root: Entry, sampler: Choice, space: Space) -> None:
+    for parameter in space if sampler.type not in _FORGETTING else ():
+        if parameter.prior:
+            advice = "Use the sampler tpe, gp or auto; or give it as one of points."
+            rule = f"has no meaning with sampler {sampler.type}, which would not forget a wrong one"
+            root["space"][parameter.name]["prior"].report(rule, advice, "")

@@ -17,7 +17,7 @@ from sweep.studyfile.keys import CONFIG, OBJECTIVE, READING, RETRY, STUDY
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
-from sweep.studyfile.space_keys import PARAMETERS
+from sweep.studyfile.space_keys import PARAMETERS, PRIOR_OF_CHOICES, PRIOR_OF_RANGE
 
 BEGIN = "<!-- Made by `make reference`: do not edit. -->"
 END = "<!-- The end of what is made. -->"
@@ -59,6 +59,8 @@ def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
     yield "objective.from", "", READING.keys
     for kind, section in PARAMETERS.items():
         yield f"space: a parameter of type {kind}", "", section.keys
+    yield "prior of a float or an int", "", PRIOR_OF_RANGE.keys
+    yield "prior of a categorical", "", PRIOR_OF_CHOICES.keys
     yield "constraints: the bounds of a metric", "", BOUNDS.keys
     for variant in (SAMPLER, PRUNER, TERMINATOR):
         for kind in variant.options:

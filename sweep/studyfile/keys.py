@@ -86,7 +86,8 @@ READING = Section(
         "step": Key(
             _A_PATTERN,
             "Regular expression that finds the step in a line of output; its first group is a "
-            "whole number. It holds for values in that line and in those that follow.",
+            "whole number. It holds for values in that line and in those that follow, and for "
+            "all of a table.",
             example="Epoch ([0-9]+)",
             aliases="epoch steps iteration",
         ),
@@ -435,6 +436,14 @@ STUDY = Section(
             "of them. live: they run the files as they are when they start.",
             example="live",
             aliases="source snapshot",
+        ),
+        "share": Key(
+            Word(("none", "group")),
+            "none: what sweep writes is for you alone. group: the group of the runs folder may "
+            "read the study's folder (not its secrets, and not the database): what launch writes, "
+            "each attempt when it ends, results and reports.",
+            example="group",
+            aliases="sharing visibility",
         ),
         "data": Key(
             TextList(Text(rule="must be a path")),

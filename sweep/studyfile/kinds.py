@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.placeholders import split
+from sweep.core.shell_text import MOST_CHARACTERS, TooLong, split_words
 from sweep.core.study import FOR_TRAINING
 from sweep.studyfile.rules import INVALID, Entry, Rule, either
 
@@ -32,6 +32,9 @@ class Command:
         text = at.node.value.replace("\\\n", " ")
         try:
             words = split(text)
+        except TooLong:
+            rule = f"must have at most {MOST_CHARACTERS:,} characters"
+            return at.report(rule, "Put long values into a file.")
         except ValueError as error:
             if "quotation" in str(error):
                 return at.report("has a quote that is never closed", "Close it.")
@@ -56,7 +59,7 @@ class Command:
             rule = "must start with a program, not with a variable"
             return at.report(rule, advice, words[0])
         # Non-POSIX splitting keeps the quotes, so that '$x' and "a;" are told from $x and a;.
-        raw = shlex.split(text.replace("{params: }", "{params:}"), posix=False)
+        raw = split_words(text.replace("{params: }", "{params:}"), posix=False)
         for word in raw if len(raw) == len(words) else words:
             if word == "cd" or _OPERATOR.fullmatch(word):
                 advice = 'Use a script, or bash -c "…".'

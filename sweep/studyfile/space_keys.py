@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.errors import closest
-from sweep.core.space import Parameter, Space, to_optuna, whole_steps
+from sweep.core.space import Parameter, Prior, Space, to_optuna, whole_steps
 from sweep.studyfile.conditions import order_parents_first, resolve_conditions
 from sweep.studyfile.ranges import explain_type
 from sweep.studyfile.rules import (
@@ -99,6 +99,70 @@ class Bound:
         return either([self.number.schema(), {"type": "string", "minLength": 1}])
 
 
+_WEIGHT = Real(0, 1_000_000)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """``weights``: a number for each choice, in their order; ``_check_prior`` counts them."""
+
+    in_words = "list of numbers"
+
+    def read(self, at: Entry) -> Any:
+        if at.node.kind != "list" or not at.node.items:
+            return at.report("must be a list of numbers, one for each choice")
+        found = [_WEIGHT.read(item) for item in at.items()]
+        if INVALID in found:
+            return INVALID
+        if not any(found):
+            return at.report("must not be all 0")
+        return tuple(found)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "minItems": 1, "items": _WEIGHT.schema()}
+
+
+PRIOR_OF_RANGE = Section(
+    "a prior",
+    Prior,
+    {
+        "center": Key(
+            Real(),
+            "Where the best value is believed to be; the first trial starts there.",
+            example=0.001,
+            aliases="centre mean mu mode loc default",
+            default=REQUIRED,
+        ),
+        "spread": Key(
+            Real(above=0),
+            "How far off it may well be, one standard deviation: a factor where log is true, else "
+            "a distance.",
+            example=3,
+            aliases="sigma std sd scale stddev stdev",
+            default=REQUIRED,
+        ),
+    },
+)
+PRIOR_OF_CHOICES = Section(
+    "a prior",
+    Prior,
+    {
+        "weights": Key(
+            Weights(),
+            "For each choice, in their order, how probable it is that it is the best.",
+            example=[1, 3, 1],
+            aliases="probabilities weight probs p",
+            default=REQUIRED,
+        )
+    },
+)
+
+
+def _prior_key(section: Section, example: Any) -> Key:
+    doc = "Where the best value is believed to be; no value is left out for it."
+    return Key(section, doc, example=example, aliases="belief expected guess", default=None)
+
+
 def _range_keys(number: Rule, low: float, high: float, step: float) -> dict[str, Key]:
     """Return the keys of a range; the numbers are examples."""
     return {
@@ -128,6 +192,7 @@ def _range_keys(number: Rule, low: float, high: float, step: float) -> dict[str,
             example=True,
             aliases="logarithmic log_scale log_uniform",
         ),
+        "prior": _prior_key(PRIOR_OF_RANGE, {"center": 10 * low, "spread": 3}),
     }
 
 
@@ -155,7 +220,8 @@ PARAMETERS: dict[str, Section] = {
                 example=[32, 64, 128],
                 aliases="values options choice categories",
                 default=REQUIRED,
-            )
+            ),
+            "prior": _prior_key(PRIOR_OF_CHOICES, {"weights": [1, 3, 1]}),
         },
     ),
 }
@@ -218,7 +284,10 @@ def _read_parameter(name: str, at: Entry) -> Parameter | None:
         return None
     if kind != "categorical" and not _check_range(at=at, **values):
         return None
-    return Parameter(name, **values)
+    parameter = Parameter(name, **values)
+    if parameter.prior and not _check_prior(parameter, parameter.prior, at["prior"]):
+        return None
+    return parameter
 
 
 def _read_type(at: Entry) -> str | None:
@@ -262,6 +331,25 @@ def _check_range(at: Entry, type: str, low: Any, high: Any, step: Any, log: bool
         at["step"].report(rule, "Remove one of the two.")
     elif low < high:
         _check_step(low, high, step, at["step"])
+    return len(at.reader.problems) == first
+
+
+def _check_prior(parameter: Parameter, prior: Prior, at: Entry) -> bool:
+    """Tell whether a prior goes with its parameter, and report where not."""
+    first = len(at.reader.problems)
+    if parameter.type == "categorical":
+        if len(prior.weights) != len(parameter.choices):
+            rule = f"must be one for each of the {len(parameter.choices)} choices"
+            at["weights"].report(rule, "In their order.", str(len(prior.weights)))
+        return len(at.reader.problems) == first
+    low, high, center, spread = parameter.low, parameter.high, prior.center, prior.spread
+    assert low is not None and high is not None and center is not None and spread is not None
+    if not low <= center <= high:
+        rule = f"must lie in the range from {shown_number(low)} to {shown_number(high)}"
+        at["center"].report(rule, "Correct it, or widen the range.")
+    if parameter.log and spread <= 1:
+        rule = "must be above 1 where log is true: it is a factor"
+        at["spread"].report(rule, "For example 3: a third to three times the center.")
     return len(at.reader.problems) == first
 
 

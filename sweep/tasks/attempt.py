@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import subprocess
 import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 from sweep.control import resuming, sick_nodes
 from sweep.control.kept_checkpoints import remove_checkpoints
 from sweep.control.next_step import find_next_step
 from sweep.control.settle import drain, newest_of, settle
 from sweep.core import outcomes
-from sweep.core.errors import DatabaseUnavailable, StaleAttempt, SweepError
+from sweep.core.errors import SweepError
 from sweep.core.files import write_atomic
 from sweep.core.outcomes import GIVEN_BACK, RETRIES, USER_FAILURES
+from sweep.core.sharing import share
 from sweep.core.system import memory, processes
 from sweep.core.system.crash import write_crash
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
 from sweep.core.trial import Claim, End, Reading, Report, trial_seed
 from sweep.provenance import snapshot as code_snapshot
 from sweep.provenance.record import choose_snapshot
-from sweep.search import duplicates, propose, terminator
-from sweep.search.samplers import choose
+from sweep.search import duplicates
 from sweep.search.valid import Where
 from sweep.storage import budgets, energy, studies
 from sweep.storage.connection import Database
@@ -37,6 +36,7 @@ from sweep.tasks.channel import AttemptChannel
 from sweep.tasks.context import Context, config_of, logged_as
 from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
+from sweep.tasks.searching import SearchFailed, Searching
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training import best_checkpoint, build, own_workdir
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
@@ -48,14 +48,9 @@ from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
 from sweep.training.exit_reason import read_end
 from sweep.training.journal import Journal
+from sweep.training.leave import Leave
 from sweep.training.printed_steps import first_printed
-from sweep.training.supervisor import Ended, Leave, Supervisor, abrupt_s
-
-T = TypeVar("T")
-
-
-class SearchFailed(SweepError):
-    """The study's sampler or terminator failed; it would do so in every task."""
+from sweep.training.supervisor import Ended, Supervisor, abrupt_s
 
 
 @dataclass(frozen=True)
@@ -109,6 +104,7 @@ class AttemptRun:
         self.channel = AttemptChannel(
             context.ledger, context.folder, claim, tools.recorder, tools.view
         )
+        self.searching = Searching(context, tools.patience, tools.view)
         self._resumed: Found | None = None  # what it goes on from
         self._meeting: Rendezvous | None = None  # of its ranks
         self.is_fault = False  # that it ended as it did was no doing of the training's
@@ -136,6 +132,7 @@ class AttemptRun:
             self._end_keeper()
             if self._meeting is not None:
                 self._meeting.close()
+            share(self.study, self.context.folder, self.context.folder.trial(self.claim.number))
         self.tools.outbox.end(self.claim.number, self.claim.attempt, state)
         return state
 
@@ -146,7 +143,8 @@ class AttemptRun:
         """
         root = self.context.folder.root
         if isinstance(error, OSError) and is_full(error):
-            return self._write_end(End(GIVEN_BACK, full_disk(root)), 0)
+            place = Path(os.fsdecode(error.filename)).parent if error.filename else root
+            return self._write_end(End(GIVEN_BACK, full_disk(place)), 0)
         self.is_fault = True
         said = str(error).strip().partition("\n")[0]
         if isinstance(error, OSError) and error.filename is not None:
@@ -323,7 +321,7 @@ class AttemptRun:
     def _values(self) -> TrialValues:
         params = dict(self.claim.params)
         if not self.claim.sampled:
-            params = self._sample()
+            params = self.searching.sample(self.claim)
         resume = self._checkpoint_before()
         return TrialValues.within(
             self.folder,
@@ -366,40 +364,6 @@ class AttemptRun:
         if self.study.resume == "folder":
             return carry_over(found.path, found.folder, self.folder, pattern)
         return found.path
-
-    def _sample(self) -> dict[str, Any]:
-        def work() -> dict[str, Any]:
-            return propose.propose(
-                self.study,
-                self.tools.view.storage(self.claim),
-                self.ledger.study_id,
-                self.claim.trial_id,
-                self.claim.number,
-            )
-
-        return self._search(
-            f"sampler {choose(self.study)[0]}", lambda: self.tools.patience.repeat(work)
-        )
-
-    def _search(self, what: str, work: Callable[[], T]) -> T:
-        """Do what Optuna does for the study; its failures are told from ours.
-
-        Raises:
-            SearchFailed: It failed, whatever it raised; the traceback is in the task's log.
-            StaleAttempt, DatabaseUnavailable: As the storage says.
-        """
-        try:
-            return work()
-        except (StaleAttempt, DatabaseUnavailable):
-            raise
-        except SweepError as error:
-            advice = f" {error.hint}" if error.hint else ""
-            raise SearchFailed(f"the {what} cannot work: {error.message}{advice}") from error
-        except Exception as error:
-            self.context.say(traceback.format_exc())
-            raise SearchFailed(
-                f"the {what} failed: {type(error).__name__}: {error}"[:500]
-            ) from error
 
     def _not_started(self, error: SweepError, took_s: float) -> str:
         with self.folder.log.open("a", encoding="utf-8") as log:
@@ -456,14 +420,8 @@ class AttemptRun:
             return
         if state != outcomes.COMPLETE or self.study.terminator.type == "none" or self.leave.wanted:
             return
-        storage = self.tools.view.storage(self.claim)
         try:
-            reached = self._search(
-                f"terminator {self.study.terminator.type}",
-                lambda: self.tools.patience.repeat(
-                    lambda: terminator.judge(self.study, storage, self.ledger.study_id)
-                ),
-            )
+            reached = self.searching.judge_end(self.claim)
         except SearchFailed as error:
             self._hold(error.message)
             return

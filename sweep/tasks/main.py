@@ -23,10 +23,19 @@ from sweep.control.open_study import Opened
 from sweep.control.place import COUNT_VARIABLE, SLOT_VARIABLE
 from sweep.control.reconcile import settle_wave
 from sweep.control.slurm_energy import note_tasks
-from sweep.core.errors import EXIT_DONE, EXIT_FAULT, CouldNotAsk, SweepError
+from sweep.core.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_FAULT,
+    REFUSALS,
+    CouldNotAsk,
+    RefusedBySystem,
+    SweepError,
+)
 from sweep.core.masking import keep_environment, mask
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import EXECUTOR_VARIABLE
+from sweep.core.sharing import share
 from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.system.crash import write_crash
@@ -57,6 +66,9 @@ def main(arguments: list[str]) -> int:
         print(f"sweep: {error}", flush=True)
         return error.exit_code
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in REFUSALS:
+            print(f"sweep: {RefusedBySystem(error)}", flush=True)
+            return EXIT_FAILED
         path = write_crash(folder.root.parent, error, arguments)
         print(f"sweep: a fault of sweep's own; details in {path}", flush=True)
         return EXIT_FAULT
@@ -84,6 +96,7 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     db = access.connect(folder, timeout_s=8.0, may_start=schedule.shares_this_machine)
     if isinstance(db, access.EmbeddedDatabase):
         db.on_absent = reviver_of(folder, study, schedule)
+        db.waits_for_start = True
     with db.patient(AWAY_PATIENCE_S):
         study_id = db.retry(lambda _: studies.find_study(db, study.name))
     if study_id is None:
@@ -96,14 +109,17 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         if not db.retry(lambda _: ledger.unfinished()):
             note_tasks(ledger, schedule)
             at_the_end(Opened(folder, study, ledger), lambda text: print(mask(text), flush=True))
+        share(study, folder)
         return EXIT_DONE
     processes.adopt_orphans()  # what a training leaves behind is found without reading all of /proc
     context = default_context(folder, ledger, schedule)
     if options[:1] == ["--rerun"]:
         run_rerun(context, int(options[1]) + (context.place.index or 0))
+        share(study, folder, folder.root / "reruns", folder.logs)
         return EXIT_DONE
     if options[:1] == ["--command"]:
         trial_command.run(context, int(options[1]))
+        share(study, folder, folder.root / "reruns", folder.logs)
         return EXIT_DONE
     os.environ.pop(SLOT_VARIABLE, None)  # by it the worker is found, and none of its children
     count = int(os.environ.pop(COUNT_VARIABLE, None) or 1)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sweep.core.errors import DatabaseUnavailable
 from sweep.storage.connection import Database
-from sweep.training.supervisor import Leave
+from sweep.training.leave import Leave
 
 T = TypeVar("T")
 

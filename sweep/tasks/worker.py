@@ -28,7 +28,7 @@ from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import PATIENCE_S, Patience
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training.exit_reason import last_lines
-from sweep.training.supervisor import Leave
+from sweep.training.leave import Leave
 
 LOOK_WAIT_S = 3.0  # between two trials, for a look at the others
 ATTRIBUTE_WAIT_S = 40.0  # for the scheduler to say who ended another's attempt

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.core.files import move_aside, open_regular, read_record, write_atomic
+from sweep.core.files import make_folders, move_aside, open_regular, read_record, write_atomic
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.trial import Attempt
 
@@ -31,7 +31,7 @@ def make_folder(folder: AttemptFolder, token: str, *, later_too: bool = True) ->
         Where something was moved.
     """
     moved: list[Path] = []
-    os.makedirs(folder.root.parent, mode=0o700, exist_ok=True)
+    make_folders(folder.root.parent)
     if os.path.lexists(folder.root):
         old = [folder.root, *(_later(folder) if later_too else ())]
         moved = [move_aside(path, folder.root.parent / "aside") for path in old]

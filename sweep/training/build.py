@@ -25,6 +25,7 @@ from sweep.core.files import locked, make_private, read_json, read_tail, write_a
 from sweep.core.paths import Runs
 from sweep.core.secrets import clean_environment
 from sweep.core.study import Study
+from sweep.core.system.own_folder import own_folder
 from sweep.training.command import enroot, pyxis
 from sweep.training.command.containers import image_of
 from sweep.training.images import BuildPlan, digest_of, needs_build, plan
@@ -300,7 +301,7 @@ def _prepare_root(study: Study, environ: Mapping[str, str], say: Callable[[str],
     if (name, image) in _ROOT_READY:
         return
     env = {**environ, **enroot.places(environ)}
-    folder = make_private(Path(f"/tmp/sweep-roots-{os.geteuid()}"))
+    folder = own_folder("roots")
     making = folder / f"{name}.making"  # stays where making it was killed
     with locked(folder / f"{name}.lock"):
         if given.runtime == "pyxis":

@@ -17,9 +17,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sweep.core.files import make_folders
 from sweep.core.paths import AttemptFolder
 from sweep.training import layouts, save_names, save_order
-from sweep.training.save_names import LAST, OTHER, UNFINISHED, WEIGHTS
+from sweep.training.save_names import DOUBTFUL, LAST, OTHER, PART, TEXT_ENDS, UNFINISHED, WEIGHTS
 from sweep.training.saves import Save
 
 _FICLONE = 0x40049409
@@ -86,17 +87,24 @@ def _copy_beside(folder: Path, target: Path, chosen: Save) -> None:
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile, or a link to nothing
             if goal.is_symlink() or goal.exists() or (entry.is_dir() and not entry.is_symlink()):
                 continue
-            role = save_names.parse(entry.name).role
+            name = save_names.parse(entry.name)
+            role = name.role
             if entry.is_symlink():
                 _copy_link(entry, goal, role, chosen)
-            elif entry.name.lower() in layouts.POINTERS and _copy_pointer(entry, goal, chosen):
+            elif layouts.may_be_pointer(entry.name) and _copy_pointer(entry, goal, chosen):
                 continue
-            elif role == WEIGHTS or (
-                role == OTHER
-                and entry.stat().st_size <= _MOST_BESIDE_BYTES
-                and not _LOGS.search(entry.name.lower())
+            elif (
+                role == WEIGHTS
+                or (role in (PART, DOUBTFUL) and not name.numbers)  # optimizer.pt
+                or (role == OTHER and _is_small(entry))
+                or (role == DOUBTFUL and name.series.endswith(TEXT_ENDS) and _is_small(entry))
             ):
                 _copy(Path(entry.path), goal)
+
+
+def _is_small(entry: os.DirEntry[str]) -> bool:
+    is_log = _LOGS.search(entry.name.lower()) is not None
+    return not is_log and entry.stat().st_size <= _MOST_BESIDE_BYTES
 
 
 def _copy_link(entry: os.DirEntry[str], goal: Path, role: str, chosen: Save) -> None:
@@ -114,8 +122,9 @@ def _copy_pointer(entry: os.DirEntry[str], goal: Path, chosen: Save) -> bool:
     if text is None:
         return False
     whole = Path(entry.path).read_text(encoding="utf-8")
-    name, numbers = chosen.path.name, chosen.name.numbers
-    told = save_names.parse(text)
+    numbers, told = chosen.name.numbers, save_names.parse(text)
+    of_rank = [f.name for f in chosen.files if save_names.parse(f.name).ranks == told.ranks]
+    name = of_rank[0] if told.ranks and of_rank else chosen.path.name
     if not text:
         whole = name
     elif text.isdecimal() and numbers:
@@ -145,7 +154,7 @@ def clone(
     Returns:
         Whether all of it is there.
     """
-    goal.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(goal.parent)
     if not path.is_dir():
         return _clone_file(path, goal, links, goes_on)
     goal.mkdir(exist_ok=True)

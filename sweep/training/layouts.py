@@ -85,8 +85,8 @@ FLAT = ("*.distcp", "random_states_*.pkl", "_checkpoint_metadata", "manifest.ocd
 # one, a save without is not whole.
 WRITTEN_LAST = _words(
     "trainer_state.json .metadata _metadata _checkpoint_metadata commit_success* _success success "
-    ".success complete .complete completed done .done *.done _done _complete committed .committed "
-    "training_metadata.json latest metadata.json random_states_*.pkl"
+    ".success .snapshot_metadata complete .complete completed done .done *.done _done _complete "
+    "committed .committed training_metadata.json latest metadata.json random_states_*.pkl"
 )
 _MARKERS_WITH_CONTENT = (".metadata", "_metadata", "_checkpoint_metadata")
 # Small files in which a framework names its newest whole save, by its name or number.
@@ -172,6 +172,16 @@ def holds_state(content: Content) -> bool:
     """Tell whether there is anything in a folder that may be a saved state: no logs alone."""
     return content.has(WRITTEN_LAST) or any(
         file not in content.empty and not save_names.is_companion(file.rpartition("/")[2])
+        for file in content.files
+    )
+
+
+def says_state(content: Content) -> bool:
+    """Tell whether something in a folder is surely a state, or the marker of one."""
+    return content.has(WRITTEN_LAST) or any(
+        _STATE_END.search(file)
+        and not file.lower().endswith((".txt", ".json"))
+        and not save_names.is_companion(file.rpartition("/")[2])
         for file in content.files
     )
 
@@ -276,6 +286,17 @@ def _is_being_written(content: Content) -> bool:
             if parts[-1].endswith(end) and file.removesuffix(end) not in content.files:
                 return True
     return False
+
+
+def is_pointer_name(name: str) -> bool:
+    """Tell whether a file is called as frameworks call their pointers; each rank may have one."""
+    return save_names.without_rank(name) in POINTERS
+
+
+def may_be_pointer(name: str) -> bool:
+    """Tell whether a file may name the newest save: also big_vision's checkpoint.bv-LAST."""
+    is_last = save_names.parse(name).role == save_names.LAST and not _STATE_END.search(name)
+    return is_last or is_pointer_name(name)
 
 
 def read_pointer(path: Path) -> str | None:

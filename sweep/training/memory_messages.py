@@ -40,6 +40,13 @@ SLURM = Message(
     HOST,
     "https://github.com/nextflow-io/nextflow/issues/5932",
 )
+DASK = Message(
+    # A worker's nanny ends it, and starts another one.
+    r"- distributed\.nanny\.memory - WARNING - Worker \S+ \(pid=\d+\) exceeded \d+% memory budget",
+    "Dask",
+    HOST,
+    "https://github.com/dask/distributed/issues/6110",
+)
 MESSAGES = (
     Message(
         r"\b(?:CUDA|HIP|XPU) out of memory\.",
@@ -140,7 +147,7 @@ MESSAGES = (
     SLURM,
 )
 _PATTERNS = tuple((re.compile(message.pattern), message) for message in MESSAGES)
-_KILLED = re.compile(SLURM.pattern)
+_KILLED = tuple(re.compile(message.pattern) for message in (SLURM, DASK))
 _HEAD = "Traceback (most recent call last):"
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
@@ -169,8 +176,9 @@ def explain(log: Sequence[str], exit_code: int | None) -> str | None:
 
 
 def says_killed(log: Sequence[str]) -> bool:
-    """Tell whether one of Slurm's programs says that the kernel killed for memory."""
-    return any(_KILLED.search(line) for line in log[-_LAST:])
+    """Tell whether one of Slurm's programs says that the kernel killed for memory, or Dask that it
+    did so itself."""
+    return any(pattern.search(line) for line in log[-_LAST:] for pattern in _KILLED)
 
 
 def _last_exception(log: Sequence[str]) -> list[str]:

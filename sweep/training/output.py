@@ -15,14 +15,15 @@ from typing import Any
 from sweep.core.study import Objective
 from sweep.core.terminal_text import plain
 from sweep.training import progress_bars
-from sweep.training.printed_metric import PrintedMetric, SeenOfMetric, heading_of
+from sweep.training.printed_lines import heading_of
+from sweep.training.printed_metric import PrintedMetric, SeenOfMetric
 
 NEWLINE, RETURN, OPEN = "\n", "\r", ""  # what ended a piece of output
 Value = tuple[str, int, float]  # metric, step, value
 _LONGEST = 4096  # characters at each end of a line in which a pattern is looked for
 _UP = re.compile(r"(?:\x1b\[|\x9b)(\d*)[AF]")  # the cursor goes up: lines are drawn again
 _FIRST_COLUMN = re.compile(r"(?:\x1b\[|\x9b)[01]?G")  # as \r
-_LAST_NUMBER = re.compile(r"[\d.,eE+-]{1,100}\Z")
+_LAST_NUMBER = re.compile(r"[\d.,eE+-]{1,100}(?<!\.\.)\Z")  # none ends with "..."
 # What is known of the place in the output, and what it is at its start.
 _USUAL = {
     "epoch": "",
@@ -127,12 +128,13 @@ class Output:
             text = text[:_LONGEST] + "\n" + text[-_LONGEST:]
         if self._quotes_source(text):
             return []
+        values: list[Value] = []
         for metric in self._metrics:
-            metric.look_for_step(text)
+            values += [(metric.name, *value) for value in metric.look_for_step(text)]
         is_sure = progress_bars.is_bar(text)
         bar, printed_behind = progress_bars.split_end(text) if is_sure else (text, "")
         is_drawn = is_sure or ended == RETURN or self._redrawn > 0
-        values = self._drawing(bar) if is_drawn else self._line(bar)
+        values += self._drawing(bar) if is_drawn else self._line(bar)
         if printed_behind:
             values += self._line(printed_behind)
         return values
@@ -149,6 +151,7 @@ class Output:
         values: list[Value] = []
         for metric in self._metrics:
             if found := metric.find(text, self._heading):
+                metric.repeated.see(text, found[1])
                 values += [(metric.name, *value) for value in metric.line(found[0])]
         self._heading = heading_of(text)
         return values
@@ -187,6 +190,8 @@ class Output:
             metrics[metric.name] = {"step": metric.seen.step, **changed}
             if not metric.has_found and metric.near.count:
                 metrics[metric.name]["near"] = metric.near.state()
+            if repeated := metric.repeated.state():
+                metrics[metric.name]["repeated"] = repeated
         found: dict[str, Any] = {"metrics": metrics}
         if bars := self._bars.state():
             found["bars"] = bars
@@ -201,6 +206,7 @@ class Output:
             known = dict(state.get("metrics", {}).get(metric.name, {}))
             if near := known.pop("near", None):
                 metric.near.restore(near)
+            metric.repeated.restore(known.pop("repeated", {}))
             for name, value in known.items():
                 setattr(metric.seen, name, tuple(value) if isinstance(value, list) else value)
         self._bars.restore(state.get("bars", {}))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from sweep.core.study import Objective
 from sweep.training.near_lines import ENOUGH, NearLines
+from sweep.training.printed_lines import PART, label_of, summary_of
 from sweep.training.printed_numbers import (
     FOR_PATTERNS,
     Printed,
@@ -20,26 +21,13 @@ from sweep.training.printed_numbers import (
 )
 from sweep.training.printed_steps import find_step
 from sweep.training.progress_bars import Drawing
+from sweep.training.repeated_lines import RepeatedLines
 
 _FIRST_GROUP = re.compile(r"(?<!\\)\((?!\?)|\(\?P<")
 _NAME = r"[\w./-]"
 # Where a pattern lets its first word begin within another one.
 _LOOSE = re.compile(r"(^(?:\(\?[aiLmsux]+\))?|(?<!\\)\.[*+]\??)(?=[A-Za-z_])")
-_PART_BEFORE = re.compile(
-    r"(?<![A-Za-z])(?:train|training|val|valid|validation|eval|dev|test) \Z", re.IGNORECASE
-)
-_PART = re.compile(r"(?<![A-Za-z])(train|val|eval|dev|test)", re.IGNORECASE)
-_LABEL_WIDTH = 80
-# As LightGBM says it: "Early stopping, best iteration is:".
-_HEADING = re.compile(r"\b(best|final)\b[^:]{0,100}:\s*\Z", re.IGNORECASE)
-# What sums up, at the end, behind what loggers put before it.
-_SUMMARY = re.compile(r"[\W_]*(best|final|test)(?:ly|ing|ed|s)?(?![A-Za-z])", re.IGNORECASE)
-_LOGGED = re.compile(
-    r"[\s>*=#|:,;.–—-]*(?:\[?(?:\d{2,4}[-:/.]\d\d[-:/.]\d\d|\d\d:\d\d)[\d:.,TZ+-]*\]?"
-    r"|\[?(?:debug|info|warn(?:ing)?|error|critical|root|__main__)\b\]?)",
-    re.IGNORECASE,
-)
-_MOST_LOGGED = 6  # parts of such a prefix
+_ROW = re.compile(r"\s*[|│┃].*[|│┃]\s*\Z")  # of a table, of which a row below may be the step
 _MOST_BARS = 8  # of which is known what they showed
 
 
@@ -53,6 +41,9 @@ class SeenOfMetric:
         at: The step that was printed last; -1 where none was.
         told: The step of the last value.
         held_at: ``at`` when the value was held.
+        is_row: Whether the line is one of a table.
+        has_step: Whether the step was printed in that table.
+        row: The value, as text, that a table has shown before its step; "" for none.
         odd_step: The first that was printed for a step and is no whole number.
         value: The last step's, as text; "" before it.
         bar: The bar that has shown it last; "" where a line said it.
@@ -78,6 +69,9 @@ class SeenOfMetric:
     at: int = -1
     told: int = -1
     held_at: int = -1
+    is_row: bool = False
+    has_step: bool = False
+    row: str = ""
     odd_step: str = ""
     value: str = ""
     bar: str = ""
@@ -115,11 +109,13 @@ class PrintedMetric:
         self._step = re.compile(objective.step_pattern) if objective.step_pattern else None
         self.seen = SeenOfMetric()
         self.near = NearLines(self.name, self.pattern)
+        self.repeated = RepeatedLines()
 
     def copy(self) -> PrintedMetric:
         other = copy.copy(self)
         other.seen = replace(self.seen, shown=dict(self.seen.shown))
         other.near = NearLines(self.name, self.pattern)
+        other.repeated = RepeatedLines()  # it only peeks
         return other
 
     def _search(self, regex: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -139,7 +135,7 @@ class PrintedMetric:
             if self.seen.value == "":
                 self.near.see(text)
             return None
-        if word := self._summary(text, heading):
+        if word := summary_of(text, heading, self.pattern):
             count, first = self.seen.skipped
             self.seen.skipped = (count + 1, first or word)
             return None
@@ -173,7 +169,7 @@ class PrintedMetric:
         """
         seen = self.seen
         start = _span(found)[0]
-        name = _label(text, start)
+        name = label_of(text, start)
         if self._strict and self._search(self._strict, blanked) is None:
             seen.longer = seen.longer or name
             if seen.own:
@@ -181,46 +177,48 @@ class PrintedMetric:
             seen.longer_steps += 1
             return True
         seen.own = seen.own or name or self.name
-        parts = tuple(part.lower() for part in _PART.findall(name)[:1])
+        parts = tuple(part.lower() for part in PART.findall(name)[:1])
         seen.parts = tuple(dict.fromkeys((*seen.parts, *parts)))[:3]
         if not seen.twice and not self._anchored:
             second = (self._strict or self._loose).search(blanked, found.end())
             if second is not None:
-                other = _label(text, _span(second)[0])
+                other = label_of(text, _span(second)[0])
                 if other != name:
                     seen.twice = f"{found[0].strip()!r} and {second[0].strip()!r}"
                     if name and other:
                         seen.twice = f"{name!r} and {other!r}"
         return True
 
-    def _summary(self, text: str, heading: str) -> str:
-        """Return the word for which a line is skipped, or ""."""
-        place = 0
-        for _ in range(_MOST_LOGGED):
-            prefix = _LOGGED.match(text, place)
-            if prefix is None:
-                break
-            place = prefix.end()
-        found = _SUMMARY.match(text, place)
-        words = [found[1].lower()] if found else []
-        for word in (*words, heading):
-            if word and not re.search(word, self.pattern, re.IGNORECASE):
-                return word
-        return ""
+    def look_for_step(self, text: str) -> list[tuple[int, float]]:
+        """Look for the step that holds from here on, where the study says how it is printed.
 
-    def look_for_step(self, text: str) -> None:
-        """Look for the step that holds from here on, where the study says how it is printed."""
+        It holds for all of a table, in which it may be the last row: what was held is returned.
+        """
+        seen = self.seen
         if self._step is None:
-            return
+            return []
+        is_row = _ROW.match(text) is not None
+        values = [] if is_row else self._take_row()
+        seen.is_row, seen.has_step = is_row, is_row and seen.has_step
         step, taken = find_step(self._step, text)
         if step is not None:
-            self.seen.at = step
+            seen.at, seen.has_step = step, is_row
+            values += self._take_row()
         elif taken:
-            self.seen.odd_step = self.seen.odd_step or taken[:40]
+            seen.odd_step = seen.odd_step or taken[:40]
+        return values
+
+    def _take_row(self) -> list[tuple[int, float]]:
+        row, self.seen.row = self.seen.row, ""
+        return self._take(Printed(row, float(row), row), "", self.seen.at) if row else []
 
     def line(self, printed: Printed) -> list[tuple[int, float]]:
         """Take a value that a line says."""
         seen = self.seen
+        if seen.is_row and not seen.has_step:
+            values = self._take_row()
+            seen.row = printed.text
+            return values
         if seen.is_unsaid and not seen.held and is_same(seen.value, printed.text):
             seen.is_unsaid = False
             if not is_more_exact(printed.text, seen.value):
@@ -282,9 +280,9 @@ class PrintedMetric:
         return len(number) >= len(self.seen.value)
 
     def end(self) -> list[tuple[int, float]]:
-        """Take what the last bar has ended with, if it came to its end."""
+        """Take what the last bar has ended with, if it came to its end, or the last table."""
         if not self.seen.held or not self.seen.is_whole:
-            return []
+            return self._take_row()
         return self._pass_to("")
 
     def _take(self, printed: Printed, bar: str, at: int) -> list[tuple[int, float]]:
@@ -318,6 +316,8 @@ class PrintedMetric:
             )
         if seen.odd:
             found.append(f"{seen.odd!r} was printed where its pattern has a number, and is read")
+        if often := self.repeated.note():
+            found.append(often)
         return [f"{self.name}: {text}" for text in found if text]
 
     def _name_note(self) -> str:
@@ -376,27 +376,6 @@ def why_missed(metric: str, pattern: str, notes: Sequence[str]) -> str:
     """Return of an attempt's notes why no line has matched a metric's pattern; "" for none."""
     begins = f"{metric}: no line so far matches {pattern!r}: "
     return next((note.removeprefix(begins) for note in notes if note.startswith(begins)), "")
-
-
-def _label(text: str, end: int) -> str:
-    """Return the name that stands before a number, with the part of the data that it is of."""
-    first = max(0, end - _LABEL_WIDTH)
-    while end > first and not (text[end - 1].isalnum() or text[end - 1] == "_"):
-        end -= 1
-    begin = end
-    while begin > first and (text[begin - 1].isalnum() or text[begin - 1] in "_./-"):
-        begin -= 1
-    name = text[begin:end]
-    if not any(letter.isalpha() for letter in name):
-        return ""
-    part = _PART_BEFORE.search(text, first, begin)
-    return part[0] + name if part else name
-
-
-def heading_of(line: str) -> str:
-    """Return the word of a line that says of the next one that it sums up; "" for none."""
-    found = _HEADING.search(line) if line.rstrip().endswith(":") else None
-    return found[1].lower() if found else ""
 
 
 def _count(count: int, what: str) -> str:

@@ -19,6 +19,7 @@ LAST = "last"  # by its name the newest: last.pt, checkpoint_latest.pth
 LEFT = "left"  # saved on leaving: hpc_ckpt_1.ckpt, interrupted.pt
 STATE = "state"  # any other: epoch_3.pt, checkpoint-500, state.json
 PREVIOUS = "previous"  # last.pt.bak
+DOUBTFUL = "doubtful"  # may be a state, if nothing else is: dataset.pkl, params.txt, x.safetensors
 WEIGHTS = "weights"  # not the state of a training, or not its newest: best.pt, model.safetensors
 PART = "part"  # belongs to a save beside it: opt000100.pt
 OTHER = "other"  # no save at all: config.json, events.out.tfevents…
@@ -35,16 +36,26 @@ _WEIGHTS_WORDS = _words(
     "best ema swa avg averaged final weights export exported pretrained init initial merged "
     "quantized inference serving"
 )
+# What a file without a number that is a state is called after, beside the words above.
+_STATE_WORDS = _words(
+    "model models state states save saved snapshot resume trainer training train network net "
+    "booster lgb lgbm lightgbm xgb xgboost catboost gbm gbdt forest weights epoch step iter"
+)
 # Of what lies beside a model's own file, where each has one: as the first word, or these anywhere.
 _PART_WORDS = _words(
     "opt optim optimizer optimizers optimiser scheduler schedulers scaler scalers rng dataloader "
-    "sampler"
+    "sampler criterion"
 )
-_PART = re.compile(r"replay[_-]?buffer|vecnormalize|random_states?_\d")
+_PART = re.compile(r"replay[_-]?buffer|vecnormalize|random_states?_\d|\.(pdopt|states)$")
+# Tensors alone, and texts: seldom the state of a training.
+_TENSORS_END = ".safetensors"
+TEXT_ENDS = (".txt", ".json")
 _UNFINISHED_WORDS = _words(
     "tmp incomplete unfinished uncommitted inprogress staging deleting todelete"
 )
 _UNFINISHED_ENDS = tuple(_words(".part .partial _partial .temp .lock .swp .crdownload .filepart ~"))
+# A file beside a save that says so: NeMo's m-step=9-unfinished.
+_UNFINISHED_MARK = re.compile(r"(.+)[-_.](?:unfinished|in[-_]?progress)", re.IGNORECASE)
 # What mkstemp and others call their files.
 _UNFINISHED_NAME = re.compile(r"tmp[a-z0-9_]{6,8}|\..*|.*[._-]tmp([._-].*)?", re.IGNORECASE)
 
@@ -93,6 +104,8 @@ _OTHER_NAMES = (
     "training_metadata.json",
     "catboost_training.json",
     "metadata.json",
+    "*-symbol.json",
+    "*options*.json",
     "ds_config*.json",
     "zero_to_fp32.py",
     "_checkpoint_metadata",
@@ -114,6 +127,7 @@ _OTHER_NAMES = (
     "*log*.txt",
     "results*.txt",
     "args*.txt",
+    "*params.txt",
     "notes*.txt",
     "readme*",
     "license*",
@@ -126,7 +140,7 @@ _OTHER_NAMES = (
         f"*.{end}"
         for end in _words(
             "log out err csv tsv jsonl md rst html py ipynb sh yaml yml toml ini cfg png "
-            "jpg jpeg gif svg pdf mp4 wav sha256 md5 prof trace lock"
+            "jpg jpeg gif svg pdf mp4 wav sha256 md5 prof trace lock meta parquet arrow diff patch"
         )
     ),
 )
@@ -136,14 +150,16 @@ _LOG_FOLDERS = _words(
     "profiles traces plots figures images samples videos media predictions visualizations "
     "visualisations debug code src __pycache__ .hydra hydra aim .aim dvclive comet swanlog "
     "clearml neptune csv_logs eval evals eval_results evaluation generated generations "
-    "tokenizer crash_dumps core_dumps"
+    "tokenizer crash_dumps core_dumps completions rollouts git"
 )
 _LOG_FOLDER_ENDS = ("_logs", "-logs", "_log", "_tensorboard", "_tb", "_samples", "_images")
 # Folders that hold saves and are none.
 HOLDERS = _words(
     "checkpoints ckpts ckpt weights saves saved snapshots models saved_models model_checkpoints "
-    "lightning_logs states catboost_info"
+    "lightning_logs states catboost_info training_states train_states"
 )
+# Where a framework keeps states apart from its models (BasicSR), only they are resumed from.
+STATE_HOLDERS = _words("training_states train_states")
 
 _DIGITS = re.compile(r"\d+")
 _DAY_FIRST = re.compile(r"(?<!\d)\d{1,2}[-_.]\d{1,2}[-_.]((?:19|20)\d{2})(?!\d).*")
@@ -207,8 +223,11 @@ def parse(name: str, *, is_folder: bool = False) -> Name:
     text = _DAY_FIRST.sub(r"\1", text)  # what comes first of day and month, nobody knows
     first = _DIGITS.search(text)
     start = text[: first.start()] if first else text
+    role = _role(name.lower(), text + end, is_folder)
+    if role in (LAST, STATE) and name.lower().endswith(_TENSORS_END) and not is_folder:
+        role = DOUBTFUL
     return Name(
-        _role(name.lower(), text + end, is_folder),
+        role,
         start.strip(" ._-=") + end,
         tuple(int(each) for each in _DIGITS.findall(text)),
         tuple(int(each) for each in _WHOLE_NUMBER.findall(text)),
@@ -220,6 +239,22 @@ def parse(name: str, *, is_folder: bool = False) -> Name:
 
 def is_log_folder(name: str) -> bool:
     return name.lower() in _LOG_FOLDERS or name.lower().endswith(_LOG_FOLDER_ENDS)
+
+
+def marked_unfinished(name: str) -> str:
+    """Return which save a file calls unfinished, by its own name; "" where it is no such file."""
+    found = _UNFINISHED_MARK.fullmatch(name)
+    return found[1] if found else ""
+
+
+def without_rank(name: str) -> str:
+    """Return a name in lower case, without what says which rank wrote it."""
+    return _take_ranks(name.lower())[2]
+
+
+def is_called(name: str, stem: str) -> bool:
+    """Tell whether a save has a name, which may lack its ending (and NeMo's -EMA)."""
+    return name == stem or re.fullmatch(rf"{re.escape(stem)}(-EMA)?(\.[a-z]+)?", name) is not None
 
 
 def is_companion(name: str) -> bool:
@@ -278,9 +313,14 @@ def _role(name: str, text: str, is_folder: bool) -> str:
         return LEFT
     if not is_folder and (_is_part(words) or _PART.search(name)):
         return PART
-    if words and words[0] in _ROLLING and len(words) <= 3 and not _DIGITS.search(text):
+    is_numbered = _DIGITS.search(text) is not None
+    is_kept_up = words and words[0] in _ROLLING and len(words) <= 3 and not is_numbered
+    if is_kept_up and (_WEIGHTS_WORDS - {"final"}).isdisjoint(words):
         return LAST  # checkpoint.pth.tar: written again and again
     named = not is_folder and any(fnmatchcase(name, pattern) for pattern in _WEIGHTS_NAMES)
     if named or not _WEIGHTS_WORDS.isdisjoint(words):
         return WEIGHTS
-    return STATE
+    is_said = not (_STATE_WORDS | _ROLLING).isdisjoint(words)
+    if is_folder or is_said or (is_numbered and not name.endswith(TEXT_ENDS)):
+        return STATE
+    return DOUBTFUL

@@ -10,17 +10,23 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sweep.training import layouts, save_names
-from sweep.training.save_names import HOLDERS, LAST, OTHER, PART, STATE, UNFINISHED, Name
+from sweep.training.save_names import DOUBTFUL, HOLDERS, LAST, OTHER, PART, STATE, UNFINISHED, Name
 from sweep.training.whole_files import is_whole
 
 _DEEPEST = 5  # folders of frameworks within each other: lightning_logs/version_0/checkpoints
 _NUMBERED = re.compile(r"(^|[^a-z])(epochs?|ep|steps?|iter(ation)?s?|it|ba|checkpoint|ckpt|batch)$")
+# Files that are one of a series of saves, in a folder of whatever name: model_100.pt, ep_9.pth.
+_NUMBERED_FILE = re.compile(
+    r"(^|[^a-z])(epochs?|ep|steps?|iter(ation)?s?|it|ba|checkpoint|ckpt|batch|model)$"
+)
+_STATE_FILE = re.compile(r"\.(pth?|ckpt|zip|tar|pkl|th)$", re.IGNORECASE)
+_DAY_DIGITS = 8
 _NEVER_HOLDERS = frozenset(("wandb", "mlruns"))
 
 
@@ -63,12 +69,14 @@ class Listing:
         saves: Also those that are not whole.
         pointers: The names or numbers that pointers hold, "" where one is empty.
         targets: The entries that links call the newest.
+        unfinished: The names of saves that files beside them call unfinished.
         holders: Folders that hold saves and are none.
     """
 
     saves: list[Save] = field(default_factory=list)
     pointers: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
     holders: list[Path] = field(default_factory=list)
 
 
@@ -82,6 +90,8 @@ def look(folder: Path, *, folders_only: bool = False) -> Listing:
     files: dict[str, os.stat_result] = {}
     for entry, status in _entries(folder):
         inside = _target_inside(entry)
+        if marked := save_names.marked_unfinished(entry.name):
+            found.unfinished.append(marked)
         if inside:
             if save_names.parse(entry.name).role == LAST:
                 found.targets.append(inside)
@@ -99,14 +109,18 @@ def look(folder: Path, *, folders_only: bool = False) -> Listing:
     expects_one = any(save.needs_pointer for save in found.saves) or any(
         name.endswith(".index") for name in files
     )
-    for name in [name for name in files if name.lower() in layouts.POINTERS]:
+    for name in [name for name in files if layouts.may_be_pointer(name)]:
         text = layouts.read_pointer(folder / name)
         if text is not None and _is_pointer(
             name, text, [*files, *(s.path.name for s in found.saves)]
         ):
             found.pointers.append(text)
             del files[name]
-        elif text is not None and (expects_one or "_" in name or name.endswith(".txt")):
+        elif (
+            text is not None
+            and layouts.is_pointer_name(name)
+            and (expects_one or "_" in name or name.endswith(".txt"))
+        ):
             found.pointers.append("")
             del files[name]
     found.saves += file_saves(folder, files)
@@ -129,6 +143,8 @@ def matching(folder: Path, pattern: str) -> Listing:
             real, status = os.path.realpath(path), path.stat()
             if not real.startswith(root + os.sep):
                 continue  # a link out of it
+            if marked := save_names.marked_unfinished(path.name):
+                found.unfinished.append(marked)
             if save_names.parse(path.name, is_folder=path.is_dir()).role == UNFINISHED:
                 continue
             if path.is_dir():
@@ -141,7 +157,7 @@ def matching(folder: Path, pattern: str) -> Listing:
 
 
 def _named_by_user(name: Name) -> Name:
-    return replace(name, role=STATE) if name.role in (OTHER, PART) else name
+    return replace(name, role=STATE) if name.role in (OTHER, PART, DOUBTFUL) else name
 
 
 def _entries(folder: Path) -> list[tuple[os.DirEntry[str], os.stat_result]]:
@@ -164,7 +180,14 @@ def _target_inside(entry: os.DirEntry[str]) -> str:
 
 def _is_pointer(name: str, text: str, entries: Sequence[str]) -> bool:
     """Tell whether a small file names a save, and is none: people call theirs "last", too."""
-    if not text or any(text in (entry, entry.removesuffix(".index")) for entry in entries):
+    names_one = any(text in (entry, entry.removesuffix(".index")) for entry in entries)
+    if not layouts.is_pointer_name(name):
+        told_by_number = text.isdecimal() and any(
+            save_names.parse(entry, is_folder=True).numbers[-1:] == (int(text),)
+            for entry in entries
+        )
+        return bool(text) and (names_one or told_by_number)
+    if not text or names_one:
         return True
     told = save_names.parse(text)
     if text.isdecimal() or text == "release":
@@ -185,6 +208,11 @@ def _is_holder(path: Path) -> bool:
             own = "config.json" in entries or any(e.endswith(".distcp") for e in entries)
             return not own
         return False
+    is_day = name.isdecimal() and len(name) >= _DAY_DIGITS
+    if is_day or name == "checkpoint":  # a save, or where they are
+        files = [entry.name for entry, _ in _entries(path) if not entry.is_dir()]
+        if _is_one_series(files):
+            return True
     return not _is_numbered(name) and (_has_numbered(path) or _has_holder(path, 3))
 
 
@@ -198,17 +226,39 @@ def _is_numbered(name: str) -> bool:
 
 
 def _has_numbered(path: Path) -> bool:
-    """Tell whether a folder holds numbered saves, and nothing else that is a state."""
+    """Tell whether a folder holds numbered saves, and is none of a name that says that it is."""
     inside = _entries(path)
-    if any(not e.is_dir() and not save_names.is_companion(e.name) for e, _ in inside):
+    folders = [e.name for e, _ in inside if e.is_dir() and _is_numbered(e.name)]
+    files = [e.name for e, _ in inside if not e.is_dir()]
+    if folders and all(map(save_names.is_companion, files)):
+        return True
+    if save_names.parse(path.name, is_folder=True).role not in (STATE, OTHER):
         return False
-    return any(entry.is_dir() and _is_numbered(entry.name) for entry, _ in inside)
+    return any(map(_is_counted, folders)) or _is_one_series(files)
+
+
+def _is_counted(name: str) -> bool:
+    """Tell whether a folder's number is one of steps: no layer_01."""
+    return not re.fullmatch(r"[\W\d_]+", name)
+
+
+def _is_one_series(files: Sequence[str]) -> bool:
+    """Tell whether files are saves of one kind: numbered ones, the last, or both.
+
+    Those of several kinds (actor.pt, critic.pt) are a save together: their folder is it.
+    """
+    told = [save_names.parse(file) for file in files if _STATE_FILE.search(file)]
+    last = {name.series for name in told if name.role == LAST}
+    others = {name.series for name in told if name.role == STATE}
+    counted = {s for s in others if _NUMBERED_FILE.search(re.sub(r"[^a-z]+$", "", s.split(".")[0]))}
+    is_numbered = all(name.numbers for name in told if name.role == STATE)
+    return is_numbered and others == counted and max(len(last), len(others)) == 1
 
 
 def _has_holder(path: Path, depth: int) -> bool:
     for entry, _ in _entries(path):
         if entry.is_dir(follow_symlinks=False):
-            if entry.name.lower() in ("checkpoints", "ckpts", "weights"):
+            if entry.name.lower() in ("checkpoints", "ckpts", "weights", *save_names.STATE_HOLDERS):
                 return True
             if depth > 1 and _has_holder(Path(entry.path), depth - 1):
                 return True
@@ -226,6 +276,8 @@ def folder_save(path: Path, status: os.stat_result, *, needs_marker: bool = True
         return []
     layout = layouts.find_layout(content) if needs_marker else None
     name = save_names.parse(path.name, is_folder=True)
+    if needs_marker and name.role == STATE and not name.numbers and not layouts.says_state(content):
+        name = replace(name, role=DOUBTFUL)
     pointed_at = layout is not None and layout.is_pointed_at
     return [Save(path, (path,), name, status.st_mtime_ns, whole, pointed_at, content)]
 
@@ -245,8 +297,9 @@ def file_saves(
     groups: dict[object, list[str]] = {}
     parts: list[tuple[str, Name]] = []
     told = {entry: as_role(save_names.parse(entry)) for entry in files}
+    owners = {entry: owner for entry in files if (owner := _owner_of(entry, files))}
     for entry, name in told.items():
-        if name.role in (OTHER, UNFINISHED):
+        if name.role in (OTHER, UNFINISHED) or entry in owners:
             continue
         prefix = _prefix_of(entry, prefixes)
         if prefix is not None:
@@ -263,6 +316,9 @@ def file_saves(
         entries.sort(key=lambda entry: (told[entry].ranks, entry))
         name = save_names.parse(key) if isinstance(key, str) else told[entries[0]]
         beside = [e for e, part in parts if name.numbers and part.numbers == name.numbers]
+        if beside and name.role == DOUBTFUL:  # tensors, and an optimizer's file
+            name = replace(name, role=STATE)
+        beside += [entry for entry, owner in owners.items() if owner in entries]
         found.append(_together(folder, files, [*entries, *beside], name, key, told))
     return found
 
@@ -290,6 +346,17 @@ def _together(
         whole,
         kinds=frozenset(told[entry].series for entry in entries),
     )
+
+
+def _owner_of(entry: str, files: Collection[str]) -> str:
+    """Return the file to which one belongs, by its name: model.npz of model.npz.optimizer.npz."""
+    role = save_names.parse(entry).role
+    for place, letter in enumerate(entry):
+        before, after = entry[:place], entry[place:]
+        is_more = letter == "." and role in (STATE, PART, DOUBTFUL)
+        if is_more and before in files and not re.search(r"\d", after):
+            return before if save_names.parse(before).role in (STATE, LAST, DOUBTFUL) else ""
+    return ""
 
 
 def _prefix_of(entry: str, prefixes: set[str]) -> str | None:

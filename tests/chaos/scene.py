@@ -26,7 +26,7 @@ from sweep.core.trial import TrialRecord
 from sweep.schedulers.local.runner import TASK_NAME
 from sweep.storage import records
 from tests.processes import find_processes
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, text_of
 
 SEED = 20260301
 ROUNDS = 2  # of each kind in the short form; the long one goes on from there
@@ -173,10 +173,12 @@ class Scene:
     def wait_state(self, word: str, limit_s: float = PATIENCE_S) -> dict[str, Any]:
         """Wait until status shows a state; return the status."""
         deadline = time.monotonic() + limit_s
-        while (found := self.status())["state"] != word:
-            assert time.monotonic() < deadline, f"{found}\n{self.story()}"
-            time.sleep(0.5)  # it is a command each time
-        return found
+        while True:
+            began = time.monotonic()
+            if (found := self.status())["state"] == word:
+                return found
+            assert began < deadline, f"{found}\n{self.story()}"
+            time.sleep(max(0.5, time.monotonic() - began))  # it is a command each time
 
     def wait_for(self, done: Callable[[], Any], limit_s: float = PATIENCE_S) -> Any:
         """Wait until something is true, and return it."""
@@ -196,6 +198,10 @@ class Scene:
         attempts = opened.ledger.db.retry(lambda _: opened.ledger.all_attempts(), patience_s=30.0)
         lines += [f"{a.trial}/{a.number} {a.outcome} {a.reason} {a.checkpoint}" for a in attempts]
         return "\n".join(lines)
+
+    def log(self, trial: int, number: int) -> str:
+        """Return what an attempt has printed so far, "" before it has begun."""
+        return text_of(self.attempt(trial, number).log)
 
     # Processes
 
@@ -291,9 +297,7 @@ class Scene:
 
 def read_journal(path: Path) -> set[tuple[str, int, float]]:
     """Return (name, step, value) of every whole line that training wrote."""
-    if not path.exists():
-        return set()
-    lines = path.read_text().split("\n")[:-1]
+    lines = text_of(path).split("\n")[:-1]
     found = set()
     for line in lines:
         report = json.loads(line)

@@ -55,7 +55,10 @@ def test_the_embedded_server_hangs(away_s: float, tmp_path: Path, runs: Path, sw
     end(scene)
 
 
-@pytest.mark.parametrize("away_s", [6.0, pytest.param(60.0, marks=pytest.mark.long)])
+LONG = [pytest.param(seconds, marks=pytest.mark.long) for seconds in (60.0, 600.0)]
+
+
+@pytest.mark.parametrize("away_s", [6.0, *LONG])
 def test_an_external_server_is_stopped(
     away_s: float, tmp_path: Path, runs: Path, sweep: Any
 ) -> None:

@@ -15,7 +15,7 @@ from sweep.core.scheduler import Task, TaskState, Wave
 from sweep.core.system import processes
 from tests.chaos.scene import Scene, kill
 from tests.conftest import sweep_environment
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, text_of
 
 # Values tell the attempts apart; there are no checkpoints, so that each begins at the first step.
 TRAIN = """
@@ -52,8 +52,7 @@ class Gone:
 
 
 def lines(scene: Scene, attempt: int) -> int:
-    path = scene.attempt(0, attempt).metrics
-    return len(path.read_text().splitlines()) if path.exists() else 0
+    return len(text_of(scene.attempt(0, attempt).metrics).splitlines())
 
 
 def test_a_stopped_training_comes_back(

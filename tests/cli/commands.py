@@ -9,12 +9,13 @@ import pty
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import waiting
 from tests.conftest import Sweep
+from tests.waiting import text_of
 
 
 def collected(sweep: Sweep, *arguments: str) -> list[dict[str, Any]]:
@@ -41,16 +42,13 @@ def counts(sweep: Sweep) -> dict[str, int]:
 
 
 def wait_for(condition: Callable[[], bool], what: str, wait_s: float = 180.0) -> None:
-    deadline = time.monotonic() + wait_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {wait_s} s for {what}"
-        time.sleep(0.1)
+    waiting.wait_for(condition, what, wait_s, pause_s=0.1)
 
 
 def steps_of(runs: Path, name: str, trial: int, attempt: int = 1) -> int:
     """Return how many lines a training has reported so far."""
     path = runs / name / "trials" / f"{trial:05d}" / "attempts" / str(attempt) / "metrics.jsonl"
-    return len(path.read_text().splitlines()) if path.exists() else 0
+    return len(text_of(path).splitlines())
 
 
 def type_ctrl_c(

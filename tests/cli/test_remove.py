@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,54 +82,61 @@ def test_nothing_is_removed_while_anything_runs(
     assert sweep("remove", "toy", "--yes").code == 0
 
 
-@pytest.mark.parametrize("what", ["link", "unmarked", "another", "path"])
 def test_what_may_be_anothers_is_left_alone(
-    sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str, what: str
+    sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
 ) -> None:
     """A symbolic link, a folder without the mark, with another study's mark, a path."""
     assert sweep("launch", write_toy(tmp_path), "--wait").code == 0
-    name, root = "toy", runs / "toy"
-    if what == "link":
-        root.rename(tmp_path / "moved")
-        root.symlink_to(tmp_path / "moved")
-    elif what == "unmarked":
-        (root / "identity.json").unlink()
-    elif what == "another":
-        (root / "identity.json").write_text(json.dumps({"study": "ab" * 16}))
-    else:
-        name = "../runs/toy"
+    root, moved = runs / "toy", tmp_path / "moved"
+    identity = root / "identity.json"
+    mark = identity.read_text()
     before = rows(fresh_url)
-    ran = sweep("remove", name, "--yes")
-    assert ran.code == 2, ran
-    assert (root / "study.json").exists()
-    assert rows(fresh_url) == before
+
+    def refuse(what: str, name: str = "toy") -> None:
+        ran = sweep("remove", name, "--yes")
+        assert ran.code == 2, (what, ran)
+        assert (root / "study.json").exists(), what
+        assert rows(fresh_url) == before, what
+
+    root.rename(moved)
+    root.symlink_to(moved)
+    refuse("a link")
+    assert root.is_symlink()
+    root.unlink()
+    moved.rename(root)
+    identity.unlink()
+    refuse("unmarked")
+    identity.write_text(json.dumps({"study": "ab" * 16}))
+    refuse("another's")
+    identity.write_text(mark)
+    refuse("a path", "../runs/toy")
 
 
-@pytest.mark.parametrize("step", ["renamed", "rows gone", "half of the files"])
 def test_a_killed_removal_is_gone_on_with(
-    sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str, step: str
+    sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
 ) -> None:
     """Whatever was done by then; and the name is free for a new study at once."""
     path = write_toy(tmp_path)
     assert sweep("launch", path, "--wait").code == 0
-    mark = json.loads((runs / "toy" / "identity.json").read_text())["study"]
-    (runs / ".removing").mkdir()
-    left = runs / ".removing" / f"toy.{mark}"
-    (runs / "toy").rename(left)
-    if step != "renamed":
-        with closing(Database(fresh_url)) as db:
-            study_id = studies.find_study(db, "toy")
-            assert study_id is not None
-            db.retry(lambda db: studies.delete_study(db, study_id))
-    if step == "half of the files":
-        shutil.rmtree(left / "trials")
-        (left / "study.json").unlink()
-        (left / "storage.json").unlink()
-    ran = sweep("remove", "toy", "--yes")
-    assert (ran.code, ran.out) == (0, "study toy: removed\n"), ran.err
-    assert not left.exists()
-    assert rows(fresh_url)["trials"] == 0
-    assert sweep("launch", path, "--wait").code == 0
+    for step in ("renamed", "rows gone", "half of the files"):
+        mark = json.loads((runs / "toy" / "identity.json").read_text())["study"]
+        (runs / ".removing").mkdir()
+        left = runs / ".removing" / f"toy.{mark}"
+        (runs / "toy").rename(left)
+        if step != "renamed":
+            with closing(Database(fresh_url)) as db:
+                study_id = studies.find_study(db, "toy")
+                assert study_id is not None
+                db.retry(partial(studies.delete_study, study_id=study_id))
+        if step == "half of the files":
+            shutil.rmtree(left / "trials")
+            (left / "study.json").unlink()
+            (left / "storage.json").unlink()
+        ran = sweep("remove", "toy", "--yes")
+        assert (ran.code, ran.out) == (0, "study toy: removed\n"), (step, ran.err)
+        assert not left.exists(), step
+        assert rows(fresh_url)["trials"] == 0, step
+        assert sweep("launch", path, "--wait").code == 0, step
 
 
 def test_kills_at_any_moment(sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from sweep import load
 from sweep.control.open_study import Opened
 from sweep.core.files import make_private, write_atomic
 from sweep.core.paths import Runs
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Resources
-from sweep.results import frames
 from sweep.results.page import accounts, views, write
 from sweep.storage import access
 from tests.needs import require
@@ -87,7 +87,7 @@ def written(opened: Opened) -> Path:
 def test_every_figure_is_collects(opened: Opened) -> None:
     """Tiles, charts and tables hold what ``sweep collect`` and its frames hold."""
     found = write.contents(opened)
-    with frames.load("digits", opened.folder.root.parent) as loaded:
+    with load("digits", opened.folder.root.parent) as loaded:
         frame, steps = loaded.trials(metrics=False), loaded.metrics("acc")
     assert [row["trial"] for row in found.trials] == list(frame.trial[:20])
     assert [row["value"] for row in found.trials] == list(frame.value[:20])

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from sweep.core.system import processes
+from sweep.tasks.side_runs.trying import HOME
 from tests.cli.commands import type_ctrl_c
 from tests.conftest import Ran, Sweep, run_sweep, sweep_environment
 from tests.processes import find_processes
@@ -294,6 +296,38 @@ def test_a_terminated_command(tmp_path: Path, runs: Path) -> None:
         child.communicate()
     assert child.returncode == 130
     assert_nothing_is_left(tmp_path)
+
+
+def test_a_killed_command(sweep: Sweep, tmp_path: Path, runs: Path) -> None:
+    """What a SIGKILL has left, the next try removes: its training, its job and its folder."""
+    path = write(tmp_path, WAITS)
+    gate = tmp_path.parent / f"{tmp_path.name}-gate"
+    environ = sweep_environment(runs, {**NOWHERE, "GATE": str(gate)})
+    command = [sys.executable, "-m", "sweep", "try", str(path)]
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.DEVNULL) as child:
+        wait_for(gate.exists, "the training to run")
+        child.kill()
+    left = list((runs / HOME).iterdir())
+    assert len(left) == 1
+    write(tmp_path, PRINTS)
+    assert sweep("try", path).code == 0
+    assert not left[0].exists() and not (runs / HOME).exists()
+    assert_nothing_is_left(tmp_path)
+
+
+def test_a_try_under_way_stays(sweep: Sweep, tmp_path: Path, runs: Path) -> None:
+    """Another command's folder is left alone while its process lives, or may live elsewhere."""
+    alive = runs / HOME / "alive"
+    elsewhere = runs / HOME / "elsewhere"
+    for folder, boot in ((alive, processes.boot_id()), (elsewhere, "another")):
+        folder.mkdir(parents=True)
+        owner = {"boot": boot, "pid": os.getpid(), "start": processes.start_time(os.getpid())}
+        (folder / "owner.json").write_text(json.dumps(owner))
+    assert sweep("try", write(tmp_path, PRINTS)).code == 0
+    assert sorted((runs / HOME).iterdir()) == [alive, elsewhere]
+    os.utime(elsewhere, (1, 1))
+    assert sweep("try", tmp_path / "study.yaml").code == 0
+    assert list((runs / HOME).iterdir()) == [alive]
 
 
 def test_init_and_try(sweep: Sweep, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import psycopg2
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_for
 from tests.cluster.user import User
+from tests.waiting import text_of
 
 # Standard library only. Each step is a report and a checkpoint; it resumes after the last one.
 TRAINING = """
@@ -111,9 +112,9 @@ class Faulty:
         return self.user.folder / "gate"
 
     def log_of(self, attempt: Seen) -> str:
-        """Return what the task of an attempt has logged."""
+        """Return what the task of an attempt has logged so far."""
         folder = self.user.runs / self.name / "logs"
-        return (folder / f"{attempt.job}_{attempt.index}.log").read_text()
+        return text_of(folder / f"{attempt.job}_{attempt.index}.log")
 
     def again(self) -> str:
         """Launch it (again); return what launch prints."""

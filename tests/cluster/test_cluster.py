@@ -12,6 +12,7 @@ import pytest
 from tests.cluster import machine, processes
 from tests.cluster.cluster import Cluster
 from tests.needs import require
+from tests.waiting import text_of
 
 pytestmark = pytest.mark.slurm
 
@@ -83,7 +84,7 @@ def test_requeue_runs_again(slurm: Cluster) -> None:
         "--output=requeue-%j.out",
     )
     log = slurm.home / f"requeue-{job}.out"
-    processes.wait_for(lambda: log.exists() and "run 0" in log.read_text(), 60, "the first run")
+    processes.wait_for(lambda: "run 0" in text_of(log), 60, "the first run")
     slurm.run(["scontrol", "requeue", job], user=slurm.user, check=True)
     slurm.wait(job, 120)
     assert [line for line in log.read_text().splitlines() if line.startswith("run")] == [
@@ -133,7 +134,7 @@ def test_killed_slurmd_loses_the_node(clean_slurm: Cluster) -> None:
         script, "-wn2", "--requeue", "--open-mode=append", "--output=lost-%j.out", "-c8"
     )
     log = slurm.home / f"lost-{job}.out"
-    processes.wait_for(lambda: log.exists() and "pid" in log.read_text(), 60, "the job to run")
+    processes.wait_for(lambda: "pid" in text_of(log), 60, "the job to run")
     first = int(log.read_text().split()[1])
     slurm.kill_slurmd("n2")
     processes.wait_for(lambda: state_of(slurm, job) == "PENDING", 120, "the requeue")

@@ -20,6 +20,7 @@ from tests.cluster.user import User
 from tests.needs import ensure_apptainer
 from tests.training.container_stubs import write_enroot, write_srun
 from tests.training.test_containers import SHELL_TRAINING
+from tests.waiting import text_of
 
 pytestmark = pytest.mark.slurm
 
@@ -86,9 +87,7 @@ def shell_study(user: User, name: str, steps: int, **more: Any) -> Path:
 
 def wait_steps(user: User, name: str, count: int, attempt: int = 1) -> None:
     path = user.runs / name / f"trials/00000/attempts/{attempt}/metrics.jsonl"
-    wait_for(
-        lambda: path.exists() and len(path.read_text().splitlines()) >= count, 60, "some steps"
-    )
+    wait_for(lambda: len(text_of(path).splitlines()) >= count, 60, "some steps")
 
 
 def test_images_on_nodes(user: User, url: dict[str, str]) -> None:

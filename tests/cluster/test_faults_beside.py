@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,44 +27,66 @@ A_NODE = {"time": "20min", "cpus": 8, "memory": "200M"}
 A_MINUTE = {"time": "1min", "cpus": 1, "memory": "200M"}
 # Slow until the fault has happened, quick afterwards.
 SLOW = {"steps": 150, "options": "hasten"}
+DEAF = {"steps": 150, "options": "hasten deaf", "every": 5}
+
+
+# What each test looks at.
+STUDIES = {
+    "test_whole_array_is_cancelled": {"whole"},
+    "test_preemption": {"requeued", "preempted"},
+    "test_slurmstepd_dies": {"stepd"},
+    "test_same_task_runs_twice": {"twice"},
+    "test_time_limit_with_grace": {"grace"},
+    "test_time_limit_without_grace": {"deaf"},
+}
+# The first three have a node each; the others share the last.
+LAUNCHES: dict[str, dict[str, Any]] = {
+    "twice": {**SLOW, "grace": "10s", "resources": A_NODE},
+    "requeued": {**SLOW, "grace": "10s", "resources": A_NODE, "slurm": {"partition": "preempt"}},
+    "preempted": {**SLOW, "grace": "10s", "resources": A_NODE, "slurm": {"partition": "preemptc"}},
+    "deaf": {**DEAF, "grace": "1s", "resources": A_MINUTE},
+    # Slurm looks every 30 s whether a signal is due, so it comes 12 to 42 s after the start.
+    "grace": {**SLOW, "grace": "48s", "resources": A_MINUTE},
+    "stepd": {"steps": 6, "options": "held", "grace": "10s", "pause_s": 0.5},
+    "whole": {
+        "steps": 6,
+        "options": "hasten held",
+        "grace": "10s",
+        "pause_s": 0.5,
+        "trials": 6,
+        "max_parallel": 3,
+    },
+}
 
 
 @pytest.fixture(scope="module")
 def scenes(
-    slurm: Cluster, postgres_server: Server, template_database: str
+    request: pytest.FixtureRequest, slurm: Cluster, postgres_server: Server, template_database: str
 ) -> Iterator[dict[str, Faulty]]:
-    """Every study, launched, and its fault under way."""
+    """Every study of the tests that were asked for, launched, and its fault under way."""
+    ours = [item for item in request.session.items if getattr(item, "module", 0) is request.module]
+    asked = set().union(*(STUDIES[getattr(item, "originalname", "")] for item in ours))
     name = f"t{secrets.token_hex(6)}"
     postgres_server.sql(f"CREATE DATABASE {name} TEMPLATE {template_database}")
     url = postgres_server.url(name)
     with contextlib.ExitStack() as stack:
         stack.callback(slurm.heal)
-        names = ("twice", "requeued", "preempted", "stepd", "whole", "grace", "deaf")
-        found = {name: stack.enter_context(studying(slurm, url)) for name in names}
-        # The first three have a node each; the others share the last.
-        found["twice"].launch(**SLOW, trials=1, grace="10s", resources=A_NODE)
-        for mode, partition in (("requeued", "preempt"), ("preempted", "preemptc")):
-            found[mode].launch(
-                **SLOW, trials=1, grace="10s", resources=A_NODE, slurm={"partition": partition}
-            )
-        found["deaf"].launch(
-            steps=150, options="hasten deaf", every=5, trials=1, grace="1s", resources=A_MINUTE
-        )
-        # Slurm looks every 30 s whether a signal is due, so it comes 12 to 42 s after the start.
-        found["grace"].launch(**SLOW, trials=1, grace="48s", resources=A_MINUTE)
-        found["stepd"].launch(steps=6, options="held", trials=1, grace="10s", pause_s=0.5)
-        found["whole"].launch(
-            steps=6, options="hasten held", trials=6, max_parallel=3, grace="10s", pause_s=0.5
-        )
-        slurm.kill_slurmd(found["twice"].wait_steps(2, 1)[0].host)
-        for mode in ("requeued", "preempted"):
+        found = {}
+        for name in (name for name in LAUNCHES if name in asked):
+            found[name] = stack.enter_context(studying(slurm, url))
+            found[name].launch(**{"trials": 1, **LAUNCHES[name]})
+        if "twice" in found:
+            slurm.kill_slurmd(found["twice"].wait_steps(2, 1)[0].host)
+        for mode in found.keys() & STUDIES["test_preemption"]:
             host = found[mode].wait_steps(2, 1)[0].host
             slurm.submit("sleep 2", "-p", "high", "-c8", "-w", host, "-o", "/dev/null")
-        live = found["stepd"].wait_steps(2, 1)[0]
-        found["stepd"].kill(parent(found["stepd"].worker_of(live)))
-        live = found["whole"].wait_steps(2, 3)[0]
-        slurm.run(["scancel", live.job], slurm.user, check=True)
-        for mode in ("stepd", "whole"):  # what happens to them has happened
+        if "stepd" in found:
+            live = found["stepd"].wait_steps(2, 1)[0]
+            found["stepd"].kill(parent(found["stepd"].worker_of(live)))
+        if "whole" in found:
+            live = found["whole"].wait_steps(2, 3)[0]
+            slurm.run(["scancel", live.job], slurm.user, check=True)
+        for mode in found.keys() & {"stepd", "whole"}:  # what happens to them has happened
             found[mode].gate.touch()
         yield found
         for study in found.values():

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.cluster.processes import wait_for
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("sweep", "templates", "trainer", "studies")
+LOOK_EVERY_S = 5.0  # at a study whose tasks run
 _CHECK = "import psycopg2, click, optuna, ruamel.yaml"
 
 
@@ -127,13 +129,18 @@ class User:
     def wait_state(self, name: str, *states: str, timeout_s: float = 120) -> dict[str, Any]:
         """Return the status once the study is in one of these states, and not before."""
         seen: dict[str, Any] = {}
+        next_look = 0.0
 
         def has_come() -> bool:
+            """Each look is a command: while the study's tasks run, few are made."""
+            nonlocal next_look
+            if time.monotonic() < next_look and self.has_tasks(name):
+                return False
             seen.update(self.status(name))
+            next_look = time.monotonic() + LOOK_EVERY_S
             return seen["state"] in states
 
         try:
-            # Each look is a command, and the machine has other things to compute.
             wait_for(has_come, timeout_s, f"{name} to be {' or '.join(states)}", pause_s=1.0)
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{seen}\n{self.explain()}") from None
@@ -145,6 +152,10 @@ class User:
             ["squeue", "-h", "-r", "-u", self.cluster.user, "-o", "%i|%j|%T|%r"], check=True
         )
         return [line.split("|") for line in done.stdout.splitlines()]
+
+    def has_tasks(self, name: str) -> bool:
+        """Tell whether elements of a study's array wait or run, by the names of its jobs."""
+        return any("_" in row[0] and name in row[1] for row in self.queue())
 
     def wait_empty(self, timeout_s: float = 120) -> None:
         """Wait until no job of the user's waits or runs."""

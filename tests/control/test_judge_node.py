@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweep.control.check import judge_node, judge_training
+from sweep.control.check import judge_node, judge_services, judge_training
 from sweep.control.check.lines import FAILED, NOT_ASKED, OK, WARNING, Line, judged, size, table
 from sweep.control.check.quick import CheckFailed, refuse
 
@@ -87,7 +87,7 @@ def interpreter(fact: Any) -> Line:
 
 
 def connections(fact: Any) -> Line:
-    return judge_node.connections(fact, 50, is_cap=True)
+    return judge_services.connections(fact, 50, is_cap=True)
 
 
 def clock(fact: Any) -> Line:
@@ -225,18 +225,24 @@ TABLE: list[tuple[Any, Mapping[str, Any], Mapping[str, Any], str, str]] = [
         "too few for 1000 trials",
     ),
     (lambda fact: judge_node.space(fact, "scratch"), SPACE, {"free_bytes": 1}, WARNING, "TMPDIR"),
-    (judge_node.database, DATABASE, {}, OK, "PostgreSQL 16.2, answers in 1.2 ms"),
-    (judge_node.database, DATABASE, {"latency_s": 0.5}, WARNING, "slow"),
-    (judge_node.database, DATABASE, {"error": "refused", "hint": "Start it."}, FAILED, "Start it"),
-    (judge_node.database, DATABASE, {"error": "timed out"}, FAILED, "nodes reach that host"),
-    (judge_node.database, {"embedded": True, "version": 18}, {}, NOT_ASKED, "starts at launch"),
+    (judge_services.database, DATABASE, {}, OK, "PostgreSQL 16.2, answers in 1.2 ms"),
+    (judge_services.database, DATABASE, {"latency_s": 0.5}, WARNING, "slow"),
+    (
+        judge_services.database,
+        DATABASE,
+        {"error": "refused", "hint": "Start it."},
+        FAILED,
+        "Start it",
+    ),
+    (judge_services.database, DATABASE, {"error": "timed out"}, FAILED, "nodes reach that host"),
+    (judge_services.database, {"embedded": True, "version": 18}, {}, NOT_ASKED, "starts at launch"),
     (connections, DATABASE, {}, OK, "53 needed for 50 trials at once, 93 free"),
     (connections, DATABASE, {"max_connections": 50}, FAILED, "Write max_parallel: 40"),
     (connections, {"embedded": True, "version": 18}, {}, NOT_ASKED, "was not asked"),
     (connections, DATABASE, {"role_limit": 10}, FAILED, "your role may have 10"),
     (connections, DATABASE, {"database_limit": 20}, FAILED, "the database takes 20"),
     (
-        lambda fact: judge_node.connections(fact, 50, is_cap=False),
+        lambda fact: judge_services.connections(fact, 50, is_cap=False),
         DATABASE,
         {"role_limit": 10},
         WARNING,
@@ -247,8 +253,8 @@ TABLE: list[tuple[Any, Mapping[str, Any], Mapping[str, Any], str, str]] = [
     (clock, CLOCK, {"now_s": 4610.0}, FAILED, "differs by 3600 s"),
     (clock, CLOCK, {"files_skew_s": -3.0}, WARNING, "from the file system"),
     (clock, CLOCK, {"database": 100.0}, FAILED, "from the database"),
-    (judge_node.task_signal, {"came": True, "after_s": 0.3}, {}, OK, "0.3 s"),
-    (judge_node.task_signal, {"came": False, "after_s": 15}, {}, FAILED, "must `exec` sweep"),
+    (judge_services.task_signal, {"came": True, "after_s": 0.3}, {}, OK, "0.3 s"),
+    (judge_services.task_signal, {"came": False, "after_s": 15}, {}, FAILED, "must `exec` sweep"),
     (judge_node.gpus, GPUS, {}, OK, "1 on the node: NVIDIA H200 (143771 MiB), driver 570.1"),
     (judge_node.gpus, GPUS, {"error": "No such file"}, FAILED, "nvidia-smi does not work"),
     (judge_node.gpus, GPUS, {"error": "No such file", "rocm": True}, NOT_ASKED, "AMD"),
@@ -266,18 +272,24 @@ TABLE: list[tuple[Any, Mapping[str, Any], Mapping[str, Any], str, str]] = [
     ),
     (judge_node.compute_mode, GPUS, {"shard": 16}, OK, "which trials may share"),
     (judge_node.compute_mode, GPUS, {"gpus": [{**GPU, "mode": "Prohibited"}]}, FAILED, "no proc"),
-    (lambda fact: judge_node.interface(fact, 2), NETWORK, {}, OK, "eth0 10.0.0.1"),
-    (lambda fact: judge_node.interface(fact, 1), NETWORK, {}, NOT_ASKED, "one node"),
+    (lambda fact: judge_services.interface(fact, 2), NETWORK, {}, OK, "eth0 10.0.0.1"),
+    (lambda fact: judge_services.interface(fact, 1), NETWORK, {}, NOT_ASKED, "one node"),
     (
-        lambda fact: judge_node.interface(fact, 2),
+        lambda fact: judge_services.interface(fact, 2),
         NETWORK,
         {"wanted": "ib9", "missing": ["ib9"]},
         FAILED,
         "n1 has no interface ib9; it has lo 127.0.0.1, eth0 10.0.0.1, ib0 10.1.0.1",
     ),
-    (judge_node.ports, {"low": 2, "high": 9, "asked": 8, "free": 8}, {}, OK, "8 of 8"),
-    (judge_node.ports, {"low": 2, "high": 41, "asked": 40, "free": 1}, {}, WARNING, "1 of 40"),
-    (judge_node.ports, {"low": 2, "high": 9, "asked": 8, "free": 0}, {}, FAILED, "none from 2 to"),
+    (judge_services.ports, {"low": 2, "high": 9, "asked": 8, "free": 8}, {}, OK, "8 of 8"),
+    (judge_services.ports, {"low": 2, "high": 41, "asked": 40, "free": 1}, {}, WARNING, "1 of 40"),
+    (
+        judge_services.ports,
+        {"low": 2, "high": 9, "asked": 8, "free": 0},
+        {},
+        FAILED,
+        "none from 2 to",
+    ),
     (environment, {"python": {"version": "3.8.1", "executable": "/p"}}, {}, OK, "3.8.1 (/p)"),
     (environment, {"python": {"version": "3.6.9", "executable": "/p"}}, {}, WARNING, "3.8 or new"),
     (environment, {"error": "exit code 255", "tail": "FATAL: no image"}, {}, FAILED, "FATAL"),
@@ -392,7 +404,7 @@ def test_gpus_inside(changes: Mapping[str, Any], states: list[str], words: str) 
     ],
 )
 def test_slurm_commands(fact: Mapping[str, Any], states: list[str]) -> None:
-    lines = judge_node.slurm_commands(fact)
+    lines = judge_services.slurm_commands(fact)
     assert [line.state for line in lines] == states
     assert all(line.advice for line in lines if line.state == FAILED)
 
@@ -416,12 +428,12 @@ def test_slurm_commands(fact: Mapping[str, Any], states: list[str]) -> None:
 def test_preemption(mode: str, grace_time_s: int, signals: bool, state: str, words: str) -> None:
     """How long before its end a training hears of it, and what the site must set."""
     fact = {"mode": mode, "grace_time_s": grace_time_s, "signals": signals, "kill_wait_s": 5}
-    line = judge_node.preemption(fact)
+    line = judge_services.preemption(fact)
     assert (line.name, line.state) == ("preemption", state)
     assert words in line.text
     assert ("PreemptParameters=send_user_signal" in line.advice) is (state == WARNING)
     commands = {"scontrol": "", "sbatch": "", "may_submit": True, "preemption": fact}
-    assert judge_node.slurm_commands(commands)[-1] == line
+    assert judge_services.slurm_commands(commands)[-1] == line
 
 
 @pytest.mark.parametrize("changes", [{"error": "No such file"}, {"wanted": 2}])

@@ -33,7 +33,7 @@ from sweep.core.system.processes import (
     spawn,
     start_time,
 )
-from tests.waiting import returns, wait_for
+from tests.waiting import returns, text_of, wait_for
 
 DEAF = "trap '' TERM; echo ready; while true; do sleep 0.02; done"
 PROJECT = Path(__file__).parents[2]
@@ -78,8 +78,7 @@ def wait_until(what: Callable[[], Any]) -> None:
 
 
 def wait_ready(tmp_path: Path, times: int = 1) -> None:
-    log = tmp_path / "log"
-    wait_until(lambda: log.exists() and log.read_text().count("ready") >= times)
+    wait_until(lambda: text_of(tmp_path / "log").count("ready") >= times)
 
 
 def test_a_boot_has_one_name() -> None:

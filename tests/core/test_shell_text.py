@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from sweep.core.shell_text import list_commands
+import time
+from typing import Any
+
+import pytest
+
+from sweep.core import placeholders
+from sweep.core.shell_text import MOST_CHARACTERS, TooLong, list_commands
 
 SCRIPT = """\
 #!/bin/bash
@@ -46,3 +52,24 @@ def test_commands_with_their_lines() -> None:
     ]
     assert next(list_commands("python a \\\n  'b c'\n")).words == ("python", "a", "b c")
     assert list(list_commands("")) == []
+
+
+@pytest.mark.parametrize("read", [lambda text: list(list_commands(text)), placeholders.names])
+def test_a_word_of_a_megabyte_takes_no_time(read: Any) -> None:
+    """The time rises with the length, not with its square: that took 3 s for 300,000 letters."""
+
+    def cpu_s(length: int) -> float:
+        text, began = "x" * length, time.process_time()
+        read(f"python {text}" + "{{{lr}")
+        return time.process_time() - began
+
+    assert cpu_s(1 << 20) < 2.0
+
+
+def test_a_command_is_no_longer_than_an_argument_can_be() -> None:
+    """The system takes no longer one; a line of a script that is longer is no command."""
+    word = "x" * (MOST_CHARACTERS - len("python "))
+    assert placeholders.split(f"python {word}") == ["python", word]
+    with pytest.raises(TooLong, match="131,072 characters"):
+        placeholders.split(f"python {word}x")
+    assert [c.words[0] for c in list_commands(f"echo a\necho {word}xxx\necho b")] == ["echo"] * 2

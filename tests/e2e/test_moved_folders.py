@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from sweep.storage.embedded import start_stop
-from tests.conftest import Ran, run_sweep
+from tests.conftest import Ran, find_crash_files, run_sweep
 from tests.processes import end_processes
 from tests.toys import write_toy
-from tests.waiting import wait_for
+from tests.waiting import text_of, wait_for
 
 NAME = "toy"
 COMMANDS: dict[str, list[str]] = {
@@ -120,30 +121,38 @@ CHANGES: list[Callable[[Path], Place]] = [
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a study that has ended, of which each test gets its own."""
-    folder = tmp_path_factory.mktemp("whole") / "place"
-    # In a folder of one name for all: the paths that a launch notes are those of the test's.
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Where a study was launched, and what was there when it had ended and its server stopped."""
+    top = tmp_path_factory.mktemp("moved")
+    folder, kept = top / "place", top / "kept"
     write_toy(
         folder, name=NAME, trials=2, command="[python, train.py, '{params}', '--seed={seed}']"
     )
     text = (folder / "train.py").read_text()
     seed = 'parser.add_argument("--seed")\nflags ='
     (folder / "train.py").write_text(text.replace("flags =", seed, 1))
-    return folder
+    ran = run_sweep("launch", "study.yaml", "--wait", runs=folder / "runs", cwd=folder)
+    assert ran.code == 0, ran
+    end_all(folder)
+    folder.rename(kept)
+    return folder, kept
+
+
+def end_all(folder: Path) -> None:
+    for data in [*folder.rglob(".postgres")]:
+        start_stop.stop(data)
+    end_processes(folder)
 
 
 @pytest.fixture
-def place(whole: Path, tmp_path: Path) -> Iterator[Path]:
-    """A folder in which the study has been launched."""
-    folder = tmp_path / "place"
-    shutil.copytree(whole, folder)
-    ran = run_sweep("launch", "study.yaml", "--wait", runs=folder / "runs", cwd=folder)
-    assert ran.code == 0, ran
+def place(ended: tuple[Path, Path]) -> Iterator[Path]:
+    """A folder in which the study has been launched: put back as it was then."""
+    folder, kept = ended
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run(["cp", "-a", kept, folder], check=True)
     yield folder
-    for data in [*tmp_path.rglob(".postgres")]:
-        start_stop.stop(data)
-    end_processes(tmp_path)
+    end_all(folder)
+    assert find_crash_files(folder) == []
 
 
 CASES = [
@@ -159,8 +168,8 @@ def test_commands_work_or_say_what_to_do(
     place: Path, change: Callable[[Path], Place], stopped: bool, every: bool
 ) -> None:
     """In the short form a few commands; ``stopped``: the server, when the folder is changed."""
-    if stopped:
-        start_stop.stop(place / "runs/.postgres")
+    if not stopped:
+        assert run_sweep("status", NAME, runs=place / "runs", cwd=place).code == 0
     done = change(place / "runs")
     call: Callable[..., Ran] = partial(run_sweep, runs=done.now, cwd=place)
     for name in COMMANDS if every or change is moved else QUICK:
@@ -197,7 +206,7 @@ def test_a_folder_that_moves_under_its_tasks_is_not_launched(place: Path) -> Non
     runs = place / "runs"
     assert run_sweep("launch", "study.yaml", runs=runs, cwd=place).code == 0
     logs = [runs / NAME / f"trials/0000{number}/attempts/1/log.txt" for number in (2, 3)]
-    wait_for(lambda: all(path.exists() and path.read_text() for path in logs), "two trainings")
+    wait_for(lambda: all(text_of(path) for path in logs), "two trainings")
     new = place / "new"
     runs.rename(new)
     ran = run_sweep("launch", "study.yaml", runs=new, cwd=place)

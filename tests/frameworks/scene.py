@@ -21,7 +21,7 @@ import pytest
 from sweep.report import decode
 from tests.conftest import Ran, Sweep
 from tests.needs import skip_or_fail
-from tests.waiting import wait_for
+from tests.waiting import text_of, wait_for
 
 # By a process's command and environment.
 Which = Callable[[str, Mapping[str, str]], bool]
@@ -104,8 +104,8 @@ class Scene:
 
     def steps(self, attempt: int, trial: int = 0) -> list[int]:
         """Return the steps at which an attempt has reported the objective, as they were written."""
-        path = self.attempt(attempt, trial) / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        text = text_of(self.attempt(attempt, trial) / "metrics.jsonl")
+        lines = text.splitlines(keepends=True)
         reports = [decode(line) for line in lines if line.endswith("\n")]
         return [step for step, _, values in reports if self.metric in values]
 
@@ -168,9 +168,7 @@ class Scene:
         self.launch("trials=1", wait=False)
         self.wait_for_step(at)
         control = self.attempt(1) / "control.json"
-        wait_for(
-            lambda: control.exists() and "pruned" in control.read_text(), "the verdict", LIMIT_S
-        )
+        wait_for(lambda: "pruned" in text_of(control), "the verdict", LIMIT_S)
         self.release(at)
         self.launch("trials=1", code=1)  # none is complete
         assert self.trials()[0]["state"] == "pruned", self.logs()

@@ -87,6 +87,47 @@ def test_a_killed_rank_is_named(name: str, tmp_path: Path) -> None:
     assert end.outcome == "killed" and end.reason.startswith("rank 1 "), log_text[-3000:]
 
 
+PRINTS_BY_ITSELF = {
+    "mp.spawn": (
+        "torch",
+        "import torch.multiprocessing as mp\n"
+        "def work(rank):\n"
+        "    for epoch in range(4):\n"
+        "        print(f'epoch {epoch} acc={epoch + 10 * rank}', flush=True)\n"
+        "if __name__ == '__main__':\n"
+        "    mp.spawn(work, nprocs=2)\n",
+    ),
+    "Lightning": (
+        "lightning",
+        "from lightning.fabric import Fabric\n"
+        "fabric = Fabric(accelerator='cpu', devices=2, strategy='ddp')\n"
+        "fabric.launch()\n"
+        "for epoch in range(4):\n"
+        "    print(f'epoch {epoch} acc={epoch + 10 * fabric.global_rank}', flush=True)\n"
+        "    fabric.barrier()\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRINTS_BY_ITSELF)
+def test_ranks_whose_lines_nothing_tells_apart_are_noted(
+    sweep: Sweep, tmp_path: Path, runs: Path, name: str
+) -> None:
+    """Each line is a step, and status says that they came twice."""
+    package, script = PRINTS_BY_ITSELF[name]
+    need(package)
+    (tmp_path / "prints.py").write_text(script)
+    (tmp_path / "study.yaml").write_text(
+        "name: printed\ncommand: python prints.py\nresources: {cpus: 2}\n"
+        "objective: {metric: acc, direction: maximize, from: {stdout: 'acc=([0-9]+)'}}\n"
+        "space: {}\ntrials: 1\n"
+    )
+    ran = sweep("launch", "study.yaml", "--wait", "--executor", "local", cwd=tmp_path)
+    assert ran.code == 0, ran.out + ran.err
+    shown = sweep("status", "printed")
+    assert "lines came 2 times" in shown.out + shown.err, shown.out
+
+
 PRINTS = """\
 import os
 names = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")

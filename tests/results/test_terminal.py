@@ -16,6 +16,7 @@ from sweep.core.errors import DatabaseUnavailable
 from sweep.core.outcomes import STATES
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Objective
+from sweep.core.times import clock
 from sweep.results import live, status, terminal
 from sweep.results.status import FailureKind, Status, merge, time_left_s
 from sweep.storage.status_rows import Failure, Times
@@ -421,7 +422,7 @@ def test_times_are_local(monkeypatch):
     monkeypatch.setenv("TZ", "UTC-5")  # POSIX: five hours east
     time.tzset()
     try:
-        shown = [terminal.clock(NOON + timedelta(hours=h), NOON) for h in (1, 8, 48)]
+        shown = [clock(NOON + timedelta(hours=h), NOON) for h in (1, 8, 48)]
     finally:
         monkeypatch.undo()
         time.tzset()

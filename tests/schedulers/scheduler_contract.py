@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Scheduler, TaskState
+from tests.waiting import text_of
 
 # An element that notes its start, waits until a file "go" exists, and notes its end.
 WAIT = """
@@ -322,7 +323,7 @@ class SchedulerContract:
         job = scheduler.submit(self.job(folder, script, size=3, throttle=2, after=after))
         self.wait_states(scheduler, job, {0: "COMPLETED", 1: "FAILED", 2: "FAILED"})
         order = folder / "order"
-        wait_for(lambda: "after" in order.read_text(), self.patience_s)
+        wait_for(lambda: "after" in text_of(order), self.patience_s)
         time.sleep(0.5)
         assert order.read_text().split() == ["element", "element", "element", "after"]
 

@@ -17,11 +17,13 @@ import pytest
 
 from sweep.core.errors import CouldNotAsk, SchedulerError
 from sweep.core.scheduler import ENDED, PENDING, RUNNING, Limits
-from sweep.core.system.gpus import GpuPool, find_gpus, locks_folder
+from sweep.core.system.gpus import GpuPool, find_gpus
+from sweep.core.system.own_folder import own_folder
 from sweep.core.system.processes import is_alive, processes_with
 from sweep.schedulers.local.job import JobFolder, RunnerRecord
 from sweep.schedulers.local.scheduler import LocalScheduler
 from tests.schedulers.scheduler_contract import BRIEF, SIGNALS, WAIT, SchedulerContract, wait_for
+from tests.waiting import text_of
 
 pytestmark = pytest.mark.real
 
@@ -119,7 +121,7 @@ class TestRunner:
         wait_for(lambda: len(list(folder.glob("ready-*"))) == 2, PATIENCE_S)
         scheduler.hurry(job)
         hurried = folder / "hurried"
-        wait_for(lambda: hurried.exists() and hurried.read_text() == "x\nx\n", PATIENCE_S)
+        wait_for(lambda: text_of(hurried) == "x\nx\n", PATIENCE_S)
         (folder / "go").touch()
         wait_for(lambda: runner_has_ended(scheduler, job), PATIENCE_S)
         assert {task.word for task in scheduler.poll([job]).values()} == {"COMPLETED"}
@@ -340,7 +342,7 @@ class TestRunner:
         """Background processes of an element end with it."""
         job = scheduler.submit(self.contract.job(folder, f"sleep 1000 & exit {code}"))
         self.contract.wait_states(scheduler, job, {0: "FAILED" if code else "COMPLETED"})
-        wait_for(lambda: processes_with("SWEEP_JOB", job) == [], 5)
+        wait_for(lambda: processes_with("SWEEP_JOB", job) == [], PATIENCE_S)
 
     def test_an_element_may_save_while_its_shell_has_left(
         self, scheduler: LocalScheduler, folder: Path
@@ -416,7 +418,7 @@ class TestRunner:
         after = ["sh", "-c", "echo finalised; echo $SWEEP_ARRAY_INDEX"]
         job = scheduler.submit(self.contract.job(folder, "true", after=after))
         log = scheduler.root / job / "finaliser.log"
-        wait_for(lambda: log.exists() and log.read_text() == "finalised\n\n", PATIENCE_S)
+        wait_for(lambda: text_of(log) == "finalised\n\n", PATIENCE_S)
 
     def test_a_large_array_is_few_files_and_quick_to_poll(
         self, scheduler: LocalScheduler, folder: Path
@@ -517,16 +519,18 @@ class TestGpus:
         self.contract.wait_states(scheduler, one, {0: RUNNING, 1: PENDING})
         other = scheduler.submit(self.contract.job(folder, script, size=2, throttle=2, gpus=1))
         self.contract.wait_states(scheduler, other, {0: RUNNING, 1: PENDING})
-        wait_for(lambda: len(list(folder.glob("gpus-*"))) == 2, PATIENCE_S)
-        given = sorted(",".join(p.read_text().strip() for p in folder.glob("gpus-*")).split(","))
+        notes = [folder / f"gpus-{job}-0" for job in (one, other)]
+        wait_for(lambda: all(text_of(note).endswith("\n") for note in notes), PATIENCE_S)
+        given = sorted(",".join(note.read_text().strip() for note in notes).split(","))
         assert given == names
+        assert sorted(folder.glob("gpus-*")) == sorted(notes)
         reason = scheduler.poll([one])[one, 1].reason
         assert reason == "waiting for 2 free GPU(s) of 3"
         (folder / "go").touch()
         for job in (one, other):
             self.contract.wait_states(scheduler, job, {0: "COMPLETED", 1: "COMPLETED"})
         for name in names:
-            (locks_folder() / name).unlink()
+            (own_folder("gpus") / name).unlink()
 
     def test_a_pool_takes_all_or_nothing(self, tmp_path: Path) -> None:
         """What one pool holds, no other gets; too few are not taken at all."""

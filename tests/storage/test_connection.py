@@ -419,6 +419,8 @@ def test_pickle_and_close(database: Database) -> None:
 REFUSED = [
     ("/nope", "", SweepError, 'database "nope" does not exist'),
     ("/postgres", "wrong", SweepError, "password authentication failed"),
+    ("/postgres?sslmode=full", "", SweepError, "invalid sslmode value"),
+    ("/postgres?keepalives=on", "", SweepError, "invalid integer value"),
     ("/postgres?foo=1", "", InputError, 'invalid connection option "foo"'),
 ]
 

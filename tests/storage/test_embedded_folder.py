@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +39,7 @@ from sweep.storage.embedded.server_processes import (
     plain_environment,
     read_postmaster,
 )
+from tests.waiting import wait_for
 
 HERE = PidSpace("node1", "boot-a", "pid:[1]")
 
@@ -134,9 +134,7 @@ def test_lock_passed_on_outlives_its_taker(folder: Folder) -> None:
         pid = detach(["/bin/sleep", "60"], log=log, environment={}, keep=[lock])
     assert is_locked(folder.alive_file)
     os.kill(pid, 9)
-    deadline = time.monotonic() + 10
-    while is_locked(folder.alive_file) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: not is_locked(folder.alive_file), "its end to free the lock")
     assert not is_locked(folder.alive_file)
 
 
@@ -156,9 +154,7 @@ def test_detached_process_has_its_own_session_and_none_of_our_files(folder: Fold
             log=log,
             environment=plain_environment({"PATH": "/bin", "SECRET_KEY": "x", "PGHOST": "y"}),
         )
-    deadline = time.monotonic() + 10
-    while find_process(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: find_process(pid) is None, "its end")
     # Descriptor 3 is that of the listing itself.
     assert path.read_text() == f"True ['0', '1', '2', '3'] {hostile} False\n"
 

@@ -96,8 +96,14 @@ def test_verify_full_refuses_who_is_another(
     """Another authority, another name, no certificate to compare with: refused, not retried."""
     server, folder = tls
     db = Database(url_of(server, host, "verify-full", folder / authority))
+    waits: list[float] = []
     with pytest.raises(SweepError) as caught:
-        db.retry(lambda one: one.execute("SELECT 1"), patience_s=60.0)
+        db.retry(
+            lambda one: one.execute("SELECT 1"),
+            patience_s=60.0,
+            on_wait=lambda s, _: waits.append(s),
+        )
     db.close()
     assert "sslrootcert" in str(caught.value) or "certificate" in str(caught.value)
+    assert caught.value.hint and waits == []
     assert "p@ss" not in str(caught.value) and "p%40ss" not in str(caught.value)

@@ -324,8 +324,9 @@ def test_the_older_hydra_form(tmp_path: Path) -> None:
     ]
     assert study.directions == ("minimize", "maximize")
     assert study.sampler.type == "nsgaii"
-    assert converted.lost[:2] == [
+    assert converted.lost[:3] == [
         "the application: replace EDIT_ME in the command by your script.",
+        "hydra.mode=RUN: Hydra has it from 1.2 on; take it out of the command for an older one.",
         "search_space.b: type complex has no counterpart here.",
     ]
 

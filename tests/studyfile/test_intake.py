@@ -30,9 +30,9 @@ FOLDER = Path(__file__).parent / "intake"
 ALWAYS = (
     *("wandb.config and wandb.log:", "run_cap: is missing", "the application: replace"),
     *("the returned value: ", "objective: Hydra's own sweeper", "optim.optimizer: "),
-    "sampler: Ax has no counterpart",
+    *("sampler: Ax has no counterpart", "hydra.mode=RUN: "),
 )
-FIELDS = {"objective": "objectives"}
+FIELDS = {"objective": "objectives", "time": "time_s"}
 
 
 @dataclass
@@ -167,7 +167,11 @@ def test_other_tools(case: Case, tmp_path: Path) -> None:
     """Each small file of a further tool becomes the study that is written beside it."""
     head, _, text = case.text.partition("\n")
     path = tmp_path / head.removeprefix("file: ")
-    path.write_text(text)
+    text, *others = text.split("\nfile ")
+    path.write_text(text + "\n")
+    for other in others:
+        name, _, below = other.partition("\n")
+        (tmp_path / name).write_text(below + "\n")
     compare(case, convert(path))
 
 
@@ -192,6 +196,28 @@ def test_what_a_script_only_knows_when_it_runs_is_named(tmp_path: Path) -> None:
     assert "SWEEPS['a']: the first of 2 sweeps" in said
 
 
+def test_a_sweeper_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """The defaults choose it by name; what the configuration itself says of it comes first."""
+    # cmsolson75/DenseNet conf/experiment/optuna_cifar10.yaml and conf/hydra/sweeper/optuna_sweeper
+    # .yaml, MrEleden/reco_app conf/optuna_production.yaml
+    folder = tmp_path / "conf"
+    (folder / "hydra/sweeper").mkdir(parents=True)
+    (folder / "experiment").mkdir()
+    (folder / "hydra/sweeper/mine.yaml").write_text(
+        "_target_: hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper\n"
+        "direction: maximize\nn_trials: 30\nparams: {lr: 'tag(log, interval(1e-4, 1e-1))'}\n"
+    )
+    path = folder / "experiment/search.yaml"
+    path.write_text(
+        "defaults: [{override /hydra/sweeper: mine}, {override /model: dense}]\n"
+        "hydra: {sweeper: {n_trials: 4}, run: {dir: out}}\nmlflow: {run: x}\n"
+    )
+    study = loads(convert(path).text, "study.yaml")
+    assert (study.trials, study.directions) == (4, ("maximize",))
+    lr = study.space.get("lr")
+    assert (lr.low, lr.high, lr.log) == (1e-4, 1e-1, True)
+
+
 # What is not converted, by file: its text, and the name that the error says.
 NAMED = {
     "comet.yaml": ("algorithm: bayes\nspec: {}\nparameters: {lr: {type: float}}", "Comet"),
@@ -201,6 +227,7 @@ NAMED = {
     "dvc.yaml": ("stages: {train: {cmd: python train.py}}", "DVC"),
     "guild.yml": ("- model: m\n  operations: {train: {main: t}}", "guild"),
     "space.json": ('{"hyperparameters": [{"name": "a", "type": "uniform_float"}]}', "ConfigSpace"),
+    "rllib.yaml": ("cartpole: {env: CartPole-v1, run: PPO, stop: {}}", "Ray Tune"),
     "tune.py": ("from ray import tune\nspace = {'lr': tune.loguniform(1e-4, 1e-1)}", "Ray Tune"),
     "kt.py": ("import keras_tuner as kt\n", "Keras Tuner"),
     "syne.py": ("from syne_tune.config_space import uniform\n", "Syne Tune"),
@@ -222,6 +249,34 @@ def test_what_is_not_converted_is_named(name: str, tmp_path: Path) -> None:
         convert(tmp_path / name)
     page = (Path(__file__).parents[2] / "docs/coming-from.md").read_text(encoding="utf-8")
     assert not tool or f"## {tool}" in page
+
+
+# Files that search nothing: what they are, and the name that the error says.
+EMPTY = {
+    "single.yaml": (
+        "hyperparameters: {lr: 0.1}\nsearcher: {name: single, metric: loss}\nentrypoint: m:T",
+        "this file of Determined varies nothing",
+    ),
+    "seml.yaml": ("seml: {executable: a.py}\nslurm: [{experiments_per_job: 2}]", "file of seml"),
+    "nni.yml": (
+        "trialCommand: python t.py\nuseAnnotation: true\ntuner: {name: TPE}",
+        "file of NNI varies nothing",
+    ),
+    "wandb.yaml": (
+        "program: t.py\nmethod: bayes\nmetric: {name: a}\nparameters: {model: {lr: [0.1, 0.2]}}",
+        "file of W&B varies nothing",
+    ),
+    "hydra.yaml": ("defaults: [{override /hydra/sweeper: mine}]", "choose the sweeper mine"),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_what_varies_nothing_is_refused(name: str, tmp_path: Path) -> None:
+    """Its tool is named, and no study is written that would repeat one training."""
+    text, message = EMPTY[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        convert(tmp_path / name)
 
 
 def test_each_tool_that_is_recognised_has_its_table() -> None:

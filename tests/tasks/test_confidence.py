@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+from statistics import NormalDist, stdev
 
 import pytest
-from scipy import stats
 
 from sweep.core.trial import trial_seed
 from sweep.tasks.side_runs.confidence import (
@@ -25,6 +25,8 @@ B = {1: 0.90, 2: 0.91, 3: 0.90, 4: 0.92, 5: 0.89}
 
 def test_interval_and_test_are_students():
     """The same numbers as SciPy's t interval and paired t test."""
+    from scipy import stats  # it takes seconds to load, and no other test is to wait for it
+
     found = estimate(7, A, level=0.9)
     low, high = stats.t.interval(0.9, 4, 0.92, stats.sem(list(A.values())))
     assert (found.mean, found.low, found.high) == pytest.approx((0.92, low, high))
@@ -71,11 +73,11 @@ def test_minimised_metrics_rank_upwards():
 def test_seeds_to_tell_reaches_its_power():
     """With as many seeds as it names, the test finds the difference in about 80 % of studies."""
     draw = random.Random(1)
-    base = dict(enumerate(stats.norm.ppf([0.1, 0.3, 0.5, 0.7, 0.9])))
+    base = dict(enumerate(map(NormalDist().inv_cdf, [0.1, 0.3, 0.5, 0.7, 0.9])))
     zero = dict.fromkeys(base, 0.0)
     shifted = {seed: value + 0.6 for seed, value in base.items()}
     needed = seeds_to_tell(shifted, zero)
-    spread = stats.tstd(list(base.values()))
+    spread = stdev(base.values())
     hits = sum(
         paired_p(
             {i: draw.gauss(0.6, spread) for i in range(needed)}, dict.fromkeys(range(needed), 0.0)

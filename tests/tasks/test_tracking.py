@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
+from sweep import load
 from sweep.core.files import make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Objective
 from sweep.core.trial import Report
-from sweep.results import frames
 from sweep.tasks.tracking.feeder import feed
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.tasks.tracking.tracker import Described
@@ -44,7 +44,7 @@ Points = dict[tuple[int, str, int], float]  # by trial, metric and step
 
 def collected(runs: Path) -> Points:
     """Return what collect's long form holds."""
-    with frames.load(runs=runs) as loaded:
+    with load(runs=runs) as loaded:
         frame = loaded.metrics()
     return points((row.trial, str(row.metric), row.step, row.value) for row in frame.itertuples())
 
@@ -498,7 +498,7 @@ def check_mlflow(uri: str, runs: Path) -> None:
     found, [run] = of_mlflow(uri, "resuming")
     assert found == pytest.approx(expected)
     assert run.info.status == "FINISHED" and run.data.tags["sweep.state"] == "complete"
-    with frames.load(runs=runs) as loaded:
+    with load(runs=runs) as loaded:
         [row] = loaded.trials().to_dict("records")
     assert float(run.data.params["x"]) == row["params.x"]
     assert int(run.data.params["seed"]) == row["seed"]
@@ -524,6 +524,6 @@ def test_a_tracker_that_is_down_hurts_nobody(
         ran = sweep("launch", study, "--wait", timeout_s=LAUNCH_S)
     assert ran.code == 0
     wait_for_no_feeder(root)
-    with frames.load(runs=runs) as loaded:
+    with load(runs=runs) as loaded:
         assert list(loaded.trials().state) == ["complete"] * TRIALS
     assert (root / "tracking" / f"{track}.log").read_text() != ""

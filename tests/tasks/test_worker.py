@@ -56,7 +56,7 @@ def test_pruned(scene: Scene) -> None:
     scene.write(f"python {scene.name}-train.py", POLITE).launch()
     scene.wait()
     record = scene.record()
-    log = scene.attempt(0, 1).log.read_text()
+    log = scene.log(0, 1)
     assert (record.state, record.reason, log) == ("pruned", "pruned", "left on request: pruned\n")
     last = record.metrics["loss"][-1]
     assert record.values == (last[1],)
@@ -94,7 +94,7 @@ def test_trial_time(scene: Scene) -> None:
     scene.write(f"python {scene.name}-train.py", POLITE).launch()
     scene.wait()
     record = scene.record()
-    log = scene.attempt(0, 1).log.read_text()
+    log = scene.log(0, 1)
     assert (record.state, record.reason, log) == ("pruned", "too long", "left on request: pruned\n")
     assert record.values == (record.metrics["loss"][-1][1],)
 
@@ -123,14 +123,14 @@ def test_terminated_worker_leaves_and_the_trial_goes_on(scene: Scene) -> None:
     scene.wait_for(lambda: len(read_journal(scene.attempt(0, 1).metrics)) >= 4)
     (worker,) = scene.workers()
     kill(worker, signal.SIGTERM)
-    scene.wait_for(lambda: "told" in scene.attempt(0, 1).log.read_text())
+    scene.wait_for(lambda: "told" in scene.log(0, 1))
     scene.gate.touch()
     scene.wait()
     (record,) = scene.check()
     first, second = record.attempts
     assert (first.outcome, first.reason) == ("interrupted", "asked to leave")
     assert (second.outcome, second.resumed_from) == ("finished", first.checkpoint)
-    assert 'told {"stop": "checkpoint"}' in scene.attempt(0, 1).log.read_text()
+    assert 'told {"stop": "checkpoint"}' in scene.log(0, 1)
 
 
 def test_a_terminated_worker_ends_a_training_that_does_not_listen(scene: Scene) -> None:
@@ -238,7 +238,7 @@ def test_stop_gives_a_training_its_grace(scene: Scene) -> None:
     scene.wait_for(lambda: not scene.processes())
     (attempt,) = scene.record().attempts
     assert (attempt.outcome, attempt.reason) == ("halted", "the study was stopped")
-    told, signalled = scene.attempt(0, 1).log.read_text().splitlines()
+    told, signalled = scene.log(0, 1).splitlines()
     assert told == "told checkpoint"
     assert float(signalled.removeprefix("SIGTERM after ")) > 1.9
 
@@ -251,7 +251,7 @@ def test_stop_ends_a_script_that_does_not_listen(scene: Scene) -> None:
     pattern = "objective: {metric: loss, from: {stdout: 'loss: ([0-9.]+)'},"
     scene.file.write_text(scene.file.read_text().replace("objective: {metric: loss,", pattern))
     scene.launch()
-    scene.wait_for(lambda: "loss: 5" in scene.attempt(0, 1).log.read_text())
+    scene.wait_for(lambda: "loss: 5" in scene.log(0, 1))
     assert scene.sweep("stop", scene.name, env=scene.env).code == 0
     scene.wait_for(lambda: not scene.processes())
     assert [a.outcome for a in scene.record().attempts] == ["halted"]
@@ -344,7 +344,7 @@ def test_local_tasks_within_a_job_of_slurms(scene: Scene) -> None:
     assert [len(record.attempts) for record in records] == [1] * 6
     places = {(a.job, a.index) for record in records for a in record.attempts}
     assert len(places) >= 3 and all(job.startswith("sweep-") for job, _ in places)
-    log = scene.attempt(0, 1).log.read_text()
+    log = scene.log(0, 1)
     assert log.splitlines()[-1] == "saw SLURM_CPUS_ON_NODE"
 
 

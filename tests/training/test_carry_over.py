@@ -78,6 +78,44 @@ FOLDERS = [
         "s10-rank0.pt s10-rank1.pt",
     ),
     (
+        "skorch: parts without a number",
+        ["params.pt", "optimizer.pt", "criterion.pt", "history.json"],
+        "params.pt",
+        "criterion.pt history.json optimizer.pt params.pt",
+    ),
+    (
+        "DINOv2: each rank's pointer to its own file",
+        [
+            *(f"model_{n}.rank_{rank}.pth" for n in (9, 10) for rank in (0, 1)),
+            *(f"last_checkpoint.rank_{n}:=model_10.rank_{n}.pth" for n in (0, 1)),
+            "model_11.rank_0.pth",
+        ],
+        "model_10.rank_0.pth",
+        "last_checkpoint.rank_0 last_checkpoint.rank_1 model_10.rank_0.pth model_10.rank_1.pth",
+    ),
+    (
+        "what may be no state: not another step's tensors",
+        [
+            *("x-000001-state/:optimizer.bin random_states_0.pkl", "x-000001.safetensors"),
+            *("x-000002.safetensors", "classes_80.txt", "vocab_of_mine.json"),
+        ],
+        "x-000001-state",
+        "classes_80.txt vocab_of_mine.json x-000001-state/optimizer.bin "
+        "x-000001-state/random_states_0.pkl",
+    ),
+    (
+        "Marian: what continues its name",
+        ["model.npz", "model.npz.optimizer.npz", "model.npz.progress.yml"],
+        "model.npz",
+        "model.npz model.npz.optimizer.npz model.npz.progress.yml",
+    ),
+    (
+        "a folder for each rank",
+        ["mp_rank_00/step=9.ckpt", "mp_rank_01/step=9.ckpt"],
+        "mp_rank_00/step=9.ckpt",
+        "mp_rank_00/step=9.ckpt mp_rank_01/step=9.ckpt",
+    ),
+    (
         "a framework's own folders",
         ["lightning_logs/version_0/checkpoints/last.ckpt", "lightning_logs/version_0/hparams.yaml"],
         "lightning_logs/version_0/checkpoints/last.ckpt",
@@ -120,6 +158,22 @@ def test_what_is_put_there(
         assert path.resolve().is_relative_to(second.checkpoints.resolve())
         assert path.is_dir() or path.stat().st_ino != (first.checkpoints / name).stat().st_ino
     assert all_of(first.checkpoints) == before
+
+
+def test_each_ranks_pointer_names_its_own_file(folders: list[AttemptFolder]) -> None:
+    """Also where they had come further than the save from which the training goes on."""
+    first, second = folders
+    ranks = (0, 1)
+    build(
+        first.checkpoints,
+        [
+            *(f"model_{n}.rank_{rank}.pth" for n in (9, 10) for rank in ranks),
+            *(f"last_checkpoint.rank_{rank}:=model_10.rank_{rank}.pth" for rank in ranks),
+        ],
+    )
+    carry_over(first.checkpoints / "model_9.rank_0.pth", first, second)
+    told = [(second.checkpoints / f"last_checkpoint.rank_{rank}").read_text() for rank in ranks]
+    assert told == ["model_9.rank_0.pth", "model_9.rank_1.pth"]
 
 
 def test_a_step_back(folders: list[AttemptFolder]) -> None:

@@ -54,6 +54,12 @@ ENDS = [
     ("srun within a script, killed", "rank 1 on n2 (srun)", "killed", KILLED),
     ("accelerate launch of one process, killed", "a process (subprocess)", "killed", KILLED),
     ("Dask 2026.8 with XGBoost, killed", "a process (Dask)", "killed", KILLED),
+    (
+        "Dask 2026.8, a worker took more memory than it may",
+        "a process (Dask)",
+        "out of memory",
+        "memory ran out",
+    ),
     ("joblib 1.5, killed", "a process (joblib)", "killed", KILLED),
     (
         "torchrun 2.13 of which a rank ran out of the GPU's memory",

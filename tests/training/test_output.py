@@ -261,6 +261,58 @@ PRINTED: dict[str, tuple[str | bytes, str, list[float]]] = {
         "accuracy/top1: ([0-9.]+)",
         [58.0],
     ),
+    "espnet": (
+        "INFO: 1epoch results: [train] loss=2.1, acc=0.41, [valid] loss=1.1, acc=0.51, time=3 s\n"
+        "INFO: 2epoch results: [train] loss=2.2, acc=0.42, [valid] loss=1.2, acc=0.52, time=3 s\n",
+        r"\[valid\].*acc=([0-9.]+)",
+        [0.51, 0.52],
+    ),
+    "catboost": (
+        "0:\tlearn: 0.6\ttest: 0.50\tbest: 0.50 (0)\ttotal: 57ms\tremaining: 57s\n"
+        "1:\tlearn: 0.5\ttest: 0.51\tbest: 0.50 (0)\ttotal: 99ms\tremaining: 1s\n"
+        "\nbestTest = 0.50\nbestIteration = 0\n",
+        r"[tT]est\W+([0-9.]+)",
+        [0.50, 0.51],
+    ),
+    "what wandb says of a run": (
+        "epoch 1 val/acc: 0.1\nwandb: \nwandb: Run summary:\nwandb: val/acc 0.1\n",
+        r"val/acc\W+([0-9.]+)",
+        [0.1],
+    ),
+    "stable-baselines3": (
+        "".join(
+            f"{'-' * 34}\n| rollout/           |          |\n|    ep_rew_mean     | {r}     |\n"
+            f"| time/              |          |\n|    total_timesteps | 2048     |\n{'-' * 34}\n"
+            for r in ("-13.5", "9.25")
+        ),
+        r"ep_rew_mean\s*\|\s*([-0-9.e+]+)",
+        [-13.5, 9.25],
+    ),
+    "skorch": (
+        "  epoch    train_loss    valid_acc    valid_loss     dur\n"
+        "-------  ------------  -----------  ------------  ------\n"
+        "      1        \x1b[36m0.6100\x1b[0m       \x1b[32m0.5100\x1b[0m        0.5  0.01\n"
+        "      2        \x1b[36m0.6000\x1b[0m       0.5000        \x1b[35m0.4\x1b[0m  0.01\n",
+        r"^\s+\d+\s+[\d.]+\s+([\d.]+)",
+        [0.51, 0.50],
+    ),
+    "torchtune": (
+        "".join(
+            f"\r1|{n}|Loss: {3 - n / 10:.4f}: {n * 33:3d}%|{'█' * n:<3}| {n}/3 [00:0{n}<00:09]"
+            for n in (1, 2, 3)
+        ),
+        "Loss: ([0-9.]+)",
+        [2.9, 2.8, 2.7],
+    ),
+    "fasttext": (
+        "".join(
+            f"\rProgress: {p:5.1f}% words/sec:  99 avg.loss:  {5 - p / 50:.6f} ETA: 0h"
+            for p in (10, 50)
+        )
+        + "\n",
+        r"avg\.loss:\s+([0-9.]+)",
+        [4.8, 4.0],
+    ),
     "averages of batches, then of all": (
         "Test: [0/9]\tTime 0.1 (0.1)\tAcc@1 90.0 (90.0)\n"
         "Test: [5/9]\tTime 0.1 (0.1)\tAcc@1 70.0 (80.0)\n"
@@ -438,6 +490,17 @@ def notes(text: str, pattern: str, metric: str = "m") -> list[str]:
             "('train loss' and 'val loss'), and the",
         ),
         ("train loss 2.0\nval loss 2.1", "loss ([0-9.]+)", "lines of train and val, and each is a"),
+        (
+            "[train] loss=2.1, acc=0.4, [valid] loss=1.1, acc=0.5",
+            "acc=([0-9.]+)",
+            "more than once in a line ('train acc' and 'valid acc'), and the first",
+        ),
+        (
+            "[Epoch 0] Training: accuracy=0.8\n[Epoch 0] Validation: accuracy=0.7",
+            "accuracy=([0-9.]+)",
+            "matches lines of train and val, and each is a step",
+        ),
+        ("train.py:12 loss=0.5 at data/val\ntrain.py:12 loss=0.4", "loss=([0-9.]+)", None),
         ("loss=nan", "loss=([0-9.]+)", "'nan' was printed where its pattern has a number, and is"),
         ("loss=nan", "loss=([0-9.]+|nan)", None),
         (
@@ -453,6 +516,24 @@ def notes(text: str, pattern: str, metric: str = "m") -> list[str]:
         ),
         ("acc: high", "acc: (.*)", "of 1 line its group takes what is no number, such as 'high'"),
         ("nothing of it 5", ACC, None),
+        (
+            "\n".join(
+                f"epoch {e} val_acc=0.{e}{r} in {r + 3}.2s" for e in range(3) for r in (1, 2)
+            ),
+            ACC,
+            "lines came 2 times, such as 'epoch 0 … in …s', and each is a step.",
+        ),
+        (
+            "\n".join(
+                f"[rank {r}] {{'val_acc': 0.5, 'epoch': {e}.0}}" for e in "012" for r in "0123"
+            ),
+            "val_acc': ([0-9.]+)",
+            "lines came 4 times",
+        ),
+        ("\n".join(f"epoch {e} val_acc=0.5" for e in "01230123"), ACC, "lines came 2 times"),
+        ("\n".join(f"epoch {e} val_acc=0.5" for e in "0010232"), ACC, None),
+        ("\n".join(f"epoch {e} val_acc=0.5" for e in range(3) for _ in range(50)), ACC, None),
+        ("\n".join(f"epoch {e} {b}/9 val_acc=0.5" for e in "012" for b in range(2)), ACC, None),
     ],
 )
 def test_what_is_said_of_the_lines(text: str, pattern: str, note: str | None) -> None:
@@ -476,6 +557,18 @@ def test_what_would_be_proposed_finds_it() -> None:
         pattern = output._metrics[0].near._propose(line)
         again = Output([Objective("acc", "maximize", pattern=pattern)])
         assert again.take(line, NEWLINE) == [("acc", 0, 0.98)], pattern
+
+
+def test_lines_that_came_twice_are_told_by_who_reads_on() -> None:
+    """A reader that takes over in their middle knows of those before."""
+    lines = [f"epoch {epoch} val_acc=0.{rank}" for epoch in range(3) for rank in (1, 2)]
+    output = Output([Objective("m", "maximize", pattern=ACC)])
+    for line in lines:
+        output.take(line, NEWLINE)
+        state = json.loads(json.dumps(output.state()))
+        output = Output([Objective("m", "maximize", pattern=ACC)])
+        output.restore(state)
+    assert "lines came 2 times" in output.notes()[0]
 
 
 def test_what_is_known_is_small(tmp_path: Path) -> None:

@@ -69,6 +69,20 @@ OUTPUTS = {
         r"it=(\d+)|epoch=(\d+)",
         [(4, 0.5), (5, 0.6)],
     ),
+    "a table whose last row it is": (
+        "".join(
+            f"{'-' * 20}\n| rollout/ |     |\n|  acc=0.{n} |     |\n|  steps   | {n}00 |\n"
+            for n in (1, 2)
+        )
+        + f"{'-' * 20}\n",
+        r"steps\s*\| (\d+)",
+        [(100, 0.1), (200, 0.2)],
+    ),
+    "tables, one without it": (
+        "|acc=0.1|\n|steps| 5 |\n\n|acc=0.2|\n\n|steps| 7 |\n|acc=0.3|\n|acc=0.4|\n",
+        r"steps\s*\| (\d+)",
+        [(5, 0.1), (5, 0.2), (7, 0.3), (7, 0.4)],
+    ),
     "none": ("acc=0.5\nacc=0.6\n", None, [(0, 0.5), (1, 0.6)]),
     "no match": ("acc=0.5\nacc=0.6\n", r"epoch (\d+)", [(0, 0.5), (1, 0.6)]),
 }

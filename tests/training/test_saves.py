@@ -391,6 +391,163 @@ LAYOUTS = [
         ["random_forest_9.joblib", "random_forest_10.joblib"],
         "random_forest_10.joblib",
     ),
+    # A file beside it says that it is unfinished
+    (
+        "NeMo, killed in save",
+        [
+            *("m--val_loss=2.1-step=100.ckpt", "m--val_loss=2.0-step=200-last.ckpt"),
+            "m--val_loss=2.0-step=200-last-unfinished:=",
+        ],
+        "m--val_loss=2.1-step=100.ckpt",
+    ),
+    (
+        "NeMo 2, killed in save",
+        [
+            *(f"m--step={n}/:weights/.metadata weights/__0_0.distcp" for n in (99, 199)),
+            "m--step=199-unfinished:=",
+        ],
+        "m--step=99",
+    ),
+    (
+        "NeMo, a folder for each rank, killed in save",
+        [
+            *(f"mp_rank_{rank:02}/m-step={n}.ckpt" for n in (10, 20) for rank in (0, 1)),
+            "m-step=20-unfinished:=",
+        ],
+        "mp_rank_00/m-step=10.ckpt",
+    ),
+    (
+        "a folder for each rank, one of them killed",
+        ["mp_rank_00/step=10.ckpt", "mp_rank_01/step=10.ckpt", "mp_rank_00/step=20.ckpt"],
+        "mp_rank_00/step=10.ckpt",
+    ),
+    # Pointers of other names
+    (
+        "DINOv2, a pointer for each rank, killed in save",
+        [
+            *(f"model_0001249.rank_{rank}.pth" for rank in (0, 1)),
+            *(f"last_checkpoint.rank_{n}:=model_0001249.rank_{n}.pth" for n in (0, 1)),
+            "model_0002499.rank_0.pth",
+        ],
+        "model_0001249.rank_0.pth",
+    ),
+    (
+        "big_vision",
+        [
+            *("checkpoint.bv-000001000/:a.npy", "checkpoint.bv-000002000/:a.npy"),
+            "checkpoint.bv-LAST:=000001000",
+        ],
+        "checkpoint.bv-000001000",
+    ),
+    (
+        "OpenRLHF: DeepSpeed's in a folder",
+        ["_actor/global_step50/:mp_rank_00_model_states.pt", "_actor/latest:=global_step50"],
+        "_actor/global_step50",
+    ),
+    (
+        "ESPnet: latest links to a model, the state is kept up beside",
+        ["1epoch.pth", "checkpoint.pth", "2epoch.pth", "latest.pth->2epoch.pth"],
+        "checkpoint.pth",
+    ),
+    # Several files that are one save
+    (
+        "AllenNLP, killed before the optimizer's",
+        ["model_state_e0_b0.th", "training_state_e0_b0.th", "model_state_e1_b0.th"],
+        "training_state_e0_b0.th",
+    ),
+    ("a GAN, killed between its two", ["net_g_5.pth", "net_d_5.pth", "net_g_6.pth"], "net_d_5.pth"),
+    (
+        "BasicSR, killed before the state",
+        ["models/net_g_5000.pth", "training_states/5000.state", "models/net_g_10000.pth"],
+        "training_states/5000.state",
+    ),
+    (
+        "SpeechBrain, which writes its list first, killed in save",
+        [
+            "CKPT+2024-01-01+10-00-00+00/:CKPT.yaml brain.ckpt model.ckpt",
+            "CKPT+2024-01-01+11-00-00+00/:CKPT.yaml brain.ckpt",
+        ],
+        "CKPT+2024-01-01+10-00-00+00",
+    ),
+    (
+        "PaddleDetection",
+        ["0.pdparams", "0.pdopt", "1.pdparams", "1.pdopt", "best_model.pdparams"],
+        "1.pdparams",
+    ),
+    # What lies beside states, and came later
+    (
+        "TRL, with what was generated",
+        ["checkpoint-10/:model.safetensors trainer_state.json", "completions/:c_00010.parquet"],
+        "checkpoint-10",
+    ),
+    ("TRL, before its first", ["completions/:completions_00010.parquet"], None),
+    ("RSL-RL", ["model_950.pt", "model_1000.pt", "git/:rsl_rl.diff"], "model_1000.pt"),
+    (
+        "StyleGAN3",
+        ["network-snapshot-000400.pkl", "training_options.json", "fakes000400.png"],
+        "network-snapshot-000400.pkl",
+    ),
+    ("StyleGAN3, before its first", ["training_options.json", "reals.png"], None),
+    ("OpenCLIP", ["checkpoints/epoch_latest.pt", "params.txt"], "checkpoints/epoch_latest.pt"),
+    (
+        "kohya's scripts",
+        ["out-000001-state/:optimizer.bin random_states_0.pkl", "out-000001.safetensors"],
+        "out-000001-state",
+    ),
+    (
+        "nnU-Net",
+        ["fold_0/checkpoint_latest.pth", "fold_0/checkpoint_best.pth"],
+        "fold_0/checkpoint_latest.pth",
+    ),
+    (
+        "data that a loop pickles",
+        ["train_state_2000", "dataset.pkl", "labels.json"],
+        "train_state_2000",
+    ),
+    ("a text of one's own, alone", ["c.txt"], "c.txt"),
+    ("an agent of one's own, alone", ["agent.pth", "curve.png"], "agent.pth"),
+    ("skorch", ["params.pt", "optimizer.pt", "criterion.pt", "history.json"], "params.pt"),
+    ("Marian", ["model.npz", "model.npz.optimizer.npz", "model.npz.progress.yml"], "model.npz"),
+    ("gensim", ["w_9.model", "w_9.model.npy", "w_10.model", "w_10.model.npy"], "w_10.model"),
+    ("gensim, killed in save", ["w_9.model", "w_9.model.npy", "w_10.model"], "w_9.model"),
+    (
+        "LAVIS",
+        ["20240101123/checkpoint_3.pth", "20240101123/checkpoint_best.pth"],
+        "20240101123/checkpoint_3.pth",
+    ),
+    (
+        "SheepRL",
+        ["checkpoint/ckpt_1000_0.ckpt", "checkpoint/ckpt_2000_0.ckpt"],
+        "checkpoint/ckpt_2000_0.ckpt",
+    ),
+    ("MindSpore", ["net-1_100.ckpt", "net-2_100.ckpt", "net-graph.meta"], "net-2_100.ckpt"),
+    (
+        "torchsnapshot, killed in save",
+        ["step-10/:0/x .snapshot_metadata", "step-20/:0/x"],
+        "step-10",
+    ),
+    # In a folder of a run's name
+    (
+        "rl_games",
+        ["nn/last_Ant_ep_100_rew_5.12.pth", "nn/last_Ant_ep_200_rew_4.0.pth", "nn/Ant.pth"],
+        "nn/last_Ant_ep_200_rew_4.0.pth",
+    ),
+    (
+        "RLlib",
+        [
+            *(
+                f"PPO_x/checkpoint_0000{n}/:algorithm_state.pkl rllib_checkpoint.json"
+                for n in (10, 20)
+            ),
+            *("PPO_x/params.pkl", "PPO_x/result.json"),
+        ],
+        "PPO_x/checkpoint_000020",
+    ),
+    (
+        "parts of several kinds in a folder",
+        ["agent/actor_latest.pt", "agent/critic_latest.pt"],
+        "agent",
+    ),
     # Saved into the folder itself
     ("DCP, flat", ["__0_0.distcp", "__1_0.distcp", ".metadata"], "."),
     ("DCP, flat, killed in save", ["__0_0.distcp", "__1_0.distcp"], None),

@@ -23,7 +23,8 @@ from sweep.core.trial import Reading, Report
 from sweep.training import supervisor as supervising
 from sweep.training.exit_reason import classify
 from sweep.training.journal import MOST_REPORTS, Journal
-from sweep.training.supervisor import STOPPED_NOW, Channel, Ended, Leave, Supervisor
+from sweep.training.leave import Leave
+from sweep.training.supervisor import STOPPED_NOW, Channel, Ended, Supervisor
 from tests.study_rows import make_study
 from tests.waiting import returns
 

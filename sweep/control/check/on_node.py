@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control import short_job
-from sweep.control.check import facts, judge_node, judge_training, requirements
+from sweep.control.check import facts, judge_node, judge_services, judge_training, requirements
 from sweep.control.check.lines import FAILED, OK, Line, judged
 from sweep.control.check.node_task import REDUCE_S, Request, request_file
 from sweep.control.check.probes import gpus_within
@@ -28,6 +28,7 @@ from sweep.core.study import Study
 from sweep.storage import access
 
 TIME_LIMIT_S = 900
+HOME = ".checks"  # within the runs folder
 
 
 def check(
@@ -47,7 +48,8 @@ def check(
     """
     went = Went()
     try:
-        with short_job.folder_in(runs, ".checks", study) as folder:
+        short_job.clear_dead(runs, HOME, schedule_for, say)
+        with short_job.folder_in(runs, HOME, study) as folder:
             _prepare(study, runs, folder, environ)
             went = short_job.run(
                 study,
@@ -109,20 +111,20 @@ def judge(study: Study, went: Went) -> list[Line]:
     add("compute mode", judge_node.compute_mode, "gpus")
     add("space", lambda fact: judge_node.space(fact, trials=study.trials))
     add("scratch", lambda fact: judge_node.space(fact, "scratch"))
-    add("database", judge_node.database)
+    add("database", judge_services.database)
     add("connections", lambda fact: judge_connections(study, fact), "database")
     commands = found.get("commands") or {"not_asked": missing}
     if "not_asked" not in commands:
-        lines += judge_node.slurm_commands(commands)
+        lines += judge_services.slurm_commands(commands)
     else:
         why = commands["not_asked"]
         lines += [judged(name, None, judge_node.gpus, why) for name in ("scontrol", "sbatch")]
     skew_s = found.get("database", {}).get("skew_s")
     add("clock", lambda fact: judge_node.clock(fact, went.submitted_s, went.seen_s, skew_s))
-    add("task signal", judge_node.task_signal, "task_signal")
+    add("task signal", judge_services.task_signal, "task_signal")
     add("training signal", judge_training.training_signal, "training_signal")
-    add("interface", lambda fact: judge_node.interface(fact, study.resources.nodes), "network")
-    add("ports", judge_node.ports)
+    add("interface", lambda fact: judge_services.interface(fact, study.resources.nodes), "network")
+    add("ports", judge_services.ports)
     add(
         "all-reduce",
         lambda fact: judge_training.all_reduce(fact, found.get("network"), REDUCE_S),

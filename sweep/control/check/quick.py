@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep.control.check import facts, judge_node, patterns, probes, reach, requirements
+from sweep.control.check import (
+    facts,
+    judge_node,
+    judge_services,
+    patterns,
+    probes,
+    reach,
+    requirements,
+)
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
 from sweep.core.dependencies import refuse_too_old
 from sweep.core.errors import DamagedFile, SweepError
@@ -61,11 +69,11 @@ def look(study: Study, runs: Runs, url: str | None) -> list[Line]:
         folder = runs.postgres
         fact = probes.ask_embedded(folder, elsewhere=True, listen=study.storage.listen)
         if fact.get("error"):
-            lines.append(judge_node.database(fact))
+            lines.append(judge_services.database(fact))
     if url is not None:
         fact = probes.ask_database(url, DATABASE_S)
         if not fact["error"]:  # launch opens it next, and says best what is wrong
-            lines.append(judge_node.database(fact))
+            lines.append(judge_services.database(fact))
             lines.append(judge_connections(study, fact))
     return lines
 
@@ -76,7 +84,7 @@ def judge_connections(study: Study, fact: Mapping[str, Any]) -> Line:
     if study.tasks is not None:
         workers = min(workers, study.tasks * slots_of(study))
     is_cap = study.max_parallel is not None or study.tasks is not None
-    return judge_node.connections(fact, workers, is_cap=is_cap)
+    return judge_services.connections(fact, workers, is_cap=is_cap)
 
 
 def recorded_digest(study: Study, runs: Runs) -> str | None:

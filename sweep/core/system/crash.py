@@ -19,7 +19,8 @@ def write_crash(root: Path, error: BaseException, arguments: Sequence[str]) -> P
     """Write what happened into ``root/.crashes`` and return the file's path.
 
     Args:
-        root: The runs folder; where it cannot be written, the temporary folder is used.
+        root: The runs folder; where it cannot be written, the temporary folder is used, and where
+            that is full too, standard error.
     """
     text = "\n".join(
         [
@@ -37,6 +38,10 @@ def write_crash(root: Path, error: BaseException, arguments: Sequence[str]) -> P
         path = make_private(Runs(root).crashes) / name
         write_atomic(path, text)
     except Exception:
-        path = Path(tempfile.gettempdir()) / f"sweep-{name}"
-        write_atomic(path, text)
+        try:
+            path = Path(tempfile.gettempdir()) / f"sweep-{name}"
+            write_atomic(path, text)
+        except OSError:  # also where no temporary folder can be written to
+            print(text, file=sys.stderr, flush=True)
+            return Path("/dev/stderr")
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.core.files import make_private, take_lock
+from sweep.core.system.own_folder import own_folder
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 ASK_TIMEOUT_S = 60  # nvidia-smi without the persistence daemon takes seconds a GPU
@@ -40,11 +42,6 @@ def find_gpus(env: Mapping[str, str]) -> list[str]:
     return re.findall(r"^GPU (\d+):", listed.stdout, re.MULTILINE) if not listed.returncode else []
 
 
-def locks_folder() -> Path:
-    """Return the folder of the GPU locks: one a user and machine, whatever the study."""
-    return Path(f"/tmp/sweep-gpus-{os.geteuid()}")
-
-
 class GpuPool:
     """Hands out GPUs, each to one element at a time, also across the arrays of a user.
 
@@ -53,23 +50,31 @@ class GpuPool:
 
     def __init__(self, names: Sequence[str], folder: Path | None = None) -> None:
         self.names = list(names)
-        self.folder = folder or locks_folder()
+        self.folder = folder
         self.held: dict[str, int] = {}
 
     def take(self, count: int) -> list[str] | None:
-        """Take that many free GPUs, or none at all (None) where fewer are free."""
+        """Take that many free GPUs, or none at all (None) where fewer are free.
+
+        Raises:
+            SweepError: There is no place for the locks.
+            OSError: There is no room for them.
+        """
         taken: dict[str, int] = {}
-        if count:
-            make_private(self.folder)
-        for name in self.names:
-            if len(taken) == count:
-                break
-            if name not in self.held and (descriptor := self._lock(name)) is not None:
-                taken[name] = descriptor
-        if len(taken) < count:
-            for descriptor in taken.values():
-                os.close(descriptor)
-            return None
+        folder = self._folder() if count else Path()
+        with contextlib.ExitStack() as unless_all:
+            for name in self.names:
+                if len(taken) == count:
+                    break
+                if name in self.held:
+                    continue
+                descriptor = take_lock(folder / re.sub(r"[^\w.-]", "_", name))
+                if descriptor is not None:
+                    taken[name] = descriptor
+                    unless_all.callback(os.close, descriptor)
+            if len(taken) < count:
+                return None
+            unless_all.pop_all()
         self.held |= taken
         return list(taken)
 
@@ -78,5 +83,5 @@ class GpuPool:
         for name in names:
             os.close(self.held.pop(name))
 
-    def _lock(self, name: str) -> int | None:
-        return take_lock(self.folder / re.sub(r"[^\w.-]", "_", name))
+    def _folder(self) -> Path:
+        return make_private(self.folder) if self.folder else own_folder("gpus")

@@ -130,7 +130,7 @@ def write(contents: Contents, path: Path, cache: Path, *, chosen: bool = True) -
         write_output(path, text)
         return
     try:
-        write_atomic(path, text, mode=0o644)
+        write_atomic(path, text)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written: {error.strerror}.", "Give another file: -o FILE."

@@ -9,6 +9,7 @@ from sweep.control.open_study import Opened
 from sweep.core.errors import SweepError
 from sweep.core.files import make_private
 from sweep.core.paths import runs_folder
+from sweep.core.sharing import share
 from sweep.results.page import html, pictures, source
 from sweep.results.page.contents import Contents, arrange
 
@@ -41,6 +42,8 @@ def report(
     if output is None:
         make_private(target.parent)
     html.write(found, target, html.cache_folder(), chosen=output is not None)
+    if output is None:
+        share(opened.study, opened.folder, target)
     return [target, *(pictures.draw(found.charts, figures, formats) if figures else [])]
 
 

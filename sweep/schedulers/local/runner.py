@@ -28,7 +28,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from sweep.core.files import open_private, write_atomic
+from sweep.core.errors import SweepError
+from sweep.core.files import make_folders, open_private, write_atomic
 from sweep.core.scheduler import END_VARIABLE, INDEX_VARIABLE, JOB_VARIABLE, ArrayJob
 from sweep.core.system.fork import Forked, fork
 from sweep.core.system.gpus import GPU_VARIABLE, GpuPool
@@ -205,7 +206,11 @@ class Runner:
                 return
             if self.retry_at is not None:
                 return
-            gpus = self.pool.take(self.job.gpus)
+            try:
+                gpus = self.pool.take(self.job.gpus)
+            except (OSError, SweepError) as error:  # no place for the locks, or no room for them
+                self._wait(f"the GPUs' locks: {getattr(error, 'message', error)}")
+                return
             if gpus is None:
                 self._wait(f"waiting for {self.job.gpus} free GPU(s) of {len(self.pool.names)}")
                 return
@@ -246,7 +251,7 @@ class Runner:
             env[GPU_VARIABLE] = ",".join(gpus)
         log = self._log(index)
         try:
-            log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folders(log.parent)
         except OSError as error:
             raise NotStarted(
                 f"The folder {log.parent} cannot be made: {error.strerror}.",

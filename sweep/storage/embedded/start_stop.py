@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.errors import SweepError
-from sweep.core.files import open_private, take_lock
+from sweep.core.files import make_folders, open_private, take_lock
 from sweep.core.paths import PACKAGE
 from sweep.core.system.processes import find_process
 from sweep.storage.embedded.account import choose_account
@@ -130,7 +131,7 @@ def start(
     with mind_os_errors(folder):
         if not make and not folder.has_data():
             raise DataGone(folder)
-        folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(folder.root)
         check_owner(folder)
         with locked(folder.lock_file, wait_s=LOCK_WAIT_S):
             os.utime(folder.lock_file)  # the watcher reads from it when the server was asked for
@@ -300,6 +301,11 @@ def _wait_ready(folder: Folder, pid: int, log_offset: int) -> Postmaster:
             return postmaster
         if not alive:
             tail = _log_tail(folder, log_offset)
+            if any(os.strerror(number) in tail for number in (errno.ENOSPC, errno.EDQUOT)):
+                raise SweepError(
+                    f"The database in {folder.root} does not start: no space is left on its disk.",
+                    "Make room there; then it starts when it is next asked.",
+                )
             kind = _PortTaken if "Address already in use" in tail else SweepError
             raise kind(f"The database in {folder.root} did not start:\n{tail}")
         if time.monotonic() > deadline:

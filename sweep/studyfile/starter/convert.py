@@ -10,10 +10,11 @@ from typing import Any
 
 from sweep.core.errors import InputError, Problem, StudyFileError
 from sweep.studyfile.reading import loads
-from sweep.studyfile.starter.draft import Draft, write_draft
+from sweep.studyfile.starter.draft import Draft, make_name, write_draft
 from sweep.studyfile.starter.foreign_python import UNREAD, find_dicts, read_source
 from sweep.studyfile.starter.foreign_yaml import Read, read_yaml
-from sweep.studyfile.starter.hydra import convert_hydra, find_sweeper
+from sweep.studyfile.starter.hydra import add_sweeper, convert_hydra, find_sweeper
+from sweep.studyfile.starter.nni import is_space, read_script
 from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestions
 from sweep.studyfile.starter.other_yaml import convert_other, find_other
 from sweep.studyfile.starter.recognised import PAGE, recognise_data, recognise_source
@@ -22,6 +23,8 @@ from sweep.studyfile.starter.wandb import convert_wandb, find_wandb, is_wandb
 from sweep.studyfile.tree import YamlError, decode
 
 SCRIPTS = (".py", ".ipynb")
+# Whose files say by themselves what is varied.
+VARIES = ("W&B", "NNI", "Determined", "seml")
 _SHOWN = 5
 
 
@@ -56,13 +59,19 @@ def convert(path: Path) -> Converted:
         source, draft = _convert_data(_read(text, path), path, text, lost)
     lost = [f"{sentence}." for sentence in dict.fromkeys(lost)]
     _settle(draft, path, lost)
+    if source in VARIES and not draft.space and not (source == "W&B" and draft.fixed):
+        why = " ".join(lost[:_SHOWN])
+        raise InputError(
+            f"{path}: this file of {source} varies nothing that is known from it.",
+            "Name the parameters under space in a study file (sweep init SCRIPT writes one). "
+            + why,
+        )
     draft.remarks += lost
     return Converted(write_draft(draft), lost, source)
 
 
 def _convert_data(read: Read, path: Path, text: str, lost: list[str]) -> tuple[str, Draft]:
     found = find_wandb(read.data)
-    sweeper = find_sweeper(read.data)
     if found:
         key, data = found
         if key:
@@ -82,11 +91,12 @@ def _convert_data(read: Read, path: Path, text: str, lost: list[str]) -> tuple[s
     if read.twice:  # what OmegaConf refuses too
         place, line = next(iter(read.twice.items()))
         raise InputError(f"{path} is not YAML: {place} is there twice, again in line {line}.")
-    if sweeper is not None:
-        return "Hydra", convert_hydra(read.data, path, text, lost)
+    data = add_sweeper(read.data, path)
+    if find_sweeper(data) is not None:
+        return "Hydra", convert_hydra(data, path, text, lost)
     other = find_other(read.data)
     if other:
-        return other, convert_other(other, read.data, path.name, lost)
+        return other, convert_other(other, read.data, path, lost)
     tool = recognise_data(read.data)
     if tool:
         raise _not_converted(path, tool)
@@ -126,6 +136,9 @@ def _convert_script(text: str, path: Path, lost: list[str]) -> tuple[str, Draft]
     sweeps = [(name, data) for name, data in apart if is_wandb(data)]
     if not sweeps and has_suggestions(tree):
         return "Optuna", convert_optuna(tree, path, lost)
+    spaces = [data for _, data in found if is_space(data)]
+    if not sweeps and spaces:
+        return "NNI", convert_other("NNI", read_script(tree, spaces[0]), path, lost)
     tool = recognise_source(text)
     if not sweeps and tool:
         raise _not_converted(path, tool)
@@ -148,6 +161,8 @@ def _convert_script(text: str, path: Path, lost: list[str]) -> tuple[str, Draft]
             f"{path.name}: W&B's agent calls a function of the script; make the script train once "
             "when it is called, with the values as its arguments, and name it in the command"
         )
+    if any(UNREAD in str(data.get(key)) for key in ("name", "project")):
+        draft.name = make_name(path.stem)
     for key, value in [*draft.fixed.items()]:
         if UNREAD in str(value):
             del draft.fixed[key]

@@ -25,6 +25,7 @@ _PARSERS = re.compile(
 )
 _MOST_FILES = 30
 TYPES = ("int", "float", "str", "bool")
+TRAINS = ("train", "fit", "main", "run")  # a script's commands, the likeliest first
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,7 @@ def ask_help(script: Path) -> str:
 def read_source(tree: ast.AST) -> list[Flag]:
     """Return the flags of all ``add_argument`` and ``click.option`` calls in a source."""
     constants = _constants(tree)
+    command = find_command(tree)
     calls = [
         node
         for node in ast.walk(tree)
@@ -172,10 +174,64 @@ def read_source(tree: ast.AST) -> list[Flag]:
     ]
     found: dict[str, Flag] = {}
     for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
+        if command and _command_of(call, tree) not in (None, command):
+            continue
         flag = _read_call(call, constants)
         if flag:
             found.setdefault(flag.option, flag)
     return list(found.values())
+
+
+def find_command(tree: ast.AST) -> str | None:
+    """Return the argparse subcommand that trains; None for a script without subcommands, or where
+    that is not clear from their names."""
+    names = [name for _, name, _ in _subparsers(tree)]
+    likely = [name for name in TRAINS if name in names]
+    return likely[0] if likely else names[0] if len(set(names)) == 1 else None
+
+
+def find_outer(tree: ast.AST) -> frozenset[str]:
+    """Return the options of the parser that has the subcommands: these stand before the command."""
+    makers = {
+        ast.unparse(node.targets[0])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func).endswith("ArgumentParser")
+    }
+    constants = _constants(tree)
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    flags = [
+        _read_call(call, constants)
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr == "add_argument"
+        and ast.unparse(call.func.value) in makers
+    ]
+    return frozenset(flag.option for flag in flags if flag) if find_command(tree) else frozenset()
+
+
+def _subparsers(tree: ast.AST) -> list[tuple[int, str, str]]:
+    """Return of each ``p = subparsers.add_parser("train")`` the line, the command and the name."""
+    found = []
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Attribute)
+            and node.value.func.attr == "add_parser"
+            and node.value.args
+            and isinstance(name := literal(node.value.args[0]), str)
+        ):
+            found.append((node.lineno, name, ast.unparse(node.targets[0])))
+    return sorted(found)
+
+
+def _command_of(call: ast.Call, tree: ast.AST) -> str | None:
+    """Return the subcommand to whose parser a call adds; None for the parser of all."""
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    before = [name for line, name, it in _subparsers(tree) if it == owner and line < call.lineno]
+    return before[-1] if before else None
 
 
 def _constants(tree: ast.AST) -> dict[str, Any]:

@@ -39,11 +39,12 @@ class Read:
     numbers: dict[str, str] = field(default_factory=dict)
     twice: dict[str, int] = field(default_factory=dict)
     nodes: int = 0
+    text: str = ""
 
 
 def read_yaml(text: str, file: str) -> Read:
     """Return the content of a YAML (or JSON) text, with text keys. Raises: YamlError."""
-    read = Read()
+    read = Read(text=text)
     node = compose(text, file)
     if node is not None:
         read.data = _build(node, read, file, "", 0)
@@ -92,7 +93,8 @@ def _scalar(node: Any, read: Read, file: str, path: str) -> Any:
     if not tag.startswith(_TAG):
         raise YamlError(file, node.start_mark.line + 1, "makes an object by a tag", tag, path=path)
     value = read_word(text)
-    if isinstance(value, float) and not _FLOAT.fullmatch(text):
+    is_tagged = read.text.startswith("!!float", node.start_mark.index)
+    if isinstance(value, float) and not _FLOAT.fullmatch(text) and not is_tagged:
         read.numbers[path] = text
     return value
 

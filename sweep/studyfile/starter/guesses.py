@@ -18,6 +18,12 @@ _NOT_VARIED = re.compile(
 _EVALUATION = re.compile(r"(^|_)(eval|evaluation|test|val|valid|infer|inference|sample)(_|$)")
 # Bounds of a schedule, which follow from the learning rate.
 _SCHEDULE = re.compile(r"(min|final|end|warmup|init)_(lr|learning_rate)")
+# Groups of a configuration that say nothing of how the model is trained.
+_GROUPS = {
+    *("callbacks", "callback", "logger", "loggers", "logging", "paths", "extras", "hydra", "wandb"),
+    *("test", "eval", "evaluation", "val", "validation", "early_stopping", "profiler"),
+}
+_NAMED_DEPTH = 18  # from here on depths are those of architectures: ResNet-50
 _YES_OR_NO = ({"true", "false"}, {"0", "1"}, {"yes", "no"}, {"on", "off"})
 _PLACES = (
     (re.compile(r"((random|manual|rng)_)?(seed|random_state)|seed_everything"), "{seed}"),
@@ -72,9 +78,14 @@ def find_place(flag: Flag, library: str) -> str | None:
 def guess_parameter(flag: Flag) -> dict[str, Any] | None:
     """Return the range or choices worth trying for a flag, or None where its name says nothing."""
     name = _plain(flag)
-    if _EVALUATION.search(name) or _SCHEDULE.fullmatch(name):
+    groups = set(flag.name.lower().split(".")[:-1])
+    if _EVALUATION.search(name) or _SCHEDULE.fullmatch(name) or groups & _GROUPS:
+        return None
+    if name == "width" and groups & {"data", "input", "dataset", "image"}:  # of images
         return None
     if flag.choices:
+        if None in flag.choices:  # which no command line can say
+            return None
         is_switch = {str(choice).lower() for choice in flag.choices} in _YES_OR_NO
         is_other = _NOT_VARIED.fullmatch(name) or _EFFORT.fullmatch(name)
         if is_switch or is_other or len(flag.choices) < 2:
@@ -83,6 +94,8 @@ def guess_parameter(flag: Flag) -> dict[str, Any] | None:
     if flag.type not in ("int", "float", ""):
         return None
     default = flag.default if isinstance(flag.default, int | float) else None
+    if name.endswith("depth") and default and default >= _NAMED_DEPTH:
+        return None
     for names, guess in _GUESSES:
         if names.fullmatch(name):
             return guess(default)

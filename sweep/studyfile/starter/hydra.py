@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import InputError
-from sweep.studyfile.starter.draft import HINTS, Draft, fit_grid, make_name
-from sweep.studyfile.starter.hydra_app import build_command
+from sweep.studyfile.starter.draft import HINTS, Draft, make_name
+from sweep.studyfile.starter.foreign_yaml import read_yaml
+from sweep.studyfile.starter.hydra_app import build_command, find_folders
 from sweep.studyfile.starter.hydra_interpolation import is_open, resolve
 from sweep.studyfile.starter.hydra_launcher import add_launcher
+from sweep.studyfile.starter.hydra_old_space import add_old_parameter
 from sweep.studyfile.starter.hydra_others import convert_ax, convert_nevergrad
 from sweep.studyfile.starter.hydra_params import add_parameters, whole
 from sweep.studyfile.starter.hydra_sweeps import AX, BASIC, NEVERGRAD, OPTUNA, OPTUNA_GRID
-from sweep.studyfile.starter.metrics import Metric
-from sweep.studyfile.starter.wandb_ranges import distinct
+from sweep.studyfile.starter.metrics import Metric, doubt_direction
+from sweep.studyfile.tree import YamlError
 
 DEFAULT_TRIALS = 20  # the plugin's own
 # Optuna's class (or the name of the plugin's configuration), ours, and its options' names here.
@@ -117,6 +119,40 @@ def find_sweeper(data: Any) -> Mapping[str, Any] | None:
     return None
 
 
+def add_sweeper(data: Any, path: Path) -> Any:
+    """Return a configuration with the sweeper that its defaults take from a file of their own:
+    ``override hydra/sweeper: mine`` means ``hydra/sweeper/mine.yaml``.
+
+    Raises:
+        InputError: There is no such file, and nothing of a sweeper in this one.
+    """
+    named = _default_of(data, "hydra/sweeper") if isinstance(data, Mapping) else None
+    if named is None:
+        return data
+    own = find_sweeper(data)
+    name = re.sub(r"\.ya?ml$", "", named)
+    for folder in find_folders(path):
+        file = folder / "hydra" / "sweeper" / f"{name}.yaml"
+        try:
+            found = read_yaml(file.read_text(encoding="utf-8"), file.name).data
+        except (OSError, UnicodeDecodeError, YamlError):
+            continue
+        if isinstance(found, Mapping):
+            hydra = data.get("hydra")
+            below = {**found, **(own or {})}
+            return {
+                **data,
+                "hydra": {**(hydra if isinstance(hydra, Mapping) else {}), "sweeper": below},
+            }
+    if own is None:
+        raise InputError(
+            f"{path}: its defaults choose the sweeper {name}, and what that varies is not in this "
+            "file.",
+            f"Looked for: hydra/sweeper/{name}.yaml. Convert the file that has its params.",
+        )
+    return data
+
+
 def convert_hydra(data: Mapping[str, Any], path: Path, text: str, lost: list[str]) -> Draft:
     """Return the study of a configuration's sweeper; what could not be carried over goes to
     ``lost``.
@@ -153,7 +189,7 @@ def convert_hydra(data: Mapping[str, Any], path: Path, text: str, lost: list[str
             "Write params: {name: interval(…)} in it, or name the parameters under space in a "
             "study file (sweep init SCRIPT writes one).",
         )
-    _add_metric(draft, data, lost)
+    _add_metric(draft, data, kind, lost)
     hydra = data.get("hydra")
     launcher = hydra.get("launcher") if isinstance(hydra, Mapping) else data.get("launcher")
     if isinstance(launcher, Mapping):
@@ -250,10 +286,13 @@ def _convert_optuna(
         add_parameters(draft, sweeper["params"], kind, path, lost)
     else:
         space = sweeper.get("search_space")
+        lost.append(
+            "hydra.mode=RUN: Hydra has it from 1.2 on; take it out of the command for an older one"
+        )
         if space is not None and not isinstance(space, Mapping):
             lost.append(f"search_space: is not a mapping (got {space!r})")
         for name, value in space.items() if isinstance(space, Mapping) else ():
-            _add_old_parameter(draft, str(name), value, lost, is_grid=is_grid)
+            add_old_parameter(draft, str(name), value, lost, is_grid=is_grid)
     _add_directions(draft, sweeper.get("direction"), lost)
     if is_grid:
         size = _size(draft)
@@ -269,60 +308,6 @@ def _convert_optuna(
         lost.append("custom_search_space: code is not read; conditions can be declared with `when`")
 
 
-def _add_old_parameter(
-    draft: Draft, name: str, given: Any, lost: list[str], *, is_grid: bool
-) -> None:
-    """Add an entry of ``search_space``, the form before Hydra 1.2: type, low, high, step, log."""
-    try:
-        if not isinstance(given, Mapping):
-            raise TypeError(f"is not a mapping (got {given!r})")
-        if is_open(list(given.values())):
-            raise ValueError("holds what is not in this file")
-        kind = given["type"]
-        for key in given.keys() - {"type", "choices", "low", "high", "step", "log"}:
-            lost.append(f"search_space.{name}.{key}: has no counterpart here")
-        if kind == "categorical":
-            choices = distinct(f"search_space.{name}", given["choices"], lost)
-            draft.space[name] = {"type": kind, "choices": choices}
-            return
-        if kind not in ("int", "float"):
-            raise ValueError(f"type {kind} has no counterpart here")
-        number = int if kind == "int" else float
-        low, high, step = number(given["low"]), number(given["high"]), given.get("step")
-        if low > high:
-            raise ValueError(f"low {low} is above high {high}")
-        if given.get("log"):
-            if low <= 0:
-                raise ValueError(f"a logarithmic range starts above 0 (got {low})")
-            if step is not None:
-                lost.append(f"search_space.{name}.step: is ignored beside log, as the plugin does")
-            found: dict[str, Any] = {"low": low, "high": high, "log": True}
-        elif step is not None and not (kind == "int" and int(step) == 1):
-            low, high, step = fit_grid(low, high, number(step))
-            found = {"low": low, "high": high, "step": step}
-        else:
-            found = {"low": low, "high": high}
-        if is_grid:
-            found = _end_grid(found, kind)
-        draft.space[name] = {"type": kind, **found}
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        why = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-        lost.append(f"search_space.{name}: {why}")
-
-
-def _end_grid(found: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return a range as the plugin's grid has it: it ends one step before the last."""
-    step = found.get("step", 1 if kind == "int" else None)
-    if step is None or found.get("log"):
-        raise ValueError("Optuna's grid needs choices or steps")
-    count = int((found["high"] - found["low"]) // step)
-    if count < 1:
-        raise ValueError("the range is empty for Optuna's grid")
-    _, high, _ = fit_grid(found["low"], found["low"] + (count - 0.5) * step, step)
-    ended = found | {"high": type(found["high"])(high)}
-    return {key: value for key, value in ended.items() if key != "step" or count > 1}
-
-
 def _add_directions(draft: Draft, given: Any, lost: list[str]) -> None:
     directions = given if isinstance(given, list) and given else [given]
     for i, wanted in enumerate(directions):
@@ -336,12 +321,15 @@ def _add_directions(draft: Draft, given: Any, lost: list[str]) -> None:
         draft.objectives.append({"metric": name, "direction": word})
 
 
-def _add_metric(draft: Draft, data: Mapping[str, Any], lost: list[str]) -> None:
+def _add_metric(draft: Draft, data: Mapping[str, Any], kind: str, lost: list[str]) -> None:
     """Name the objective as the configuration does, and say how its value comes here."""
     found = next((data[key] for key in _METRICS if data.get(key)), None)
     is_one = isinstance(found, str) and not is_open(found) and len(draft.objectives) == 1
     if is_one:
         draft.objectives[0]["metric"] = found
+        doubt = doubt_direction(str(found), draft.objectives[0]["direction"])
+        if doubt and kind != BASIC:
+            lost.append(f"direction: {doubt}")
         if Metric(str(found)).is_test:
             lost.append(f"optimized_metric: {found}: a search should not choose by the test set")
     elif found is not None:

@@ -42,9 +42,10 @@ def build_command(path: Path, text: str, lost: list[str]) -> list[str]:
     comment = _COMMENT.search(text)
     found = _find(path, comment[1] if comment else None, lost)
     chosen = _choose(path, found)
-    words = []
+    words: list[str] = []
     for word in comment[2].split() if comment else ():
-        is_own = any(word.lstrip("+") == one.lstrip("+") for one in chosen)
+        # Hydra refuses two values for one group; a comment may still name a file's former name.
+        is_own = any(_key(word) == _key(one) for one in (*chosen, *words))
         if _OVERRIDE.fullmatch(word) and not word.startswith("hydra") and not is_own:
             words.append(word)
     if words:
@@ -62,6 +63,10 @@ def build_command(path: Path, text: str, lost: list[str]) -> list[str]:
         "hydra.mode=RUN",
         "hydra.run.dir={trial_dir}",
     ]
+
+
+def _key(word: str) -> str:
+    return word.lstrip("+").partition("=")[0]
 
 
 def _shown(script: Path) -> str:

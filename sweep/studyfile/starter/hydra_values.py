@@ -30,7 +30,8 @@ def read_values(app: Application, tree: ast.Module) -> dict[str, Any]:
             name, _, package = group.partition("@")
             if name.startswith("hydra") or not isinstance(value, str):
                 continue
-            inner = _load(app.folder / name / f"{value}.yaml")
+            option = re.sub(r"\.ya?ml$", "", value)
+            inner = _load(app.folder / name / f"{option}.yaml")
             if inner is not None:
                 at = package or name.replace("/", ".")
                 found |= _flatten(inner, "" if at in ("_global_", "_here_") else f"{at}.")

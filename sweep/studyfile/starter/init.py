@@ -18,7 +18,15 @@ from sweep.core.placeholders import EDIT, escape
 from sweep.studyfile.starter import notebook, r_script, shell_script
 from sweep.studyfile.starter.convert import convert
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name, write_draft
-from sweep.studyfile.starter.flags import Flag, find_module, imported, read_source, scan
+from sweep.studyfile.starter.flags import (
+    Flag,
+    find_command,
+    find_module,
+    find_outer,
+    imported,
+    read_source,
+    scan,
+)
 from sweep.studyfile.starter.guesses import find_place, guess_parameter, is_effort
 from sweep.studyfile.starter.interfaces import Interface, read_interface
 from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
@@ -185,23 +193,32 @@ def _find_interface(script: Path, folder: Path = Path()) -> Interface:
             continue
     found = read_interface(Sources(script, tree, text, trees, folder))
     if found is None:
+        commands = [(name, one) for one in trees if (name := find_command(one))]
+        for name, one in commands[:1]:
+            return Interface("argparse", scan(script), before=[name], outer=find_outer(one))
         return Interface("argparse or click", scan(script))
     # Some of them let a script add arguments of its own.
-    flags = [*found.flags, *(read_source(tree) if found.prefix else ())]
+    is_whole = found.pairs or not found.prefix
+    flags = [*found.flags, *(() if is_whole else read_source(tree))]
     return dataclasses.replace(found, flags=list({flag.option: flag for flag in flags}.values()))
 
 
 def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
     own, missing = [], []
     arguments: list[str] = []
+    outer: list[str] = []
     places: set[str] = set()
+    # {params} would pass pairs as flags, too, and all behind the subcommand.
+    is_each = bool(interface.pairs or interface.outer)
 
-    def give(flag: Flag, value: str) -> list[str]:
+    def give(flag: Flag, value: str) -> None:
+        target = outer if flag.option in interface.outer else arguments
         if flag.is_positional and interface.prefix:
-            return [value]
-        if interface.joined:
-            return [f"{flag.option}={value}"]
-        return [flag.option, value]
+            target.append(value)
+        elif interface.joined:
+            target.append(f"{flag.option}={value}")
+        else:
+            target.extend([flag.option, value])
 
     for flag in interface.flags:
         guessed = guess_parameter(flag)
@@ -214,15 +231,18 @@ def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
         elif simple and is_effort(flag) and flag.default is not None:
             draft.fixed[flag.name] = flag.default
         elif flag.type not in ("switch", "list", "bool") and place:
-            arguments += give(flag, place)
+            give(flag, place)
             places.add(place)
         elif flag.required:
             missing.append(flag.option)
-            arguments += give(flag, EDIT)
+            give(flag, EDIT)
         else:
             own.append(flag.option)
-    draft.command += interface.before
-    if draft.space or draft.fixed:
+        if is_each and flag.name in {*draft.space, *draft.fixed}:
+            give(flag, f"{{{flag.name}}}")
+    draft.command += [*outer, *interface.before]
+    pairs = _add_pairs(draft, interface, places)
+    if not is_each and (draft.space or draft.fixed):
         draft.command.append(interface.spread)
         draft.notes["command"] = (
             "{params} stands for all of space and fixed, as --name=value. The values are also in "
@@ -230,7 +250,8 @@ def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
             if interface.spread == "{params}"
             else f"{interface.spread} stands for all of space and fixed, as name=value."
         )
-    draft.command += [*arguments, *interface.after]
+    option = [interface.pairs_option] if interface.pairs_option and pairs else []
+    draft.command += [*arguments, *interface.after, *option, *pairs]
     if missing:
         draft.remarks.append(f"Replace {EDIT} in the command: the script needs {_list(missing)}.")
     if own:
@@ -249,8 +270,41 @@ def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
             f"No flag to vary was found in the script: see space, and replace {EDIT} in the "
             "command. Looked for: argparse (also in modules that it imports), click, Typer, Fire, "
             "absl, tyro, draccus, pyrallis, simple-parsing, jsonargparse, HfArgumentParser, Hydra, "
-            "LightningCLI, ml_collections, merge_from_args, and globals that arguments replace."
+            "LightningCLI, ml_collections, yacs, merge_from_args, and globals that arguments "
+            "replace."
         )
+
+
+def _add_pairs(draft: Draft, interface: Interface, places: set[str]) -> list[str]:
+    """Add what is given as name and value; return these words, at the command's end."""
+    words: list[str] = []
+    # What a flag says as well; and of several architectures only one is used.
+    varied = [flag for flag in interface.pairs if guess_parameter(flag)]
+    leaves = [_leaf(flag) for flag in (*interface.flags, *varied)]
+    for flag in interface.pairs:
+        guessed, place = guess_parameter(flag), find_place(flag, interface.name)
+        if guessed and leaves.count(_leaf(flag)) > 1:
+            continue
+        # Its library takes no value of another type.
+        is_its = guessed and (guessed["type"] != "float" or isinstance(flag.default, float))
+        if guessed and is_its:
+            draft.space[flag.name] = guessed
+            draft.notes[f"space.{flag.name}"] = _reason(flag)
+            value = f"{{{flag.name}}}"
+        elif is_effort(flag):
+            draft.fixed[flag.name] = flag.default
+            value = f"{{{flag.name}}}"
+        elif place and place != "{resume}" and flag.type in ("int", "str"):
+            places.add(place)
+            value = place
+        else:
+            continue
+        words += [flag.name, value]
+    return words
+
+
+def _leaf(flag: Flag) -> str:
+    return flag.name.rpartition(".")[2].lower().replace("-", "_")
 
 
 def _list(words: Sequence[str]) -> str:
@@ -336,4 +390,7 @@ _IS_MPI = re.compile(
     r"\bcluster_detection_method\s*=\s*[\"']mpi4py\b",  # of jax.distributed.initialize
     re.MULTILINE,
 )
-_MEETS_BY_ITSELF = re.compile(r"\binit_method\s*=|\bMASTER_ADDR\b|\b(mp|multiprocessing)\.spawn\(")
+# env:// reads the variables of a launcher.
+_MEETS_BY_ITSELF = re.compile(
+    r"\binit_method\s*=(?!\s*[\"']env://)|\bMASTER_ADDR\b|\b(mp|multiprocessing)\.spawn\("
+)

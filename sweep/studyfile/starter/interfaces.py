@@ -26,6 +26,7 @@ from sweep.studyfile.starter.python_flags import (
     flags_of_function,
     make_flag,
 )
+from sweep.studyfile.starter.yacs import read_pairs
 
 # LightningCLI takes callbacks by their name.
 LIGHTNING_REPORTS = "--trainer.callbacks+=sweep.integrations.lightning.SweepCallback"
@@ -43,6 +44,9 @@ class Interface:
         after: Arguments at the end.
         joined: Whether a value belongs to its option by "=", and never follows it.
         reports: The argument by which sweep's callback reports what the script logs; "" for none.
+        pairs: What is given at the end as name and value, without a dash.
+        pairs_option: The flag after which these stand; "" for none.
+        outer: Options that stand before ``before``: those of the parser of all subcommands.
     """
 
     name: str
@@ -53,6 +57,9 @@ class Interface:
     joined: bool = False
     prefix: str = "--"
     reports: str = ""
+    pairs: Sequence[Flag] = ()
+    pairs_option: str = ""
+    outer: frozenset[str] = frozenset()
 
 
 def read_interface(sources: Sources) -> Interface | None:
@@ -84,6 +91,17 @@ def _read_config_flags(sources: Sources) -> Interface | None:
 def _read_merged(sources: Sources) -> Interface | None:
     flags = read_merged(sources)
     return Interface("merge_from_args", flags, joined=True) if flags else None
+
+
+def _read_yacs(sources: Sources) -> Interface | None:
+    found = read_pairs(sources)
+    if found is None:
+        return None
+    pairs = [
+        Flag(name, "switch" if isinstance(value, bool) else type(value).__name__, value)
+        for name, value in found.values.items()
+    ]
+    return Interface("yacs", found.flags, pairs=pairs, pairs_option=found.option)
 
 
 def _read_absl(sources: Sources) -> Interface | None:
@@ -394,5 +412,6 @@ _READERS: tuple[Callable[[Sources], Interface | None], ...] = (
     _read_config_flags,
     _read_absl,
     _read_merged,
+    _read_yacs,
     _read_globals,
 )

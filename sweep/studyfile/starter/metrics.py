@@ -20,6 +20,10 @@ _MORE = re.compile(
 _LESS = re.compile(
     r"loss|error|err|l1|l2|m?logloss|merror|rmsle|mape|ppl|perplexity|mse|rmse|mae|wer|cer|nll|fid|bpc|bpb"
 )
+_NO_METRIC = re.compile(r"(mixed|float|half)_precision|precision_(type|mode)")
+# A message as often as a metric: a metric where it is formatted as a number.
+_MESSAGE = re.compile(r"errors?|err", re.IGNORECASE)
+_NUMBER_FORMAT = re.compile(r"%[-+ 0-9.]*[fge]|\{[^{}]*:[^{}]*[fge]\}")
 _HELD_OUT = re.compile(r"val|valid|validation|dev|eval")
 _TEST = re.compile(r"test")
 # Lines that begin so are read only where the pattern names the word.
@@ -66,6 +70,8 @@ class Metric:
     def direction(self) -> str | None:
         """ "maximize" or "minimize", or None where the name does not tell."""
         words = set(re.split(r"[^a-z0-9]+", self.name.lower()))
+        if _NO_METRIC.fullmatch(self.name.lower()):
+            return None
         for kind, direction in ((_LESS, "minimize"), (_MORE, "maximize")):
             if any(kind.fullmatch(word) for word in words):
                 return direction
@@ -74,7 +80,17 @@ class Metric:
     @property
     def is_test(self) -> bool:
         """Whether it is measured on what a search must not see."""
-        return _TEST.match(self.name.lower()) is not None
+        words = re.split(r"[^a-z0-9]+", self.name.lower())
+        return words[0].startswith("test") or "test" in words
+
+
+def doubt_direction(name: str, direction: str) -> str:
+    """Return a sentence where a metric's name says the other direction; "" else."""
+    usual = Metric(name).direction
+    if usual in (None, direction):
+        return ""
+    better = "less" if usual == "minimize" else "more"
+    return f"{direction} {name}: by its name {better} of it is better; check the direction"
 
 
 def find_metrics(tree: ast.AST, source: str) -> list[Metric]:
@@ -155,8 +171,17 @@ def _calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
 
 
 def _printed(tree: ast.AST) -> Iterator[Metric]:
-    """Yield the names that stand before a value in the texts that a script makes."""
-    nodes = list(ast.walk(tree))
+    """Yield the names that stand before a value in the texts that a script makes.
+
+    What it says of an exception is left out.
+    """
+    handled = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler)
+        for inner in ast.walk(node)
+    }
+    nodes = [node for node in ast.walk(tree) if id(node) not in handled]
     inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in nodes:
         if isinstance(node, ast.JoinedStr):
@@ -164,15 +189,17 @@ def _printed(tree: ast.AST) -> Iterator[Metric]:
             head = str(first.value) if isinstance(first, ast.Constant) else ""
             for text, value in zip(node.values, node.values[1:], strict=False):
                 if isinstance(text, ast.Constant) and isinstance(value, ast.FormattedValue):
-                    yield from _labelled(str(text.value), head)
+                    is_number = value.format_spec is not None
+                    yield from _labelled(str(text.value), head, is_number=is_number)
         elif (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and id(node) not in inside
         ):
-            for label in _INLINE.findall(node.value):
-                yield _metric(label, node.value)
-    for call in _calls(tree, "print"):
+            for found in _INLINE.finditer(node.value):
+                if not _MESSAGE.fullmatch(found[1]) or _NUMBER_FORMAT.search(found[0]):
+                    yield _metric(found[1], node.value)
+    for call in (call for call in _calls(tree, "print") if id(call) not in handled):
         for text, value in zip(call.args, call.args[1:], strict=False):
             is_value = not isinstance(value, ast.Constant | ast.JoinedStr)
             if is_value and isinstance(text, ast.Constant) and isinstance(text.value, str):
@@ -182,9 +209,9 @@ def _printed(tree: ast.AST) -> Iterator[Metric]:
                 yield from _labelled(f"{text.value} ", head)
 
 
-def _labelled(text: str, head: str) -> Iterator[Metric]:
+def _labelled(text: str, head: str, *, is_number: bool = True) -> Iterator[Metric]:
     found = _LABEL.search(text)
-    if found:
+    if found and (is_number or not _MESSAGE.fullmatch(found[1])):
         yield _metric(found[1], head)
 
 

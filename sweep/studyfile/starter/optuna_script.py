@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +60,18 @@ def convert_optuna(tree: ast.Module, path: Path, lost: list[str]) -> Draft:
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
+    """Return the names that are set once, to plain data."""
     names: dict[str, Any] = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+    given = [
+        (node.targets[0].id, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    ]
+    counts = Counter(name for name, _ in given)
+    for name, value in given:
+        if counts[name] == 1:
             try:
-                names[node.targets[0].id] = evaluate(node.value, names)
+                names[name] = evaluate(value, names)
             except Unknown:
                 continue
     return names
@@ -114,10 +123,49 @@ def _range(kind: str, given: dict[str, Any], lost: list[str]) -> dict[str, Any]:
 
 
 def _add_study(draft: Draft, tree: ast.Module, names: dict[str, Any], lost: list[str]) -> None:
-    directions: list[str] = []
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
+    """Add directions, the number of trials and the budget, from the calls that make the study."""
+    directions: list[Any] = []
+    counts: list[Any] = []
+    budgets: list[str] = []
+    for called, words in _calls(tree, names):
+        if called in ("create_study", "hyperparameter_search"):  # the latter is transformers'
+            given = words.get("directions") or words.get("direction") or "minimize"
+            directions += [given if isinstance(given, list) else [given]]
+            for key in ("sampler", "pruner"):
+                if key in words:
+                    lost.append(f"{key}: {words[key]} was not carried over; see the key {key}")
+        if called in ("optimize", "hyperparameter_search"):
+            counts.append(words.get("n_trials"))
+            timeout = words.get("timeout")
+            if isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0:
+                seconds = round(timeout)
+                budgets.append(f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}")
+            elif timeout is not None:
+                lost.append(f"timeout: {timeout} is not known; see the key time")
+        if called == "enqueue_trial":
+            lost.append("enqueue_trial: points to try first were not carried over; see points")
+    if len(directions) > 1:
+        lost.append(f"create_study: the last of {len(directions)} studies was taken")
+        counts = counts[-1:]
+    _add_count(draft, counts, lost)
+    if budgets and len(counts) == 1:
+        draft.more["time"] = budgets[-1]
+    elif budgets:
+        lost.append(f"timeout: {', '.join(budgets)} were not carried over; see the key time")
+    chosen = directions[-1] if directions else ["minimize"]
+    for i, given in enumerate(chosen):
+        direction = str(given).rpartition(".")[2].lower()
+        if direction not in ("minimize", "maximize"):
+            lost.append(f"direction: {given} is not known without running the script; check it")
+            direction = "minimize"
+        metric = "objective" if len(chosen) == 1 else f"objective_{i + 1}"
+        draft.objectives.append({"metric": metric, "direction": direction})
+
+
+def _calls(tree: ast.Module, names: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what is called, in the order of the script, with its keyword arguments."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for node in sorted(nodes, key=lambda one: (one.lineno, one.col_offset)):
         called = ast.unparse(node.func).rpartition(".")[2]
         words: dict[str, Any] = {}
         for word in node.keywords:
@@ -125,16 +173,28 @@ def _add_study(draft: Draft, tree: ast.Module, names: dict[str, Any], lost: list
                 words[word.arg or ""] = evaluate(word.value, names)
             except Unknown:
                 words[word.arg or ""] = ast.unparse(word.value)
-        if called == "create_study":
-            given = words.get("directions") or [words.get("direction") or "minimize"]
-            directions = [str(one) for one in given] if isinstance(given, list) else []
-            for key in ("sampler", "pruner"):
-                if key in words:
-                    lost.append(f"{key}: {words[key]} was not carried over; see the key {key}")
-        count = words.get("n_trials")
-        if called == "optimize" and isinstance(count, int) and count > 0:
-            draft.more["trials"] = count
-    good = [one for one in directions if one in ("minimize", "maximize")] or ["minimize"]
-    for i, direction in enumerate(good):
-        metric = "objective" if len(good) == 1 else f"objective_{i + 1}"
-        draft.objectives.append({"metric": metric, "direction": direction})
+        if called == "optimize" and len(node.args) > 1:
+            words.setdefault("n_trials", _value(node.args[1], names))
+        yield called, words
+
+
+def _value(node: ast.AST, names: dict[str, Any]) -> Any:
+    try:
+        return evaluate(node, names)
+    except Unknown:
+        return ast.unparse(node)
+
+
+def _add_count(draft: Draft, counts: list[Any], lost: list[str]) -> None:
+    known = [
+        one for one in counts if isinstance(one, int) and not isinstance(one, bool) and one > 0
+    ]
+    unknown = [one for one in counts if one not in known]
+    if len(known) == 1 and not unknown:
+        draft.more["trials"] = known[0]
+    elif known:
+        draft.more["trials"] = sum(known)
+        lost.append(f"n_trials: the script optimizes {len(counts)} times; trials is their sum")
+    else:
+        told = f"{unknown[0]} is not known" if unknown and unknown[0] is not None else "is missing"
+        lost.append(f"n_trials: {told}, and a study has an end: trials is {DEFAULT_TRIALS}")

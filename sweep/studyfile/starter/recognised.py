@@ -8,6 +8,12 @@ from typing import Any
 
 PAGE = "docs/coming-from.md"
 
+
+def _is_of_tune(value: Any) -> bool:
+    """Tell whether a mapping is an experiment: ``{env: CartPole-v1, run: PPO, stop: …}``."""
+    return isinstance(value, Mapping) and isinstance(value.get("run"), str)
+
+
 _DATA: tuple[tuple[str, Callable[[Mapping[str, Any]], bool]], ...] = (
     ("Katib", lambda d: "kubeflow.org" in str(d.get("apiVersion"))),
     ("Azure ML", lambda d: "sampling_algorithm" in d or "azureml" in str(d.get("$schema"))),
@@ -17,7 +23,7 @@ _DATA: tuple[tuple[str, Callable[[Mapping[str, Any]], bool]], ...] = (
     ("Google Vizier", lambda d: "studySpec" in d or "trialJobSpec" in d),
     ("ConfigSpace", lambda d: isinstance(d.get("hyperparameters"), list)),
     ("Ax", lambda d: isinstance(d.get("parameters"), list) and "experiment" in d),
-    ("Ray Tune", lambda d: any(isinstance(v, Mapping) and "run" in v for v in d.values())),
+    ("Ray Tune", lambda d: any(_is_of_tune(value) for value in d.values())),
 )
 _SOURCES = (
     ("Ray Tune", r"^[ \t]*(?:from\s+ray\s+import\s.*\btune\b|(?:from|import)\s+ray\.tune)"),

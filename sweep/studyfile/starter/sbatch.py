@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 from sweep.core.placeholders import EDIT, RESERVED, escape
+from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
 from sweep.studyfile.starter.foreign_yaml import read_word
+from sweep.studyfile.starter.sbatch_indexes import pick, read_scalars, read_tasks
 
 _OPTION = re.compile(
     r"^#SBATCH[ \t]+(--?[\w-]+)(?:[= \t]+([^\s#].*?))?[ \t]*(?:[ \t]#.*)?$", re.MULTILINE
@@ -32,6 +34,11 @@ _SHORT = {
 _LIST = re.compile(r"^[ \t]*(?:declare\s+-a\s+)?(\w+)=\(([^()]*)\)", re.MULTILINE)
 _PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
 _VARIABLE = re.compile(r"^[ \t]*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
+_CONTAINER = re.compile(
+    r"^[ \t]*(?:srun\s.*?)?\b(singularity|apptainer)[ \t]+(?:exec|run)\b(.*?)"
+    r"\b(?:bash|sh)[ \t]+-l?c[ \t]+[\"'](.*?)[\"']",
+    re.MULTILINE | re.DOTALL,
+)
 _TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")
 _COMMAND = re.compile(
     r"^[ \t]*(?:time\s+|exec\s+)?(?:srun\s+(?:-\S+\s+)*)?"
@@ -62,9 +69,18 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     lists = {found[1]: _split(found[2]) for found in _LIST.finditer(text)}
     picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(text)}
     body = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
+    tasks = read_tasks(options.get("array", ""))
+    scalars = read_scalars(body) | _counts(tasks)
     commands = [found[1] for found in _COMMAND.finditer(body)]
     uses = [one for one in commands if "$" in one]
     line = (uses or commands or [f"python {EDIT}"])[-1]
+    outside = _leave_container(body, line, lost)
+    plain = {
+        name: value
+        for name, value in scalars.items()
+        if not re.search(r"[$`]", value) and name not in picked
+    }
+    line = re.sub(r"\$\{?(\w+)\}?", lambda m: plain.get(m[1], m[0]), line)
     indexes: dict[str, str] = {}
     draft.command = _command(draft, line, lists, picked, indexes, options, lost)
     if len(commands) > 1:
@@ -74,11 +90,14 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
             "the lines of a file: each task reads its own. Make the file a CSV with names in its "
             "first line, and write points: file.csv"
         )
-    _pair(draft, indexes, lost)
-    _add_options(draft, options, lost)
+    if tasks and indexes and _pick_points(draft, indexes, tasks, scalars, lists, lost):
+        draft.more.setdefault("seed", 0)
+    else:
+        _pair(draft, indexes, lost)
+    add_options(draft, options, lost)
     setup = [
         one.strip()
-        for one in body.split("\n")
+        for one in outside.split("\n")
         if re.match(r"\s*(module|ml|source|conda activate|\. )\b", one)
     ]
     if setup:
@@ -87,9 +106,90 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     return draft
 
 
+def _counts(tasks: list[int]) -> dict[str, str]:
+    """Return Slurm's variables about the array as a whole."""
+    if not tasks:
+        return {}
+    counts = {"COUNT": len(tasks), "MIN": min(tasks), "MAX": max(tasks)}
+    return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in counts.items()}
+
+
+def _leave_container(body: str, line: str, lost: list[str]) -> str:
+    """Return a script without what a container runs by ``bash -c "…"``, and name that container."""
+    found = _CONTAINER.search(body)
+    if found is None or line.startswith(found[1]):
+        return body
+    inside = found[3]
+    image = re.search(r"\S+\.(?:sif|simg|img)\b(?!:)|docker://\S+", found[2])
+    lost.append(
+        f"{found[1]}: the command runs in {image[0] if image else 'an image'}; see environment: "
+        "{runtime: apptainer, image: …, binds: […]}"
+        + (", and what is done there before it is left out" if "\n" in inside.strip() else "")
+    )
+    return body.replace(inside, "")
+
+
+def _pick_points(
+    draft: Draft,
+    indexes: dict[str, str],
+    tasks: list[int],
+    scalars: dict[str, str],
+    lists: dict[str, list[Any]],
+    lost: list[str],
+) -> bool:
+    """Make what the tasks pick a grid, or points; return whether that is known."""
+    sizes = {name: len(values) for name, values in lists.items()}
+    rows: list[dict[str, Any]] = []
+    beyond = 0
+    for task in tasks:
+        row: dict[str, Any] = {}
+        for name, index in indexes.items():
+            choices = draft.space[name].get("choices")
+            try:
+                number = pick(index, scalars, sizes, task)
+            except ValueError as error:
+                lost.append(
+                    f"[{error}]: is not known without running the script; all combinations of the "
+                    "lists are taken"
+                )
+                return False
+            if choices is None:
+                row[name] = number
+            elif -len(choices) <= number < len(choices):
+                row[name] = choices[number]
+        if len(row) == len(indexes):
+            rows += [row] if row not in rows else []
+        else:
+            beyond += 1
+    if beyond:
+        lost.append(f"--array: {beyond} of {len(tasks)} tasks pick beyond the end of a list")
+    if not rows:
+        return False
+    for name in indexes:
+        used = [row[name] for row in rows]
+        if "choices" in draft.space[name]:
+            unique = [one for i, one in enumerate(used) if one not in used[:i]]
+            draft.space[name] = {"type": "categorical", "choices": unique}
+        else:
+            draft.space[name] = {"type": "int", "low": min(used), "high": max(used)}
+    if len(rows) + beyond < len(tasks):
+        lost.append(
+            f"--array: {len(tasks)} tasks pick {len(rows)} different points, tried once each"
+        )
+    whole = [
+        len(p["choices"]) if "choices" in p else p["high"] - p["low"] + 1
+        for p in (draft.space[name] for name in indexes)
+    ]
+    if math.prod(whole) == len(rows):
+        draft.more["sampler"] = "grid"
+    else:
+        draft.more |= {"points": rows, "trials": len(rows), "sampler": "random"}
+    return True
+
+
 def _split(text: str) -> list[Any]:
     try:
-        return [read_word(word) for word in shlex.split(text, comments=True)]
+        return [read_word(word) for word in split_words(text, comments=True)]
     except ValueError:
         return []
 
@@ -116,7 +216,7 @@ def _command(
     # An index may hold spaces, at which the line would be split.
     line = _PICKED.sub(keep, line)
     try:
-        words = shlex.split(line)
+        words = split_words(line)
     except ValueError:
         return [EDIT]
     found: list[str] = []
@@ -128,7 +228,9 @@ def _command(
         for piece in re.split(r"(\x00\d+\x01|\$\{?SLURM_ARRAY_TASK_ID\}?)", word):
             if piece.startswith("\0"):
                 array, index = picks[int(piece[1:-1])]
-                pieces.append(_add(draft, name or array.lower(), lists.get(array), index, indexes))
+                pieces.append(
+                    _add(draft, name or array.lower(), lists.get(array), index, indexes, lost)
+                )
             elif _TASK.fullmatch(piece):
                 low, high = _bounds(options.get("array", ""))
                 own = "task" if not name or name in RESERVED else name
@@ -145,11 +247,19 @@ def _command(
 
 
 def _add(
-    draft: Draft, name: str, values: list[Any] | None, index: str, indexes: dict[str, str]
+    draft: Draft,
+    name: str,
+    values: list[Any] | None,
+    index: str,
+    indexes: dict[str, str],
+    lost: list[str],
 ) -> str:
     """Add the choices that a task picks one of; return what stands in the command."""
     if not values:
+        lost.append(f"{name}: its list is not known without running the script; replace {EDIT}")
         return EDIT
+    if re.fullmatch(r"\d+", index.strip()) and int(index) < len(values):
+        return escape(str(values[int(index)]))
     name = f"{name}_value" if name in RESERVED else name
     draft.space[name] = {"type": "categorical", "choices": values}
     indexes[name] = index
@@ -202,7 +312,8 @@ def _pair(draft: Draft, indexes: dict[str, str], lost: list[str]) -> None:
             lost.append("no list and no use of SLURM_ARRAY_TASK_ID was found in the command")
 
 
-def _add_options(draft: Draft, options: dict[str, str], lost: list[str]) -> None:
+def add_options(draft: Draft, options: dict[str, str], lost: list[str]) -> None:
+    """Add the options of sbatch, by their long names, as ``resources`` and ``slurm``."""
     resources: dict[str, Any] = {}
     slurm: dict[str, Any] = {}
     extra: list[str] = []

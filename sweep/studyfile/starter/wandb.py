@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
-from sweep.studyfile.starter.metrics import Metric
+from sweep.studyfile.starter.metrics import Metric, doubt_direction
 from sweep.studyfile.starter.wandb_command import Passed, convert_command
 from sweep.studyfile.starter.wandb_ranges import convert_parameter
 
@@ -44,6 +44,8 @@ def is_wandb(data: Any) -> bool:
         return False
     each = data["parameters"].values()
     look = [isinstance(one, Mapping) and bool(one.keys() & _OF_A_PARAMETER) for one in each]
+    if str(data.get("method")) in _METHODS and data.keys() & {"program", "metric", "command"}:
+        return True  # its own words, whatever became of the parameters
     return bool(data.keys() & _ITS_OWN and (any(look) or not look)) or bool(look and all(look))
 
 
@@ -85,7 +87,7 @@ def convert_wandb(data: Mapping[str, Any], file: str, lost: list[str]) -> Draft:
     if variables:
         draft.more["environment"] = {"env": variables}
     for key in data:
-        if key not in _KNOWN:
+        if key not in _KNOWN and not (key == "scheduler" and isinstance(data[key], Mapping)):
             lost.append(f"{key}: has no counterpart here")
     lost.append(
         "wandb.config and wandb.log: W&B itself gave the script its values and took its metrics. "
@@ -168,6 +170,9 @@ def _add_objective(draft: Draft, metric: Any, lost: list[str], *, is_only: bool)
         )
     elif Metric(name).direction == "maximize":
         lost.append(f"metric.goal: is missing, so W&B minimizes {name}; check the direction")
+    doubt = doubt_direction(name, direction) if "goal" in metric else ""
+    if doubt:
+        lost.append(f"metric.goal: {doubt}")
     if Metric(name).is_test:
         lost.append(f"metric.name: {name}: a search should not choose by the test set")
     # W&B compares runs by the summary, which holds the last value.
@@ -216,6 +221,16 @@ def _add_search(draft: Draft, data: Mapping[str, Any], lost: list[str]) -> None:
     draft.more |= _convert_stopping(data.get("early_terminate"), lost)
     draft.more["max_parallel"] = 4
     draft.notes["max_parallel"] = "so many at once, at most; W&B has as many as agents"
+    queue = data.get("scheduler")
+    if isinstance(queue, Mapping):
+        workers = queue.get("num_workers")
+        is_number = isinstance(workers, int) and not isinstance(workers, bool) and workers > 0
+        if is_number:
+            draft.more["max_parallel"] = workers
+            draft.notes["max_parallel"] = "scheduler.num_workers"
+        for key in queue:
+            if key != "num_workers" or not is_number:
+                lost.append(f"scheduler.{key}: has no counterpart here")
 
 
 def _count(parameter: Mapping[str, Any]) -> int:
@@ -224,6 +239,10 @@ def _count(parameter: Mapping[str, Any]) -> int:
         return len(parameter["choices"])
     step = parameter.get("step", 1 if parameter["type"] == "int" else None)
     return round((parameter["high"] - parameter["low"]) / step) + 1 if step else 1
+
+
+def _join(numbers: Sequence[int]) -> str:
+    return " and ".join(map(str, numbers))
 
 
 def _convert_stopping(given: Any, lost: list[str]) -> dict[str, Any]:
@@ -255,6 +274,13 @@ def _convert_stopping(given: Any, lost: list[str]) -> dict[str, Any]:
             lost.append("early_terminate.s: is missing beside max_iter; 1 was taken")
         below = [last / eta**n for n in range(1, steps + 1) if last / eta**n >= 1]
         first = int(min(below)) if below else 1
+        theirs = sorted(int(one) for one in below)
+        ours = [first * factor**n for n in range(len(theirs))]
+        if theirs != ours and factor == eta:
+            lost.append(
+                f"early_terminate: W&B compares at steps {_join(theirs)}; here at {_join(ours)} "
+                f"and so on, each {factor} times the last"
+            )
         if given.get("min_iter") is not None:
             lost.append("early_terminate.min_iter: is ignored beside max_iter, as W&B does")
     elif given.get("min_iter") is not None:

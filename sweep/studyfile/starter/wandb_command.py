@@ -62,6 +62,9 @@ def convert_command(data: Mapping[str, Any], passed: Passed, lost: list[str]) ->
     """Return the command of a sweep with placeholders for its macros."""
     program = data.get("program")
     program = "" if program is None else str(program)
+    if re.fullmatch(r"[\w. -]*(\\[\w. -]+)+", program):
+        lost.append(f"program: {program} is a path of Windows; here it has slashes")
+        program = program.replace("\\", "/")
     given: Any = data.get("command") or _DEFAULT
     if isinstance(given, str):
         given = given.split()

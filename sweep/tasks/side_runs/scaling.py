@@ -43,7 +43,7 @@ from sweep.training.command import launchers
 from sweep.training.command.launchers import PYTHON
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
-from sweep.training.supervisor import Leave
+from sweep.training.leave import Leave
 
 PROFILE_VARIABLE = "SWEEP_PROFILE"
 STRONG, WEAK = "strong", "weak"

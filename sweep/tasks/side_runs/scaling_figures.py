@@ -7,10 +7,12 @@ From the training's own reports: ``samples_per_s`` (needed), and ``epoch_s``, ``
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from sweep.core.files import make_folders, write_atomic
 from sweep.results.figures import INSTALL
 
 RATE = "samples_per_s"
@@ -194,6 +196,8 @@ def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -
     parts.set_xticks(list(places), [str(count) for count in counts])
     parts.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     figure.suptitle(title)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    make_folders(path.parent)
+    out = BytesIO()
+    figure.savefig(out, dpi=120, format=path.suffix[1:])
+    write_atomic(path, out.getvalue())
     return ""

@@ -33,7 +33,8 @@ from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
 from sweep.training.exit_reason import read_end
 from sweep.training.journal import Journal
-from sweep.training.supervisor import Channel, Leave, Supervisor
+from sweep.training.leave import Leave
+from sweep.training.supervisor import Channel, Supervisor
 
 T = TypeVar("T")
 

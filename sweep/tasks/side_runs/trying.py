@@ -38,7 +38,7 @@ from sweep.training import build, checkpoints, images, matched_lines, save_order
 from sweep.training.command import filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.journal import Journal
-from sweep.training.supervisor import Leave
+from sweep.training.leave import Leave
 
 LIMIT_S = 60
 HOME = ".tries"  # within the runs folder
@@ -119,6 +119,7 @@ def _run(
     limit_s: int,
 ) -> Tried:
     params = first_point(study)
+    short_job.clear_dead(runs, HOME, schedule_for, say)
     code = code_snapshot.plan(study, runs.root, environ)
     with short_job.folder_in(runs, HOME, study) as folder:
         snapshot = code_snapshot.freeze(code, folder) if code else None

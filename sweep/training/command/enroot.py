@@ -88,12 +88,21 @@ def gpu_variables(study: Study) -> dict[str, str]:
     return {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 
 
+def _own(wanted: str) -> str:
+    """Return a folder's path, with a number where another user has taken it."""
+    path, number = wanted, 1
+    while os.path.lexists(path) and os.lstat(path).st_uid != os.geteuid():
+        number += 1
+        path = f"{wanted}-{number}"
+    return path
+
+
 def places(env: Mapping[str, str]) -> dict[str, str]:
     """Return where enroot keeps its files, unless the site or the user says so: on scratch.
 
     Its own defaults are the home folder, and /run/enroot, where a user may not write.
     """
-    root = f"{env.get('TMPDIR') or '/tmp'}/sweep-enroot-{os.geteuid()}"
+    root = _own(f"{env.get('TMPDIR') or '/tmp'}/sweep-enroot-{os.geteuid()}")
     found = {
         f"ENROOT_{name}_PATH": f"{root}/{name.lower()}" for name in ("RUNTIME", "DATA", "CACHE")
     }

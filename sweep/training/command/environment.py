@@ -27,6 +27,22 @@ from sweep.core.system.search_path import search_path
 
 INSTALLED = "installed.py"  # beside the reporter
 INTEGRATIONS = "integrations"  # likewise, a folder
+# The package as a training imports it. A script that launches itself imports these names as well.
+WITHIN_TRAINING = '''from pkgutil import extend_path
+
+__path__ = extend_path(__path__, __name__)
+
+
+def launch(*_arguments, **_keys):
+    """Refuse: a training would launch itself for ever."""
+    raise RuntimeError(
+        "a function of sweep was called within a training, which would launch itself for ever; "
+        \'put the call under: if __name__ == "__main__":\'
+    )
+
+
+Study = load = launch
+'''
 
 
 @dataclass(frozen=True)
@@ -212,11 +228,7 @@ def install_reporter(folder: Path) -> Path:
     package = folder / "sweep"
     for made in (folder, package, package / INTEGRATIONS):
         made.mkdir(mode=0o755, parents=True, exist_ok=True)
-    write_atomic(
-        package / "__init__.py",
-        "from pkgutil import extend_path\n\n__path__ = extend_path(__path__, __name__)\n",
-        mode=0o644,
-    )
+    write_atomic(package / "__init__.py", WITHIN_TRAINING, mode=0o644)
     for source in (PACKAGE / "report.py", PACKAGE / "provenance" / INSTALLED):
         write_atomic(package / source.name, source.read_bytes(), mode=0o644)
     for source in sorted((PACKAGE / INTEGRATIONS).glob("*.py")):

@@ -20,6 +20,7 @@ from sweep.core.errors import InputError, SweepError
 from sweep.core.executors import kind_of
 from sweep.core.files import make_private, take_lock
 from sweep.core.study import Study
+from sweep.core.system.own_folder import own_folder
 
 LOOPBACK = "127.0.0.1"
 
@@ -71,7 +72,7 @@ def meet(
     slots = max(1, study.slurm.slots)
     first = zlib.crc32((job or str(os.getpid())).encode()) + (index or 0) * slots + (slot or 0)
     low, high = study.ddp.port_range
-    folder = make_private(folder or Path(f"/tmp/sweep-ports-{os.geteuid()}"))
+    folder = make_private(folder) if folder else own_folder("ports")
     for tried in range(high - low + 1):
         port = low + (first + tried) % (high - low + 1)
         lock = take_lock(folder / str(port))

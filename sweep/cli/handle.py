@@ -1,0 +1,265 @@
+"""sweep from Python: launch a study, and look at it, steer it, wait for it.
+
+``sweep.launch`` and ``sweep.load`` return the same handle; what its methods do, the commands of the
+same names do.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweep.control import add_points, cancel_trials
+from sweep.control.launch import Launched
+from sweep.control.launch import launch as launch_study
+from sweep.control.open_study import Opened, open_study
+from sweep.control.scheduler_view import SchedulerView
+from sweep.control.waves import stop_waves
+from sweep.core import outcomes
+from sweep.core.errors import InputError
+from sweep.core.files import read_text
+from sweep.core.paths import Runs, StudyFolder, runs_folder
+from sweep.core.scheduler import Scheduler
+from sweep.core.terminal_text import visible_lines
+from sweep.core.trial_choice import TrialChoice
+from sweep.results.frames import Results
+from sweep.results.status import Status, snapshot
+from sweep.schedulers.choose import resolve, scheduler_of
+from sweep.storage import records, studies
+from sweep.storage.studies import StudyState
+from sweep.studyfile import load as load_file
+from sweep.studyfile.from_python import GivenStudy, as_file, plain
+from sweep.tasks.side_runs import rerun
+from sweep.tasks.side_runs.reproduction import DEFAULT_TOLERANCE, Verdict, judge
+
+POLL_S = 1.0
+IDLE_S = 15.0  # beyond what the scheduler's answer may be old: the finaliser may be at work
+UNSEEN_S = 10.0  # while somebody waits: locally, asking costs nothing
+TASK_VARIABLE = "SWEEP_TRIAL"  # set within a training
+
+
+class StudyHandle(Results):
+    """One study: its results, what it does, and what is to be done with it.
+
+    Read anew at each call. Iterating yields the trials as they end, until the study is over. Close
+    it, or use it in a ``with``; that stops nothing.
+
+    Attributes:
+        name: The study's name.
+        study: The study as it was launched.
+        launched: What ``sweep.launch`` has done; None where it was only opened.
+    """
+
+    def __init__(self, opened: Opened, runs: Runs, launched: Launched | None = None) -> None:
+        super().__init__(opened)
+        self._runs = runs
+        self.launched = launched
+        self._view = SchedulerView(opened, self._schedule, unseen_s=UNSEEN_S)
+
+    def __repr__(self) -> str:
+        return f"<Study {self.name}, {self.study.trials} trials>"
+
+    @property
+    def _schedule(self) -> Scheduler:
+        return scheduler_of(self._opened.folder, self._opened.study)
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._opened.folder.root
+
+    def status(self) -> Status:
+        """Return where it stands: counts, best, what runs, failures, its expected end.
+
+        Raises:
+            DatabaseUnavailable: The database does not answer at present.
+        """
+        return snapshot(self._opened.ledger, self._opened.folder, **self._view.ask())
+
+    @property
+    def best(self) -> Mapping[str, Any] | None:
+        """The best complete trial: {"trial", "value", "params"}; None before the first."""
+        return self.status().best
+
+    def wait(self, timeout_s: float | None = None) -> Status:
+        """Wait until it has ended, is held or stopped, or nothing is left to run it; return that.
+
+        Raises:
+            TimeoutError: It has not within so many seconds; it goes on.
+        """
+        *_, last = self._watch(timeout_s)
+        return last
+
+    def _watch(self, timeout_s: float | None = None) -> Iterator[Status]:
+        """Yield its status every second until it is over."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        idle_since: float | None = None
+        while True:
+            status = self.status()
+            yield status
+            idle_since = (idle_since or time.monotonic()) if status.state == "idle" else None
+            if idle_since and time.monotonic() - idle_since > IDLE_S + self._view.every_s:
+                return
+            if status.is_over:
+                return
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"{self.name} has not ended within {timeout_s:g} s; it goes on")
+            time.sleep(POLL_S)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield each trial once it has ended: number, state, value(s), params, reason."""
+        told: set[int] = set()
+        for _ in self._watch():
+            for record in self._ended(told):
+                told.add(record["trial"])
+                yield record
+
+    def _ended(self, told: set[int]) -> list[dict[str, Any]]:
+        ledger = self._opened.ledger
+        found = ledger.db.retry(
+            lambda db: records.read_trials(db, ledger.study_id, self.study, metrics=False)
+        )
+        return [
+            {
+                "trial": record.number,
+                "state": record.state,
+                "value": record.values[0] if len(record.values) == 1 else None,
+                "values": list(record.values),
+                "params": dict(record.params),
+                "reason": record.reason,
+            }
+            for record in found
+            if record.state in outcomes.FINAL_STATES and record.number not in told
+        ]
+
+    def stop(
+        self, trials: Sequence[int] | int | None = None, *, drain: bool = False, now: bool = False
+    ) -> list[str]:
+        """Stop the study, or cancel single trials of it; return what became of them.
+
+        Args:
+            trials: Their numbers; the whole study when None.
+            drain: Let the running trials end.
+            now: Without ``grace``.
+        """
+        if trials is not None:
+            if drain:
+                raise InputError("drain stops the whole study, and trials single ones: give one.")
+            numbers = (trials,) if isinstance(trials, int) else tuple(trials)
+            choice = TrialChoice(ranges=tuple((n, n) for n in numbers))
+            said = cancel_trials.cancel(self._opened, self._schedule, choice, now=now)
+            return [f"trial {number}: {what}" for number, what in said]
+        ledger = self._opened.ledger
+        word = studies.DRAINING if drain else studies.STOPPED
+        if ledger.db.retry(lambda _: ledger.unfinished()):
+            state = StudyState(word, "by `stop()` in Python")
+            ledger.db.retry(lambda db: studies.write_state(db, ledger.study_id, state))
+        stop_waves(ledger, self._schedule, running=not drain, now=now)
+        return []
+
+    def add(self, points: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Add a trial for each configuration; return their numbers. N grows by as many.
+
+        Raises:
+            InputError: A point is none of the space's, or the study has ended early.
+        """
+        added = add_points.add(self._opened, self._runs, self._schedule, points)
+        self._opened = open_study(self._runs, self.name)
+        self._db, self.study = self._opened.ledger.db, self._opened.study
+        return list(added.numbers)
+
+    def logs(self, trial: int) -> str:
+        """Return what a trial's training has printed, attempt after attempt.
+
+        Raises:
+            InputError: There is no such trial.
+        """
+        ledger = self._opened.ledger
+        found = ledger.db.retry(lambda _: ledger.find_trial(trial))
+        if found is None:
+            raise InputError(f"{self.name} has no trial {trial}.")
+        parts = []
+        for attempt in ledger.db.retry(lambda _: ledger.attempts(found[0])):
+            path = self._opened.folder.attempt(trial, attempt.number).log
+            text = read_text(path) if path.is_file() else ""
+            parts += [f"--- trial {trial}, attempt {attempt.number}", *visible_lines(text)]
+            if attempt.outcome:
+                parts.append(f"--- attempt {attempt.number}: {attempt.outcome}")
+        return "".join(f"{line}\n" for line in parts)
+
+    def rerun_best(
+        self, trial: int | None = None, *, tolerance: float = DEFAULT_TOLERANCE
+    ) -> Verdict:
+        """Run the best trial again, from nothing, wait for it, and say whether it reproduced.
+
+        Args:
+            trial: Another one than the best.
+            tolerance: Relative difference that still counts as reproduced.
+
+        Raises:
+            InputError: There is no complete trial, or its code, image or data are gone.
+        """
+        opened, schedule = self._opened, self._schedule
+        number, trial_id, _ = rerun.choose_trial(opened, trial)
+        rerun.refresh(opened, schedule)
+        known = rerun.newest(opened, number, untold=True)
+        if known is None:
+            plan = rerun.plan(opened.study, number, trial_id)
+            (k,) = rerun.submit(opened, schedule, os.environ, plan, [number])
+        else:
+            k = known.k
+        rerun.wait(opened, schedule, [k])
+        return judge(opened, k, tolerance)
+
+
+def launch(
+    study: GivenStudy | Mapping[str, Any] | Callable[..., Any] | str | os.PathLike[str],
+    *,
+    wait: bool = False,
+    runs: str | os.PathLike[str] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    **keys: Any,
+) -> StudyHandle:
+    """Launch a study, or go on with it, as ``sweep launch`` does.
+
+    Args:
+        study: The path of a study file; a ``Study`` or dict with the keys of one; or a function,
+            which is called with a dict of a trial's values and, where it takes two arguments, a
+            ``Reporter``.
+        wait: Wait until it is over.
+        runs: The runs folder; $SWEEP_RUNS, else ./runs, when None.
+        say: Told what takes long.
+        keys: Further keys of a study file, which win over the study's. ``objective`` may be a
+            metric's name beside ``direction``.
+
+    Raises:
+        StudyFileError: With all problems of the keys.
+        InputError: The function cannot be found by a training, or this is one.
+        SweepError: As ``sweep launch`` refuses.
+    """
+    if TASK_VARIABLE in os.environ:
+        raise InputError(
+            "sweep.launch was called within a training: it would launch itself for ever.",
+            'Put the call under: if __name__ == "__main__":',
+        )
+    where = Runs(runs_folder(runs))
+    undecided = load_file(*as_file(study, plain(keys), where))
+    decided = resolve(undecided)
+
+    def schedule_for(folder: StudyFolder) -> Scheduler:
+        return scheduler_of(folder, decided)
+
+    launched = launch_study(decided, where, schedule_for, os.environ, say, undecided=undecided)
+    handle = StudyHandle(open_study(where, decided.name), where, launched)
+    if wait:
+        handle.wait()
+    return handle
+
+
+def load(name: str | None = None, runs: str | os.PathLike[str] | None = None) -> StudyHandle:
+    """Open a study that was launched; Args and Raises as ``sweep.load``'s."""
+    where = Runs(runs_folder(runs))
+    return StudyHandle(open_study(where, name), where)

@@ -1,0 +1,136 @@
+"""Running trials as a table that fits its place, and the best value's way as a line of bars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from sweep.core.times import clock, span, stopwatch
+from sweep.results.running import RunningLine
+
+SHOWN = 8
+SOON_S = 600.0
+VALUE_DIGITS = 6
+BARS = "▁▂▃▄▅▆▇█"
+
+# What is left out first where there is no room.
+_DISPENSABLE = ("best", "where", "attempt", "ends", "time")
+
+
+class RunningTable:
+    """One row a running trial; columns that find no room are left out, the least needed first.
+
+    Args:
+        now: For when they are expected to end.
+        shown: How many at most; how many more there are is said.
+    """
+
+    def __init__(
+        self, lines: Sequence[RunningLine], now: datetime | None = None, shown: int | None = SHOWN
+    ) -> None:
+        self.lines = lines[:shown]
+        self.left_out = len(lines) - len(self.lines)
+        self.now = now or datetime.now(timezone.utc)
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        columns = self._columns()
+        for name in _DISPENSABLE:
+            if _needed(columns) <= options.max_width:
+                break
+            columns.pop(name, None)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        for name in columns:
+            left = name == "where"
+            table.add_column(name, justify="left" if left else "right", no_wrap=True)
+        for cells in zip(*columns.values(), strict=True):
+            table.add_row(*(Text(cell) for cell in cells))
+        yield table
+        for line in self.lines:
+            if line.waits:
+                yield Text(f"trial {line.trial}: {line.waits}", style="yellow")
+        if self.left_out:
+            yield Text(f"and {self.left_out} more: sweep status --all", style="dim")
+
+    def __rich_measure__(self, console: Any, options: Any) -> Any:
+        return Measurement(10, options.max_width)
+
+    def _columns(self) -> dict[str, list[str]]:
+        lines = self.lines
+        found = {
+            "trial": [str(line.trial) for line in lines],
+            "attempt": [str(line.attempt) for line in lines],
+            "where": [where(line) for line in lines],
+            "step": [progress(line) for line in lines],
+            "last": [value(line.last) for line in lines],
+            "best": [value(line.best) for line in lines],
+            "time": [stopwatch(line.elapsed_s) for line in lines],
+            "ends": [ends(line, self.now) for line in lines],
+        }
+        if all(line.attempt == 1 for line in lines):
+            del found["attempt"]
+        if found["best"] == found["last"]:
+            del found["best"]
+        return {name: cells for name, cells in found.items() if name == "trial" or any(cells)}
+
+
+def _needed(columns: dict[str, list[str]]) -> int:
+    return sum(max(map(len, (name, *cells))) + 2 for name, cells in columns.items()) - 2
+
+
+def where(line: RunningLine) -> str:
+    """Return a running trial's machine, and which of its GPUs it has."""
+    node = line.node.partition(".")[0]
+    return f"{node} GPU {line.gpu}" if line.gpu else node
+
+
+def progress(line: RunningLine) -> str:
+    """Return how far a running trial has come: "30", or "30 (60 %)"; "" before its first report."""
+    if line.step is None:
+        return ""
+    return f"{line.step}" if line.share is None else f"{line.step} ({100 * line.share:.0f} %)"
+
+
+def value(number: float | None) -> str:
+    """Return a metric's value with few digits; "" of None."""
+    return "" if number is None else f"{number:.{VALUE_DIGITS}g}"
+
+
+def ends(line: RunningLine, now: datetime) -> str:
+    """Return when a running trial is expected to end: "in 40 s", "at 18:45"; "" if unknown."""
+    moment = line.ends(now)
+    if moment is None or line.left_s is None:
+        return ""
+    if line.left_s < SOON_S:
+        return f"in {span(line.left_s, rough=True)}"
+    return f"at {clock(moment, now)}"
+
+
+class Sparkline:
+    """Values as bars of eight heights, the last ones where there is no room; none in ASCII."""
+
+    def __init__(self, values: Sequence[float], text: str = "") -> None:
+        self.values = values
+        self.text = text
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        if not options.ascii_only:
+            room = max(options.max_width - len(self.text) - 1, 1)
+            yield Text(f"{bars(self.values[-room:])} {self.text}", no_wrap=True, overflow="crop")
+
+    def __rich_measure__(self, console: Any, options: Any) -> Any:
+        return Measurement(10, options.max_width)
+
+
+def bars(values: Sequence[float]) -> str:
+    """Return a bar for each value, from the least (lowest) to the greatest."""
+    least, greatest = min(values), max(values)
+    spread = greatest - least
+    if not math.isfinite(spread) or spread <= 0:
+        return BARS[0] * len(values)
+    return "".join(BARS[round((v - least) / spread * (len(BARS) - 1))] for v in values)

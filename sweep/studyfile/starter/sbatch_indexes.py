@@ -1,0 +1,99 @@
+"""What each task of a job array picks: bash's arithmetic over SLURM_ARRAY_TASK_ID."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+
+_MOST_TASKS = 10_000
+TASK = "SLURM_ARRAY_TASK_ID"
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: lambda a, b: int(a / b),  # bash cuts off towards 0
+    ast.Mod: lambda a, b: a - int(a / b) * b,
+}
+
+
+def read_tasks(spec: str) -> list[int]:
+    """Return the tasks of ``--array=0-7:2,9%4``; none where that says none."""
+    tasks: list[int] = []
+    for part in spec.partition("%")[0].split(","):
+        found = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
+        if found is None:
+            return []
+        first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+        if last - first > _MOST_TASKS or step < 1:
+            return []
+        tasks += range(first, last + 1, step)
+    return list(dict.fromkeys(tasks))
+
+
+def read_scalars(body: str) -> dict[str, str]:
+    """Return the variables that a script sets once: name and text, ``IDX=$((… % 3))`` too."""
+    found: dict[str, list[str]] = {}
+    for name, value in re.findall(
+        r"^[ \t]*(?:export\s+|local\s+|declare\s+(?:-\w+\s+)?)?(\w+)="
+        r"((?!\().*?)(?:[ \t]+#.*)?[ \t]*$",
+        body,
+        re.MULTILINE,
+    ):
+        found.setdefault(name, []).append(value)
+    for name, value in re.findall(r"\(\(\s*(\w+)\s*=([^=].*?)\)\)", body):
+        found.setdefault(name, []).append(f"$(({value}))")
+    return {name: values[0].strip("\"'") for name, values in found.items() if len(values) == 1}
+
+
+def pick(expression: str, scalars: Mapping[str, str], sizes: Mapping[str, int], task: int) -> int:
+    """Return the number that an index comes to in a task.
+
+    Args:
+        expression: As in ``${LRS[expression]}``.
+        sizes: How many values each list has, for ``${#LRS[@]}``.
+
+    Raises:
+        ValueError: It is not known without running the script.
+    """
+    text = _resolve(expression, scalars, sizes, 0)
+    try:
+        return _evaluate(ast.parse(text, mode="eval").body, task)
+    except (SyntaxError, ZeroDivisionError, RecursionError):
+        raise ValueError(expression) from None
+
+
+def _resolve(text: str, scalars: Mapping[str, str], sizes: Mapping[str, int], depth: int) -> str:
+    if depth > 10:
+        raise ValueError(text)
+
+    def replace(match: re.Match[str]) -> str:
+        name = match[1]
+        if name == TASK or name not in scalars:
+            return name
+        return f"({_resolve(scalars[name], scalars, sizes, depth + 1)})"
+
+    text = re.sub(
+        r"\$\{#(\w+)\[[@*]\]\}", lambda m: str(sizes[m[1]]) if m[1] in sizes else "unknown", text
+    )
+    text = re.sub(r"\$\(\(|\)\)|\$\(\s*expr\b|\)(?=\s*$)", _bracket, text)
+    text = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?", replace, text)
+    text = text.replace("\\*", "*").replace('"', "").replace("'", "")
+    return re.sub(r"(?<!/)/(?!/)", "//", text)
+
+
+def _bracket(match: re.Match[str]) -> str:
+    return "(" if match[0].startswith("$") else ")"
+
+
+def _evaluate(node: ast.AST, task: int) -> int:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.Name) and node.id == TASK:
+        return task
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_evaluate(node.operand, task)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_evaluate(node.left, task), _evaluate(node.right, task))
+    raise ValueError(ast.unparse(node))

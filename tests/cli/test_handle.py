@@ -1,0 +1,126 @@
+"""sweep from Python: launch, look, steer; a function as what is trained."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweep as python
+from sweep.core.errors import InputError, StudyFileError
+from tests.conftest import Sweep
+
+TRAIN = """\
+import sys
+from pathlib import Path
+
+from sweep import launch  # what a script that launches itself imports; training must stand it
+
+
+def train(config, reporter):
+    assert config["seed"] == reporter.seed
+    start = int(Path(reporter.resume).read_text()) if reporter.resume else 0
+    for step in range(start, 3):
+        reporter.log(step, loss=config["x"] ** 2 + 1.0)
+        saved = Path(reporter.checkpoint_dir, "step.pt")
+        saved.write_text(str(step + 1))
+    print("trained from", start, "on", sys.argv[0].rpartition("/")[2])
+    return config["x"] ** 2
+"""
+KEYS: dict[str, Any] = {
+    "objective": "loss",
+    "direction": "minimize",
+    "space": {"x": {"type": "float", "low": -1, "high": 1}},
+    "trials": 3,
+    "max_parallel": 2,
+    "executor": "local",
+}
+
+
+def top(config: dict[str, Any]) -> float:
+    return float(config["x"])
+
+
+def test_a_file_that_no_import_can_name(tmp_path: Path) -> None:
+    """A script called by a name with a dash says so."""
+    script = tmp_path / "my-train.py"
+    script.write_text(
+        "import sweep\ndef train(c): return 1.0\n"
+        "sweep.launch(train, objective='loss', direction='minimize', space={}, trials=1)\n"
+    )
+    ran = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "my-train.py is no name that Python can import" in ran.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_training_launches_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A script that launches itself, without the guard, is told so instead of doing it again."""
+    monkeypatch.setenv("SWEEP_TRIAL", "3")
+    with pytest.raises(InputError, match="within a training") as caught:
+        python.launch(top, runs=tmp_path / "runs", **KEYS)
+    assert "__main__" in caught.value.hint
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("study", "keys", "said"),
+    [
+        ({"command": "x"}, {}, "needs a name"),
+        ({"name": "../x"}, {}, "needs a name"),
+        (7, {}, "A study is a path"),
+        (top, {"command": "x", "objective": "loss"}, "A function and a command"),
+        (top, {}, "not said what the function's number is"),
+        ({"name": "a", "space": {1, 2}}, {}, "hold what a file cannot"),
+    ],
+)
+def test_what_is_no_study(tmp_path: Path, study: Any, keys: dict[str, Any], said: str) -> None:
+    """It is said what is missing, and nothing is made."""
+    with pytest.raises(InputError, match=said):
+        python.launch(study, runs=tmp_path / "runs", **keys)
+    assert not list(tmp_path.glob("runs/*.yaml"))
+
+
+def test_its_problems_are_all_said(tmp_path: Path) -> None:
+    """As those of a file are."""
+    keys = KEYS | {"trials": "many", "max_parallel": -1}
+    with pytest.raises(StudyFileError) as caught:
+        python.launch(top, runs=tmp_path / "runs", **keys)
+    assert [problem.path for problem in caught.value.problems] == ["trials", "max_parallel"]
+
+
+def test_from_launch_to_the_winner_run_again(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function from a file: launched, iterated, read, added to, run again, stopped."""
+    (tmp_path / "its_function.py").write_text(TRAIN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("its_function")
+    monkeypatch.setitem(sys.modules, "its_function", module)
+    with python.launch(module.train, name="api", runs=tmp_path / "runs", **KEYS) as study:
+        assert study.launched is not None
+        assert study.launched.created
+        ended = list(study)
+        assert sorted(trial["trial"] for trial in ended) == [0, 1, 2]
+        assert all(t["value"] == pytest.approx(t["params"]["x"] ** 2) for t in ended)
+        status = study.wait(timeout_s=60)
+        assert (status.state, status.counts["complete"]) == ("finished", 3)
+        assert study.best is not None
+        assert study.best["value"] == min(trial["value"] for trial in ended)
+        assert list(study.trials()["value"]) == sorted(trial["value"] for trial in ended)
+        assert "trained from 0 on function.py" in study.logs(0)
+        with pytest.raises(InputError, match="no trial 9"):
+            study.logs(9)
+        assert study.rerun_best().verdict == "reproduced"
+        assert study.add([{"x": 0.0}]) == [3]
+    with python.launch(
+        module.train, name="api", runs=tmp_path / "runs", wait=True, **KEYS
+    ) as again:
+        assert again.best == {"trial": 3, "value": 0.0, "params": {"x": 0.0}}
+        assert again.study.trials == 4
+    assert "4 of 4 trials have ended" in sweep("status", "api").out
