@@ -200,7 +200,13 @@ def read_specification(db: Database, study_id: int) -> Study | None:
 
 
 def write_state(db: Database, study_id: int, state: StudyState) -> None:
-    write_attribute(db, study_id, STATE, vars(state))
+    # What says nothing is left out: tasks of an older version know fewer fields, and no others.
+    needed = {
+        field.name: getattr(state, field.name)
+        for field in fields(state)
+        if field.name in ("word", "reason") or getattr(state, field.name) != field.default
+    }
+    write_attribute(db, study_id, STATE, needed)
 
 
 def read_state(db: Database, study_id: int) -> StudyState:
