@@ -39,8 +39,9 @@ from sweep.core.attributes import END
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Study
 from sweep.search.design import spread_design
-from sweep.search.propose import _suggest_all, choose_params, laid_out, start_size
+from sweep.search.propose import choose_params, laid_out, start_size
 from sweep.search.samplers import one_thread
+from sweep.search.suggest import suggest_all
 from sweep.search.view import view
 
 PATH = RESULTS / "failing.csv"
@@ -176,7 +177,7 @@ class Proposer:
         if self.own and not is_laid_out:
             choose_params(study, storage, study_id, trial_id, number)  # type: ignore[arg-type]
         else:
-            _suggest_all(study, trial)
+            suggest_all(study.space, trial)
         storage.write(trial_id)
         return trial_id, study.space.from_optuna(storage.get_trial(trial_id).params)
 

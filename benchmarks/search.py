@@ -36,9 +36,10 @@ from benchmarks.search_problems import DESIGNED_ON, HELD_OUT, Problem
 from sweep.core.study import Choice, Objective, Study
 from sweep.core.trial import trial_seed
 from sweep.search.design import fixed_design, spread_design
-from sweep.search.propose import _suggest, start_size
+from sweep.search.propose import start_size
 from sweep.search.pruning import RUNGED, SHARE, leads
 from sweep.search.samplers import build_pruner, build_sampler, choose
+from sweep.search.suggest import suggest
 from sweep.storage import promotion
 
 RESULTS = Path(__file__).parent / "results"
@@ -91,7 +92,7 @@ class Proposer:
         values: dict[str, Any] = {}
         for parameter in self.problem.space:
             if parameter.is_active(values):
-                values[parameter.name] = parameter.from_optuna(_suggest(trial, parameter))
+                values[parameter.name] = parameter.from_optuna(suggest(trial, parameter))
         return trial, values
 
 

@@ -40,6 +40,7 @@ from benchmarks.search_problems import Problem
 from sweep.core.space import Parameter, Prior, Space
 from sweep.search import priors, propose
 from sweep.search.valid import Where
+from sweep.storage import tables
 
 RESULTS = Path(__file__).parent / "results" / "search_knowledge.csv"
 COLUMNS = ("part", "problem", "arm", "sampler", "width", "seed", "invalid", "regrets")
@@ -223,7 +224,9 @@ def bench(given: argparse.Namespace) -> None:
     arms = ("penalty", "where") if is_where else ("none", "right", "misleading")
     url = os.environ.get("SWEEP_STORAGE", "") if is_where else ""
     if is_where and not url:
-        raise SystemExit("where needs a database: SWEEP_STORAGE=postgresql://…")
+        raise SystemExit("where needs a database: SWEEP_STORAGE=$(sweep db url)")
+    if url:
+        tables.create(url, own=False)
 
     def rows() -> Iterator[dict[str, Any]]:
         for seed in range(given.seeds):

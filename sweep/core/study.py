@@ -58,10 +58,18 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Choice:
-    """A sampler, a pruner or a terminator: its name and its options."""
+    """A sampler, a pruner or a terminator: its name and its options.
+
+    A user's own class is named package.module:Class; its options are ``arguments`` and
+    ``time_limit_s``.
+    """
 
     type: str
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_own(self) -> bool:
+        return ":" in self.type
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,29 @@ def is_there(folder: StudyFolder, name: str) -> bool:
     return (folder.code / name).is_dir() and (folder.code / f"{name}.json").is_file()
 
 
+def frozen_workdir(study: Study, folder: StudyFolder, name: str | None) -> Path:
+    """Return the workdir as one of a study's snapshots has it.
+
+    Args:
+        name: The snapshot's id; None for the live code.
+
+    Raises:
+        InputError: The snapshot is gone.
+    """
+    if name is None:
+        return Path(study.workdir)
+    _refuse_gone(folder, name)
+    return Path(os.path.normpath(folder.code / name / _read_note(folder, name)["workdir"]))
+
+
+def _refuse_gone(folder: StudyFolder, name: str) -> None:
+    if not is_there(folder, name):
+        raise InputError(
+            f"The frozen code that this runs is gone: {folder.code / name}.",
+            "Launch the study again: `sweep launch` freezes the code anew.",
+        )
+
+
 @dataclass(frozen=True)
 class Placed:
     """A study whose training runs from a snapshot, and the environment that it inherits."""
@@ -222,11 +245,7 @@ def place(
     """
     if name is None:
         return Placed(study, environ)
-    if not is_there(folder, name):
-        raise InputError(
-            f"The frozen code that this runs is gone: {folder.code / name}.",
-            "Launch the study again: `sweep launch` freezes the code anew.",
-        )
+    _refuse_gone(folder, name)
     note = _read_note(folder, name)
     if note["bound"]:
         for path in _own_folders(folder):

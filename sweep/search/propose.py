@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.space import Parameter, Space
+from sweep.core.space import Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.search import priors, warm_start
@@ -20,9 +20,11 @@ from sweep.search.design import FIXED, fixed_design, spread_design
 from sweep.search.draws import random_point
 from sweep.search.rejection import draw_valid
 from sweep.search.samplers import SHARE, STARTUP, build_sampler, choose, kept, one_thread, quiet
+from sweep.search.suggest import suggest_all
 from sweep.storage import locks, same_params
 
 if TYPE_CHECKING:
+    from sweep.search.own import Asked
     from sweep.search.view import SamplerView
     from sweep.storage.optuna_storage import PostgresStorage
 
@@ -51,7 +53,12 @@ def internal(study: Study, params: Mapping[str, Any]) -> dict[str, tuple[float, 
 
 
 def propose(
-    study: Study, storage: PostgresStorage, study_id: int, trial_id: int, number: int
+    study: Study,
+    storage: PostgresStorage,
+    study_id: int,
+    trial_id: int,
+    number: int,
+    asked: Asked | None = None,
 ) -> dict[str, Any]:
     """Give a trial the parameters that it lacks, and return all that it has, as Optuna stores them.
 
@@ -61,9 +68,10 @@ def propose(
 
     Args:
         storage: With the attempt's token, so that the writes are refused once it has ended.
+        asked: Answers for the user's own sampler; needed where the study has one.
 
     Raises:
-        SweepError: The sampler cannot work here; what to install.
+        SweepError: The sampler cannot work here, what to install; the user's own has failed.
         StaleAttempt: The storage's attempt has ended.
         DatabaseUnavailable: The database does not answer.
     """
@@ -81,7 +89,7 @@ def propose(
     )
     is_fixed = study.sampler.type in FIXED
     for again in range(TRIES + 1):
-        choose_params(study, view, study_id, trial_id, number, again, earlier)
+        choose_params(study, view, study_id, trial_id, number, again, earlier, asked)
         may_draw_again = again < TRIES and not is_fixed and bool(view.chosen_params(trial_id))
         with locks.held(storage.database, locks.PROPOSE, study_id):
             if not (may_draw_again and _is_known(study, view, study_id, trial_id)):
@@ -99,17 +107,20 @@ def choose_params(
     number: int,
     again: int = 0,
     earlier: Sequence[Any] = (),
+    asked: Asked | None = None,
 ) -> None:
     """Set a trial's parameters in a view: its place in the start, else what its sampler proposes.
 
     Args:
         again: How many times they have been chosen before, for another choice.
         earlier: As for ``build_sampler``.
+        asked: As for ``propose``.
     """
     import optuna
 
     name = view.get_study_name_from_id(study_id)
     is_gp, is_fixed = choose(study)[0] == "gp", study.sampler.type in FIXED
+    is_own = study.sampler.is_own
     # Of a start of more trials launch has laid out all, unless K was raised since.
     is_start = not is_fixed and number < min(STARTUP, start_size(study))
     # What a sampler insists on it may propose again: chance has the last word. It has the first
@@ -119,13 +130,15 @@ def choose_params(
     def once(seed: int, row: Mapping[str, Any]) -> dict[str, Any]:
         is_whole = all(parameter.name in row for parameter in study.space)  # nothing to model
         is_drawn = by_chance or is_whole
+        if study.sampler.is_own and not is_drawn:
+            return _ask_own(study, asked, view, study_id, trial_id, seed, row)
         drawn = dataclasses.replace(study, sampler=Choice("random")) if is_drawn else study
         sampler = build_sampler(drawn, seed, earlier)
         with quiet(), one_thread() if choose(drawn)[0] == "gp" else nullcontext():
             trial = optuna.trial.Trial(optuna.study.Study(name, view, sampler=sampler), trial_id)
             # A design without results: the sampler has no say, the user's fixed values do.
             trial._fixed_params = {**row, **trial._fixed_params}
-            return _suggest_all(study, trial)
+            return suggest_all(study.space, trial)
 
     def draw(seed: int, row: Mapping[str, Any]) -> None:
         draw_valid(study, view, study_id, trial_id, number, seed, once, row)
@@ -141,10 +154,39 @@ def choose_params(
         if priors.is_called_for(study, seen, number):
             row = priors.believed_row(study, number)
     draw(seeds[0], row)
-    if is_start or not (is_fixed or is_gp):  # a Gaussian process models it itself
+    # A Gaussian process models it itself, and what a user's own sampler wants is its affair.
+    if is_start or not (is_fixed or is_gp or is_own):
         _lower_risk(
             study, view, study_id, trial_id, [partial(draw, seed, {}) for seed in seeds[1:]]
         )
+
+
+def _ask_own(
+    study: Study,
+    asked: Asked | None,
+    view: SamplerView,
+    study_id: int,
+    trial_id: int,
+    seed: int,
+    row: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Set a trial's parameters in a view as the user's own sampler proposes them; return all that
+    it has, as Optuna stores them. What the sampler noted with the trial is stored at once.
+    """
+    assert asked is not None, "a study with a sampler of its own is asked for by a task"
+    trial = view.get_trial(trial_id)
+    fixed = {**row, **trial.system_attrs.get("fixed_params", {}), **trial.params}
+    seen = view.get_all_trials(study_id, deepcopy=False)
+    params, noted = asked.propose(study, seen, trial, seed, fixed)
+    stored = dict(trial.params)
+    for parameter in study.space:
+        if parameter.name in params and parameter.name not in trial.params:
+            kind = parameter.distribution()
+            view.set_trial_param(trial_id, parameter.name, params[parameter.name], kind)
+            stored[parameter.name] = kind.to_external_repr(params[parameter.name])
+    for name, value in noted.items():
+        view.set_trial_system_attr(trial_id, name, value)
+    return stored
 
 
 def _lower_risk(
@@ -180,17 +222,6 @@ def _lower_risk(
         if found < least:
             least, best = found, choice
     view.put_choice(trial_id, best)
-
-
-def _suggest_all(study: Study, trial: Any) -> dict[str, Any]:
-    """Have a trial choose all its parameters; return them as Optuna stores them."""
-    values: dict[str, Any] = {}
-    stored: dict[str, Any] = {}
-    for parameter in study.space:
-        if parameter.is_active(values):
-            stored[parameter.name] = _suggest(trial, parameter)
-            values[parameter.name] = parameter.from_optuna(stored[parameter.name])
-    return stored
 
 
 def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> bool:
@@ -229,26 +260,14 @@ def _choose_fixed(study: Study, number: int) -> dict[str, Any]:
     return {**random_point(everything, number), **(rows or [])[number]}
 
 
-def _suggest(trial: Any, parameter: Parameter) -> Any:
-    if parameter.type == "categorical":
-        return trial.suggest_categorical(parameter.name, parameter.distribution().choices)
-    if parameter.type == "int":
-        step = int(parameter.step or 1)
-        return trial.suggest_int(
-            parameter.name, parameter.low, parameter.high, step=step, log=parameter.log
-        )
-    return trial.suggest_float(
-        parameter.name, parameter.low, parameter.high, step=parameter.step, log=parameter.log
-    )
-
-
 def start_size(study: Study) -> int:
     """Return how many trials of an adaptive study are spread evenly: no sampler learns from fewer.
 
     The first K start together; without a K nobody knows how many do, and a tenth is taken for it;
-    ``STARTUP`` at least. With an earlier study to learn from only the user's own points are left.
+    ``STARTUP`` at least. With an earlier study to learn from, or with a sampler of the user's own,
+    only the user's points are left.
     """
-    if study.warm_start:
+    if study.warm_start or study.sampler.is_own:
         return len(study.points)
     together = study.parallel if study.max_parallel else math.ceil(study.trials / SHARE)
     return max(min(max(together, STARTUP), study.trials), len(study.points))

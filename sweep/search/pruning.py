@@ -26,6 +26,7 @@ from sweep.storage import series
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+    from sweep.search.own import Asked
     from sweep.search.view import SamplerView
     from sweep.storage.optuna_storage import PostgresStorage
 
@@ -154,6 +155,7 @@ def should_prune(
     study_id: int,
     trial_id: int,
     steps: Mapping[int, float] | None = None,
+    asked: Asked | None = None,
 ) -> bool:
     """Tell whether the study's pruner would stop a trial at the last step that it reported.
 
@@ -161,13 +163,20 @@ def should_prune(
         steps: What the trial has reported, where the caller knows: its only writer does. Then most
             verdicts of the median and percentile pruners need no statement; they know what had
             finished a second ago (see ``History.follow``).
+        asked: Answers for the user's own pruner; needed where the study has one.
 
     Raises:
+        OwnFailed: The user's own pruner has failed.
         StaleAttempt: The storage's attempt has ended.
         DatabaseUnavailable: The database does not answer.
     """
     if study.pruner.type == "none":
         return False
+    if study.pruner.is_own:
+        assert asked is not None, "a study with a pruner of its own is asked for by a task"
+        shown = SamplerView(storage)
+        seen = shown.get_all_trials(study_id, deepcopy=False)
+        return asked.prunes(study, seen, shown.get_trial(trial_id))
     if steps is not None and is_quick(_kept_pruner(study, 1)):
         curves = curves_of(storage, study_id)
         first = _warmup(study, sorted(steps), lambda: curves.longest)

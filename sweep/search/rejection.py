@@ -54,7 +54,8 @@ def draw_valid(
     if where.breaches(given):
         return
     is_fixed = study.sampler.type in FIXED  # its own rows keep to them but for what the user fixed
-    draws, silent = (GP_DRAWS, GP_SILENT) if choose(study)[0] == "gp" else (DRAWS, SILENT)
+    is_slow = study.sampler.is_own or choose(study)[0] == "gp"
+    draws, silent = (GP_DRAWS, GP_SILENT) if is_slow else (DRAWS, SILENT)
     for again in range(1, 1 if row and is_fixed else draws):
         rejected = view.take_choice(trial_id)
         if again >= silent:

@@ -209,6 +209,13 @@ def write_state(db: Database, study_id: int, state: StudyState) -> None:
     write_attribute(db, study_id, STATE, needed)
 
 
+def hold(db: Database, study_id: int, reason: str) -> None:
+    """Hold a study that runs: what is wrong is wrong for every task; inside ``db.retry``."""
+    lock_study(db, study_id)
+    if read_state(db, study_id).word == RUNNING:
+        write_state(db, study_id, StudyState(HELD, reason))
+
+
 def read_state(db: Database, study_id: int) -> StudyState:
     return as_state(read_attribute(db, study_id, STATE))
 

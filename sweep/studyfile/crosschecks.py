@@ -287,6 +287,8 @@ def _trials_are_no_more_than_the_grid(
 
 @crosscheck
 def _options_of_a_pruner_fit(root: Entry, pruner: Choice) -> None:
+    if pruner.is_own:
+        return
     options: Mapping[str, Any]
     at, options = root, {"pruner": {"type": pruner.type, **pruner.options}}
     while "pruner" in at:  # in one inside another too
@@ -431,7 +433,8 @@ def _sampler_learns_from_a_warm_start(
     root: Entry, warm_start: str | None, sampler: Choice, space: Space
 ) -> None:
     if warm_start is not None and sampler.type not in _LEARNING:
-        rule = f"has no meaning with sampler {sampler.type}, which learns nothing"
+        why = "is shown this study alone" if sampler.is_own else "learns nothing"
+        rule = f"has no meaning with sampler {sampler.type}, which {why}"
         advice = "Use tpe, or give the earlier study's best as points."
         root["warm_start"].report(rule, advice, "")
     elif warm_start is not None and sampler.type == "cmaes" and "sigma0" in sampler.options:

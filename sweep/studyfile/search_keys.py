@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sweep.studyfile.own_class import OwnClass
 from sweep.studyfile.rules import Boolean, Real, Whole, Word, meaning
 from sweep.studyfile.sections import REQUIRED, Key, Variant
 
@@ -238,7 +239,7 @@ PRUNERS["patient"] |= {
         example={"type": "median"},
     )
 }
-PRUNER = Variant("pruner", PRUNERS, _PRUNER_MEANT)
+PRUNER = Variant("pruner", PRUNERS, _PRUNER_MEANT, own=OwnClass("pruner"))
 SAMPLER = Variant(
     "sampler",
     SAMPLERS,
@@ -251,6 +252,7 @@ SAMPLER = Variant(
         gp="gaussian gaussian_process",
         auto="default",
     ),
+    own=OwnClass("sampler"),
 )
 
 MIN_TRIALS = {

@@ -13,6 +13,7 @@ from typing import Any
 
 from sweep.core.errors import closest
 from sweep.core.study import Choice
+from sweep.studyfile.own_class import OwnClass
 from sweep.studyfile.rules import INVALID, Entry, Rule, Word, either
 
 REQUIRED: Any = object()  # default of a key that must be given
@@ -146,16 +147,20 @@ class Variant:
         options: The options of each type.
         meant: What people write instead of a type.
         nested: Give a plain mapping instead of a Choice (for one inside another).
+        own: Takes a user's own class as well, package.module:Class.
     """
 
     what: str
     options: Mapping[str, Mapping[str, Key]]
     meant: Mapping[str, str] = field(default_factory=dict)
     nested: bool = False
+    own: OwnClass | None = None
 
     in_words = "name, or keys"
 
     def read(self, at: Entry) -> Any:
+        if self.own and self.own.is_named(at):
+            return self.own.read(at)
         types = Word(tuple(self.options), self.meant)
         example = next(iter(self.options))
         if at.node.kind != "map":
@@ -184,9 +189,8 @@ class Variant:
         return Section(f"{self.what} {name}", None, {"type": kind, **self.options[name]})
 
     def schema(self) -> dict[str, Any]:
-        return either(
-            [{"enum": list(self.options)}, *(self.section(name).schema() for name in self.options)]
-        )
+        known = [{"enum": list(self.options)}, *(self.section(n).schema() for n in self.options)]
+        return either([*known, *(self.own.schemas() if self.own else ())])
 
 
 def write_example(value: Any) -> str:

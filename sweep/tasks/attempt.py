@@ -30,7 +30,6 @@ from sweep.provenance.record import choose_snapshot
 from sweep.search import duplicates
 from sweep.search.valid import Where
 from sweep.storage import budgets, energy, studies
-from sweep.storage.connection import Database
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.channel import AttemptChannel
 from sweep.tasks.context import Context, config_of, logged_as
@@ -430,11 +429,4 @@ class AttemptRun:
 
     def _hold(self, reason: str) -> None:
         """Hold the study: what is wrong is wrong for every task."""
-
-        def work(db: Database) -> None:
-            studies.lock_study(db, self.ledger.study_id)
-            if studies.read_state(db, self.ledger.study_id).word == studies.RUNNING:
-                held = studies.StudyState(studies.HELD, reason)
-                studies.write_state(db, self.ledger.study_id, held)
-
-        self.ask(work)
+        self.ask(lambda db: studies.hold(db, self.ledger.study_id, reason))

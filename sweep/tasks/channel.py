@@ -8,7 +8,8 @@ from sweep.control.settle import take_over
 from sweep.core.outcomes import HALTED, PAUSED, STOPPED
 from sweep.core.paths import StudyFolder
 from sweep.core.trial import Claim, Reading, Report
-from sweep.storage import budgets, promotion
+from sweep.search.own import OwnFailed
+from sweep.storage import budgets, promotion, studies
 from sweep.storage.ledger import Ledger
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.optuna_view import OptunaView
@@ -35,6 +36,7 @@ class AttemptChannel(Channel):
         self.view = view
         self.keeper: BestKeeper | None = None  # sees all that is reported
         self._has_reported = False
+        self._is_unjudged = False  # the user's own pruner has failed
         self._steps: dict[int, float] = {}  # of the objective, once a verdict has been asked for
 
     def record(self, reports: Sequence[Report], reading: Reading) -> None:
@@ -75,7 +77,7 @@ class AttemptChannel(Channel):
 
     def judge(self) -> str:
         study, ledger, claim = self.study, self.ledger, self.claim
-        if study.pruner.type == "none" or study.is_multi_objective:
+        if study.pruner.type == "none" or study.is_multi_objective or self._is_unjudged:
             return ""
         if promotion.promotes(study):
             pauses = ledger.db.retry(
@@ -88,8 +90,20 @@ class AttemptChannel(Channel):
         storage = self.view.storage(claim)
         if not self._steps:  # with those of earlier attempts
             self._steps.update(storage.get_trial(claim.trial_id).intermediate_values)
-        prunes = pruning.should_prune(study, storage, ledger.study_id, claim.trial_id, self._steps)
+        try:
+            prunes = pruning.should_prune(
+                study, storage, ledger.study_id, claim.trial_id, self._steps, self.view.asked()
+            )
+        except OwnFailed as error:
+            self._hold(f"{error.message} {error.hint}")
+            return ""
         return "pruned" if prunes else ""
+
+    def _hold(self, reason: str) -> None:
+        """Hold the study; this trial goes on without verdicts, which it may as well."""
+        db, study_id = self.ledger.db, self.ledger.study_id
+        db.retry(lambda _: studies.hold(db, study_id, reason), patience_s=0.0)
+        self._is_unjudged = True
 
     def warm(self) -> None:
         self.view.warm(self.claim)

@@ -1,11 +1,15 @@
-"""Optuna's view of the study in a task: made when a sampler or pruner first needs it, and kept."""
+"""The study as its sampler and pruner see it in a task: made when first needed, and kept."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Claim
+from sweep.provenance.record import choose_snapshot
+from sweep.provenance.snapshot import frozen_workdir
+from sweep.search.own import Asked
 from sweep.storage import promotion
 from sweep.storage.ledger import Ledger
 
@@ -14,11 +18,38 @@ if TYPE_CHECKING:
 
 
 class OptunaView:
-    """The study as Optuna sees it, with the history that this task has read so far."""
+    """The study as Optuna sees it, with the history that this task has read so far, and the process
+    that answers for the user's own sampler or pruner.
+    """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, folder: StudyFolder) -> None:
         self.ledger = ledger
+        self._folder = folder
         self._storage: PostgresStorage | None = None
+        self._asked: Asked | None = None
+
+    def asked(self) -> Asked | None:
+        """Return what answers for the user's own sampler or pruner, from the code as it was frozen
+        last; None where the study has neither.
+
+        Raises:
+            InputError: That code is gone.
+        """
+        study = self.ledger.study
+        if not (study.sampler.is_own or study.pruner.is_own):
+            return None
+        snapshot = choose_snapshot(self._folder, None, keep=False)
+        workdir = frozen_workdir(study, self._folder, snapshot)
+        if self._asked is None or self._asked.workdir != workdir:
+            self.close()
+            self._asked = Asked(workdir)
+        return self._asked
+
+    def close(self) -> None:
+        """End that process."""
+        if self._asked is not None:
+            self._asked.close()
+            self._asked = None
 
     def storage(self, claim: Claim) -> PostgresStorage:
         """Return it as a storage that writes for this attempt."""

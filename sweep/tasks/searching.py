@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sweep.core.errors import DatabaseUnavailable, StaleAttempt, SweepError
 from sweep.core.trial import Claim
 from sweep.search import propose, terminator
+from sweep.search.own import OwnFailed
 from sweep.search.samplers import choose
 from sweep.storage.budgets import Reached
 from sweep.tasks.context import Context
@@ -45,6 +46,7 @@ class Searching:
                 self.context.ledger.study_id,
                 claim.trial_id,
                 claim.number,
+                self.view.asked(),
             )
 
         return self._ask(f"sampler {choose(self.study)[0]}", work)
@@ -63,6 +65,8 @@ class Searching:
             return self.patience.repeat(work)
         except (StaleAttempt, DatabaseUnavailable):
             raise
+        except OwnFailed as error:  # it says itself what failed
+            raise SearchFailed(f"{error.message} {error.hint}") from error
         except SweepError as error:
             advice = f" {error.hint}" if error.hint else ""
             raise SearchFailed(f"the {what} cannot work: {error.message}{advice}") from error

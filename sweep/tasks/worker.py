@@ -86,7 +86,7 @@ class Worker:
             node=self.node,
             recorder=Recorder(context),
             outbox=Outbox(context.study, context.folder, context.environ),
-            view=OptunaView(context.ledger),
+            view=OptunaView(context.ledger, context.folder),
         )
 
     def run(self) -> int:
@@ -98,6 +98,7 @@ class Worker:
         try:
             self._pull_and_run()
         finally:
+            self.tools.view.close()
             self.tools.recorder.end(0.0 if self.leave.wanted else INSIDE_S)
             late = self.tools.outbox.close(TRACK_LEAVE_S if self.leave.wanted else TRACK_CLOSE_S)
             if late:

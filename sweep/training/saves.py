@@ -232,7 +232,8 @@ def _has_numbered(path: Path) -> bool:
     files = [e.name for e, _ in inside if not e.is_dir()]
     if folders and all(map(save_names.is_companion, files)):
         return True
-    if save_names.parse(path.name, is_folder=True).role not in (STATE, OTHER):
+    role = save_names.parse(path.name, is_folder=True).role
+    if role not in (STATE, OTHER) or save_names.is_log_folder(path.name):
         return False
     return any(map(_is_counted, folders)) or _is_one_series(files)
 

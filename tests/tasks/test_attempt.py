@@ -20,6 +20,7 @@ from sweep.core.paths import StudyFolder
 from sweep.core.study import Choice
 from sweep.core.trial import Place
 from sweep.search import propose, terminator
+from sweep.search.own import OwnFailed
 from sweep.storage import records, studies
 from sweep.storage.ledger import Ledger
 from sweep.tasks.attempt import AttemptRun
@@ -29,6 +30,7 @@ from tests.storage.ledgers import do
 from tests.study_rows import Row, fill, make_study
 from tests.toys import TRAINING, write_toy
 
+ASKED = object()  # answers for a sampler of the user's own
 STUDY = replace(make_study(), sampler=Choice("tpe"), trials=3)
 
 
@@ -51,7 +53,7 @@ def begin(ledger: Ledger, folder: Path, said: list[str]) -> AttemptRun:
         patience=Patience(ledger.db, leave, said.append),
         recorder=None,
         outbox=SimpleNamespace(end=lambda *_: None),
-        view=SimpleNamespace(storage=lambda _: None),
+        view=SimpleNamespace(storage=lambda _: None, asked=lambda: ASKED),
     )
     return AttemptRun(context, tools, replace(claim, sampled=False))
 
@@ -68,6 +70,10 @@ def begin(ledger: Ledger, folder: Path, said: list[str]) -> AttemptRun:
             SweepError("The sampler gp needs torch.", "Pip install torch."),
             "the sampler tpe cannot work: The sampler gp needs torch. Pip install torch.",
         ),
+        (
+            OwnFailed("The sampler m:A failed: KeyError: 'x'.", "Correct it."),
+            "The sampler m:A failed: KeyError: 'x'. Correct it.",
+        ),
     ],
 )
 def test_a_sampler_that_fails(
@@ -75,7 +81,8 @@ def test_a_sampler_that_fails(
 ) -> None:
     """The study is held, and says why; the trial waits to be claimed again after a launch."""
 
-    def fail(*_: object) -> None:
+    def fail(*given: object) -> None:
+        assert given[-1] is ASKED
         raise error
 
     monkeypatch.setattr(propose, "propose", fail)

@@ -526,6 +526,11 @@ LAYOUTS = [
         ["step-10/:0/x .snapshot_metadata", "step-20/:0/x"],
         "step-10",
     ),
+    (
+        "samples by epoch",
+        ["epoch_1.pt", "samples/epoch_2.pt", "samples/grid/a.pt", "eval/epoch_2.pkl"],
+        "epoch_1.pt",
+    ),
     # In a folder of a run's name
     (
         "rl_games",

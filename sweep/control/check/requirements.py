@@ -9,11 +9,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sweep.control.check.lines import FAILED, OK, Line
 from sweep.core.study import Study
-from sweep.search import samplers, terminator
+from sweep.search import own, samplers, terminator
 
 IMPORT_S = 120.0  # torch, cold, on a slow file system
 
@@ -23,9 +24,11 @@ def check(study: Study) -> None:
 
     Raises:
         InputError: The sampler cannot search this space.
-        SweepError: A package is missing; what to install.
+        SweepError: A package is missing, what to install; a sampler or pruner of the user's own
+            fails on a study without trials.
     """
     samplers.check(study)
+    own.check(study, Path(study.workdir))
     terminator.check(study)
     for name in study.track:
         samplers.require(name, f"tracker {name}", f"pip install {name}, or leave it out of track")

@@ -1,0 +1,75 @@
+"""A user's own sampler or pruner: the name of a class in the workdir, and its arguments."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.core.study import Choice
+from sweep.studyfile.amounts import Duration
+from sweep.studyfile.rules import INVALID, Entry
+
+_CLASS = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
+_TIME_LIMIT = "time_limit"
+TIME_LIMIT_S = 60
+
+
+@dataclass(frozen=True)
+class OwnClass:
+    """``package.module:Class``, or a mapping with that as its type and the class's arguments.
+
+    Read as a Choice with the options ``arguments`` and ``time_limit_s``.
+    """
+
+    what: str
+
+    def is_named(self, at: Entry) -> bool:
+        """Tell whether a value is meant as a class, and none of the known words."""
+        named = at["type"] if at.node.kind == "map" and "type" in at else at
+        return isinstance(named.node.value, str) and ":" in named.node.value
+
+    def read(self, at: Entry) -> Any:
+        named = at["type"] if at.node.kind == "map" else at
+        name = str(named.node.value)
+        if not re.fullmatch(_CLASS, name, re.ASCII):
+            advice = f"For example {self.what}: {{type: my_search.{self.what}s:Mine}}."
+            return named.report("must be package.module:Class", advice)
+        arguments: dict[str, Any] = {}
+        limit_s: Any = TIME_LIMIT_S
+        for key, entry in at.entries().items():
+            if key == _TIME_LIMIT:
+                with entry.advising(f"For example {_TIME_LIMIT}: 60s."):
+                    limit_s = Duration().read(entry)
+            elif not key.isidentifier():
+                entry.report("must be named as an argument of the class", "Rename it.", key)
+                limit_s = INVALID
+            elif not _is_finite(entry):
+                limit_s = INVALID
+            elif key != "type":
+                arguments[key] = entry.node.plain()
+        if limit_s is INVALID:
+            return INVALID
+        return Choice(name, {"arguments": arguments, "time_limit_s": limit_s})
+
+    def schemas(self) -> list[dict[str, Any]]:
+        name = {"type": "string", "pattern": f"^{_CLASS}$"}
+        type_key = {
+            "description": f"The {self.what}, package.module:Class.",
+            "examples": ["my:Mine"],
+        }
+        limit_key = {
+            "description": "How long one answer may take; all other keys are arguments.",
+            "examples": ["60s"],
+        }
+        properties = {"type": name | type_key, _TIME_LIMIT: Duration().schema() | limit_key}
+        return [name, {"type": "object", "required": ["type"], "properties": properties}]
+
+
+def _is_finite(at: Entry) -> bool:
+    for node in at.node.walk():
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            Entry(node, at.path, at.reader).report("must be finite", "Write a number with an end.")
+            return False
+    return True
