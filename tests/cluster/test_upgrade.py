@@ -14,7 +14,6 @@ from tests.cluster.test_launch import FROM_OUTPUT
 from tests.cluster.test_moves import gated, running
 from tests.cluster.user import User
 from tests.e2e.test_upgrade import HERE, PARTS, ROOT, install
-from tests.needs import EARLIER
 
 pytestmark = [pytest.mark.slurm, pytest.mark.long]
 
@@ -26,26 +25,19 @@ def user(slurm: Cluster, tmp_path: Path) -> Iterator[User]:
         yield someone
 
 
-@pytest.mark.parametrize("which", [EARLIER, HERE])
-def test_queued_jobs_outlive_an_upgrade(which: str, user: User) -> None:
+def test_queued_jobs_outlive_an_upgrade(user: User) -> None:
     """Elements, finaliser and database's job were queued by the version before; one task runs.
 
     That ends as it began; the others, and the finaliser, are the new version's.
     """
     site = user.folder / "site"
-    site.symlink_to(install(which, user.folder / "old"))
+    site.symlink_to(install(HERE, user.folder / "old"))
     new = user.folder / "new"
     for part in PARTS:
         shutil.copytree(ROOT / part, new / part, ignore=shutil.ignore_patterns("__pycache__"))
     gate, env = user.folder / "gate", {"PYTHONPATH": str(site)}
     path = user.study(
-        "upgraded",
-        gated(gate),
-        objective=FROM_OUTPUT,
-        trials=4,
-        max_parallel=1,
-        trials_per_task=1,
-        slurm={"partition": "high"},
+        "upgraded", gated(gate), objective=FROM_OUTPUT, trials=4, max_parallel=1, trials_per_task=1
     )
     user.sweep("launch", path, env=env)
     wait_for(lambda: running(user, "upgraded") == 1, 120, "a trial to run")
