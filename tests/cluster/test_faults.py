@@ -348,12 +348,19 @@ def test_sick_node_that_cannot_be_excluded(faulty: Faulty) -> None:
 
 @pytest.mark.long
 def test_slurmstepd_dies(faulty: Faulty) -> None:
-    """Slurm's own process above a task is killed: the trial ends, and its task pulls no other."""
+    """Slurm's own process above a task is killed: the trial ends, and its task pulls no other.
+
+    Slurm starts the next task meanwhile, which gets no trial before: one at a time.
+    """
     faulty.launch(steps=10, trials=3, max_parallel=1, grace="10s")
     live = faulty.wait_steps(3, trials=1)
     faulty.kill(parent(faulty.worker_of(live[0])))
     faulty.wait_end(400)
     faulty.check_whole(3)
+    attempts = sorted(faulty.attempts(), key=lambda attempt: attempt.claimed)
+    for before, after in pairwise(attempts):
+        assert before.ended is not None
+        assert before.ended <= after.claimed, attempts
 
 
 @pytest.mark.long
