@@ -354,11 +354,12 @@ class _Auditor:
 
     def _parallel(self) -> None:
         # A process that was killed with its first line was alive for no time that can be told.
-        lived = [run for run in self.runs if run.last > run.began]
-        moments = [(run.began, 1, run) for run in lived]
         ends = {(row.trial, row.number): row.ended for row in self.found.attempts}
-        for run in lived:
-            moments.append((_owned_until(run, ends.get((run.trial, run.attempt))), -1, run))
+        moments: list[tuple[float, int, Run]] = []
+        for run in self.runs:
+            until = _owned_until(run, ends.get((run.trial, run.attempt)))
+            if until > run.began:
+                moments += [(run.began, 1, run), (until, -1, run)]
         # At the same moment one that ends leaves its place to one that begins.
         alive: set[tuple[int, int, int]] = set()
         over = False
@@ -860,4 +861,4 @@ def _trial_row(number: int, state: str, note: str | None, values: Any) -> TrialR
 def _owned_until(run: Run, ended: float | None) -> float:
     """Return until when a process counts, which may be over a little later than its attempt."""
     late_s = run.lines[-1].time - ended if ended is not None else 0.0
-    return max(run.began, run.last - late_s) if 0 < late_s <= FENCED_S else run.last
+    return run.last - late_s if 0 < late_s <= FENCED_S else run.last

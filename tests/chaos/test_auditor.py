@@ -521,6 +521,17 @@ def write(url: str, found: Evidence) -> None:
         )
 
 
+def test_one_whose_attempt_had_ended_when_it_began_counts_for_no_time() -> None:
+    """Nor is it taken for one that lives on."""
+    found = make()
+    late = attempt_lines(8, 1, 5.0, range(3), last="")
+    ended = AttemptRow(8, 1, 4.0, 5.0, "lost")
+    changed = change(found, lines=[*found.lines, *late], attempts=[*found.attempts, ended])
+    beside = [line for trial in (6, 7) for line in attempt_lines(trial, 1, 30.0, range(3))]
+    report = audit(FACTS, change(changed, lines=[*changed.lines, *beside]))
+    assert report.count("over_parallel") == 0, report.text()
+
+
 @pytest.mark.parametrize(("late_s", "faults"), [(5.0, 0), (20.0, 1)])
 def test_one_that_ends_soon_after_its_attempt_makes_room(late_s: float, faults: int) -> None:
     """Slurm took its task for gone: others run until it hears of that, which takes seconds."""
