@@ -14,7 +14,7 @@ import pytest
 
 from tests.chaos.scene import TRAIN, Scene, expected_losses, kill, read_journal
 from tests.conftest import sweep_environment
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, text_of
 
 pytestmark = pytest.mark.real
 
@@ -406,7 +406,7 @@ def test_a_task_beyond_max_parallel_waits_for_room(scene: Scene, tmp_path: Path)
             cwd=tmp_path,
             stdout=stream,
         )
-    scene.wait_for(lambda: "max_parallel trials are at work already" in said.read_text())
+    scene.wait_for(lambda: "max_parallel trials are at work already" in text_of(said))
     assert len(scene.trainings()) == 1
     scene.gate.touch()
     assert task.wait(PATIENCE_S) == 0
