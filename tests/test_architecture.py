@@ -66,7 +66,7 @@ TOP: dict[str, set[str]] = {
 BESIDE: dict[str, set[str]] = {"integrations": {"report"}}
 # What its modules import: the framework they are named for, which is why one imports them.
 INTEGRATIONS = {
-    **{name: set() for name in ("__init__", "base", "function")},
+    **{name: set() for name in ("__init__", "base", "function", "wandb")},
     **{name: set() for name in ("accelerate", "deepspeed")},  # they are handed the user's objects
     "dcp": {"torch"},
     "lightning": {"lightning", "pytorch_lightning"},
@@ -389,6 +389,28 @@ def test_every_process_knows_the_schedulers() -> None:
         for start in starts
     }
     assert {start for start, text in said.items() if text != "slurm local\n"} == set()
+
+
+# The public names that are found only when they are asked for.
+LAZY = {"sweep/__init__.py", "sweep/storage/__init__.py"}
+
+
+def test_no_module_is_a_facade_or_patched() -> None:
+    """Libraries are imported as they are, and names from where they are defined."""
+    lazy, patched = set(), []
+    for path in modules("sweep"):
+        name = str(path.relative_to(ROOT))
+        tree = parsed(path)
+        if any(getattr(node, "name", "") == "__getattr__" for node in tree.body):
+            lazy.add(name)
+        changes = [node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.Delete)]
+        patched += [
+            f"{name}:{node.lineno}"
+            for node in changes
+            if any(ast.unparse(target).startswith("sys.modules[") for target in node.targets)
+        ]
+    assert lazy == LAZY
+    assert patched == []
 
 
 def test_every_package_is_installed() -> None:

@@ -34,8 +34,8 @@ from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.results.terminal import shown
 from sweep.schedulers.choose import resolve
+from sweep.search.cost import describe_choice
 from sweep.search.propose import fixed_design
-from sweep.search.samplers import choose
 from sweep.search.valid import check_where, describe_share
 from sweep.studyfile import load
 from sweep.training import build
@@ -110,7 +110,7 @@ def check(
     click.echo(
         f"  trials    {study.trials}, at most {study.parallel} at once, pruner {study.pruner.type}"
     )
-    name, why = choose(study)
+    name, why = describe_choice(study)
     click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))
     for line in (*reach.look(study), *patterns.look(study)):
         click.echo(f"  {line.state}   {line.text}\n            → {line.advice}")

@@ -44,7 +44,8 @@ def say_comparison(found: Comparison) -> str:
     if found.values:
         lines.append("values that differ")
         lines += [
-            f"  {name:<{width}}  {_text(x)}  |  {_text(y)}" for name, (x, y) in found.values.items()
+            f"  {name:<{width}}  {_text(found, name, 'a', x)}  |  {_text(found, name, 'b', y)}"
+            for name, (x, y) in found.values.items()
         ]
     for title, sentences in (("study", found.study), ("what made them", found.axes)):
         if sentences:
@@ -64,5 +65,7 @@ def say_comparison(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _text(value: object) -> str:
-    return "-" if value is None else json.dumps(value)
+def _text(found: Comparison, name: str, side: str, value: object) -> str:
+    """Return a value as JSON; "-" where the side has none, which is another thing than null."""
+    is_there = found.only_in.get(name, side) == side
+    return json.dumps(value, ensure_ascii=False) if is_there else "-"

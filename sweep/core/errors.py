@@ -88,7 +88,7 @@ class StudyChangedError(InputError):
     """A study of this name exists and differs where it must not (exit code 2)."""
 
 
-_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP)
+_IN_THE_WAY = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP)
 # What the system refuses for the state of a disk, a folder or a permission: not a fault of ours.
 REFUSALS = frozenset(
     {

@@ -7,10 +7,25 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+_WORDS = frozenset({"null", "~", "true", "false"})
+
 
 def text_of(value: Any) -> str:
-    """Return a value as people read it: a string as it is, else JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """Return a value as people read it: as JSON, but a string as it is unless it would be taken
+    for another value."""
+    is_plain = isinstance(value, str) and not is_mistakable(value)
+    return str(value) if is_plain else json.dumps(value, ensure_ascii=False)
+
+
+def is_mistakable(text: str) -> bool:
+    """Tell whether a string without quotation marks looks like another value: "1", "null"."""
+    if text != text.strip() or text[:1] in ("", '"', "[", "{") or text.lower() in _WORDS:
+        return True
+    try:
+        float(text)  # also "inf", "nan" and "1_000"
+    except ValueError:
+        return False
+    return True
 
 
 def finite(value: Any) -> Any:

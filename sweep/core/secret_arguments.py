@@ -16,6 +16,8 @@ from sweep.core.placeholders import names, parse
 from sweep.core.study import Study
 
 REFERENCE = "secret:"  # begins the name of its placeholder
+# A variable that a line of shell sets to something other than another variable's value.
+_SETS = re.compile(r"\b([A-Za-z_]\w*)=(?![\"']?\$)[\"']?[^\s\"';]")
 VARIABLE = "SWEEP_SECRET_"  # begins the name of its variable
 
 
@@ -64,15 +66,40 @@ def names_in(study: Study) -> list[str]:
 
 
 def notes(study: Study) -> list[str]:
-    """Return what to say of secrets in a study's command; in sentences."""
-    options = names_in(study)
-    if not options:
-        return []
-    return [
-        f"The value of {', '.join(options)} stands in the command: while training runs, everybody "
-        "on its machine can see it with ps. Sweep shows *** and keeps it in a file that only you "
-        "can read. Better have training read it from a variable that environment.env passes on."
-    ]
+    """Return what to say of secrets in a study, in its command or elsewhere; in sentences."""
+    found = []
+    if options := names_in(study):
+        found.append(
+            f"The value of {', '.join(options)} stands in the command: while training runs, "
+            "everybody on its machine can see it with ps. Sweep shows *** and keeps it in a file "
+            "that only you can read; the frozen code has the study file as it is. Better have "
+            "training read it from a variable that environment.env passes on."
+        )
+    if places := plain_places(study):
+        found.append(
+            f"{', '.join(places)} seems to be a secret, and is none to sweep there: it is shown, "
+            "and stored in study.json, the database, configurations and the frozen code. Take it "
+            "out, and have training read it from a variable that environment.env passes on: "
+            "env: {NAME: null} takes the launching shell's."
+        )
+    return found
+
+
+def plain_places(study: Study) -> list[str]:
+    """Return where else than in a command something of a study is a secret by its name: fixed
+    values and lines of setup (a variable of environment.env with such a value is refused)."""
+    found = [f"fixed.{name}" for name, value in study.fixed.items() if value and _is_named(name)]
+    for section, lines in (
+        ("slurm.setup", study.slurm.setup),
+        ("environment.setup", study.environment.setup),
+    ):
+        names = [name for line in lines for name in _SETS.findall(line) if names_secret(name)]
+        found += [f"{section}: {name}" for name in names]
+    return found
+
+
+def _is_named(name: str) -> bool:
+    return names_secret(name.rpartition(".")[2])
 
 
 def _take_out(command: Sequence[str], found: dict[str, str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ NO_COLOR is set; nothing here is told by colour alone.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweep.core import outcomes
+from sweep.core.json_text import is_mistakable
 from sweep.core.study import Study
 from sweep.core.times import clock, span, stopwatch
 from sweep.results import status as states
@@ -51,14 +53,22 @@ _STATE_COLOURS = {
 
 
 def shown(value: Any, digits: int = PARAM_DIGITS) -> str:
-    """Return a value for people: few digits, strings as they are, no control characters."""
+    """Return a value for people: few digits, no control characters.
+
+    Strings are as they are, but in quotation marks where they would be taken for another value.
+    """
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, float):
         return f"{value:.{digits}g}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(shown(inner, digits) for inner in value)}]"
-    return printable(str(value))
+    text = printable(str(value))
+    return (
+        json.dumps(text, ensure_ascii=False)
+        if isinstance(value, str) and is_mistakable(text)
+        else text
+    )
 
 
 def printable(text: str) -> str:

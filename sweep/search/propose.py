@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweep.core.space import Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
-from sweep.search import priors, warm_start
+from sweep.search import cost, priors, warm_start
 from sweep.search.design import FIXED, fixed_design, spread_design
 from sweep.search.draws import random_point
 from sweep.search.rejection import draw_valid
@@ -62,9 +62,9 @@ def propose(
 ) -> dict[str, Any]:
     """Give a trial the parameters that it lacks, and return all that it has, as Optuna stores them.
 
-    The proposal follows from the history, the study's seed and the trial's number alone. What the
-    user has fixed for the trial (``fixed_params``) is taken as it is. Safe to repeat: a value that
-    is stored stays.
+    The proposal follows from the history (with ``sampler: auto`` also from how long its trials
+    took: ``cost``), the study's seed and the trial's number alone. What the user has fixed for the
+    trial (``fixed_params``) is taken as it is. Safe to repeat: a value that is stored stays.
 
     Args:
         storage: With the attempt's token, so that the writes are refused once it has ended.
@@ -75,9 +75,14 @@ def propose(
         StaleAttempt: The storage's attempt has ended.
         DatabaseUnavailable: The database does not answer.
     """
+    from optuna.trial import TrialState
+
     from sweep.search.view import SamplerView, broken_by
 
     earlier = warm_start.frozen(storage.database, study_id, study)
+    if study.sampler.type == "auto":
+        done = storage.get_all_trials(study_id, deepcopy=False, states=(TrialState.COMPLETE,))
+        study = cost.weigh(study, cost.durations_of(done))
     sampler = choose(study)[0]
     view = SamplerView(
         storage,

@@ -38,6 +38,7 @@ MAY_BE_DEFAULTS = (
     "slurm",
     "environment",
     "storage",
+    "share",
 )
 DEFAULTS = Section(
     "a file of defaults",

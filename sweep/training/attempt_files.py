@@ -178,10 +178,15 @@ def _open_and_close(path: Path) -> None:
     os.close(open_regular(path))
 
 
+_MOST_SUSPENDED_S = 1e9  # thirty years
+
+
 def read_suspended_s(folder: AttemptFolder) -> float:
     """Return for how many seconds of an ended attempt its training did not run, as was noted."""
     found = (read_exit(folder) or {}).get("suspended_s")
-    return float(found) if isinstance(found, (int, float)) else 0.0
+    if not isinstance(found, (int, float)) or not 0 <= found <= _MOST_SUSPENDED_S:
+        return 0.0  # nor NaN, nor what training has made up
+    return float(found)
 
 
 def last_sign(folder: AttemptFolder) -> float:

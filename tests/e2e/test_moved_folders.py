@@ -148,11 +148,11 @@ def end_all(folder: Path) -> None:
 def place(ended: tuple[Path, Path]) -> Iterator[Path]:
     """A folder in which the study has been launched: put back as it was then."""
     folder, kept = ended
-    shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run(["cp", "-a", kept, folder], check=True)
+    subprocess.run(["cp", "-a", "--no-target-directory", kept, folder], check=True)
     yield folder
     end_all(folder)
     assert find_crash_files(folder) == []
+    remove(folder)
 
 
 CASES = [
@@ -205,8 +205,9 @@ def test_a_folder_that_moves_under_its_tasks_is_not_launched(place: Path) -> Non
     )
     runs = place / "runs"
     assert run_sweep("launch", "study.yaml", runs=runs, cwd=place).code == 0
-    logs = [runs / NAME / f"trials/0000{number}/attempts/1/log.txt" for number in (2, 3)]
-    wait_for(lambda: all(text_of(path) for path in logs), "two trainings")
+    # At the gate they write nothing more, so that the folder may move under them.
+    saved = [runs / NAME / f"trials/0000{number}/attempts/1/checkpoints/last" for number in (2, 3)]
+    wait_for(lambda: all(text_of(path) == "1" for path in saved), "two trainings at the gate")
     new = place / "new"
     runs.rename(new)
     ran = run_sweep("launch", "study.yaml", runs=new, cwd=place)

@@ -64,6 +64,9 @@ def drawn(renderable: Any, width: int = 80, **options: Any) -> str:
         ([1, 0.5, None], "[1, 0.5, null]"),
         ("a\x1b[31mb\nc", "a [31mb c"),
         ("é[red]", "é[red]"),
+        ("1", '"1"'),
+        ("null", '"null"'),
+        (["1", 1, "a"], '["1", 1, a]'),
     ],
 )
 def test_shown(value, expected):

@@ -56,7 +56,7 @@ def _find_file(folder: Path, given: Any) -> Path | None:
     """Return the file of the configuration: the script's own default, else the likeliest."""
     if isinstance(given, str) and given:
         path = folder / given
-        return path if path.is_file() else None
+        return path if os.path.isfile(path) else None
     found = sorted(folder.glob("config*/*.py"))
     found = [path for path in found if path.name != "__init__.py"]
     likely = [path for path in found if path.stem in ("default", "config", "base")]

@@ -19,7 +19,7 @@ from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestion
 from sweep.studyfile.starter.other_yaml import convert_other, find_other
 from sweep.studyfile.starter.recognised import PAGE, recognise_data, recognise_source
 from sweep.studyfile.starter.sbatch import convert_sbatch, is_sbatch
-from sweep.studyfile.starter.wandb import convert_wandb, find_wandb, is_wandb
+from sweep.studyfile.starter.wandb_sweep import convert_wandb, find_wandb, is_wandb
 from sweep.studyfile.tree import YamlError, decode
 
 SCRIPTS = (".py", ".ipynb")

@@ -106,7 +106,11 @@ def find_module(script: Path) -> tuple[Path, str] | None:
             first, _, rest = name.partition(".")
             place = folder.joinpath(*rest.split("."))
             # A folder that only has a library's name holds no module of that name.
-            if first == own and rest and (place.is_dir() or place.with_suffix(".py").is_file()):
+            if (
+                first == own
+                and rest
+                and (os.path.isdir(place) or os.path.isfile(place.with_suffix(".py")))
+            ):
                 return folder.parent, f"{own}.{script.stem}"
     return None
 
@@ -127,7 +131,7 @@ def imported(tree: ast.AST, script: Path) -> list[Path]:
         tails = [parts[i:] for i in range(len(parts))] if name else []
         near = [root.joinpath(*parts).with_suffix(".py") for root in roots if name]
         near += [script.parent.joinpath(*tail).with_suffix(".py") for tail in tails]
-        paths += [path for path in near if path.is_file() and path != script]
+        paths += [path for path in near if os.path.isfile(path) and path != script]
     return list(dict.fromkeys(path.absolute() for path in paths))[:_MOST_FILES]
 
 
@@ -326,7 +330,7 @@ def read_help(text: str) -> list[Flag]:
         choices = re.search(r"\{([^}]*)\}|\[([\w.-]+(?:\|[\w.-]+)+)\]", after)
         default = re.search(r"[(\[]default(?: is)?[:=]? ?([^)\]]*)[)\]]", rest, re.IGNORECASE)
         value = _read_word(default[1].strip(" '\"")) if default else None
-        words = re.split(r"[,|]", choices[1] or choices[2]) if choices else []
+        words = re.split(r"[,|]", choices[1] or choices[2] or "") if choices else []
         kind = ""
         if not after or after.startswith("--no"):
             kind = "switch"

@@ -51,7 +51,7 @@ def build_command(path: Path, text: str, lost: list[str]) -> list[str]:
     if words:
         lost.append(f"{', '.join(words)}: taken from a comment of the file; check that you need it")
     script = escape(_shown(found.script)) if found else EDIT
-    if comment and not found and comment[1].endswith(".py") and Path(comment[1]).is_file():
+    if comment and not found and comment[1].endswith(".py") and os.path.isfile(comment[1]):
         script = escape(comment[1])
         lost[:] = [line for line in lost if not line.startswith("the application: ")]
         lost.append(f"the application: {comment[1]} is a guess, from a comment of the file")

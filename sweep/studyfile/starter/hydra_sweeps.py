@@ -6,6 +6,7 @@ code. A range ends before its stop, but at it for Optuna's sweeper, whose grid e
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
@@ -242,7 +243,7 @@ def _convert_glob(name: str, call: Call, folders: list[Path]) -> dict[str, Any]:
 
     group = re.sub(r"@.*", "", name).lstrip("+/")
     for folder in folders:
-        if re.fullmatch(r"[\w/-]+", group) and (folder / group).is_dir():
+        if re.fullmatch(r"[\w/-]+", group) and os.path.isdir(folder / group):
             names = sorted(p.stem for p in (folder / group).iterdir() if p.suffix == ".yaml")
             chosen = [
                 one

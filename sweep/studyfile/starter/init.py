@@ -29,6 +29,7 @@ from sweep.studyfile.starter.flags import (
 )
 from sweep.studyfile.starter.guesses import find_place, guess_parameter, is_effort
 from sweep.studyfile.starter.interfaces import Interface, read_interface
+from sweep.studyfile.starter.logged import WANDB
 from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
 from sweep.studyfile.starter.notebook import read_notebook
 from sweep.studyfile.starter.other_scripts import NO_SEED, OtherScript, add_arguments, reads_seed
@@ -38,6 +39,7 @@ from sweep.studyfile.starter.r_script import read_r
 from sweep.studyfile.starter.shell_script import read_shell
 
 STUDY_FILE = "study.yaml"
+READS_WANDB = "sweep.integrations.wandb"
 LIKELY_SCRIPTS = ("train.py", "main.py")
 
 
@@ -122,6 +124,15 @@ def draft_study(script: Path, folder: Path) -> Draft:
     metrics = _find_metrics(script, source)
     if interface.reports and not any(metric.pattern is None for metric in metrics):
         metrics = _report(draft, interface.reports, metrics)
+    if metrics and metrics[0].logged == WANDB:
+        draft.command[1:1] = ["-m", READS_WANDB]
+        metrics = [
+            dataclasses.replace(m, pattern=None, logged="") for m in metrics if m.logged == WANDB
+        ]
+        draft.remarks.append(
+            f"{metrics[0].name} is given to W&B alone: {READS_WANDB} runs the script, and reports "
+            "what W&B's own file has (offline, unless WANDB_MODE or WANDB_API_KEY is set)."
+        )
     _add_objective(draft, metrics)
     _add_ranks(draft, source)
     return draft

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+WANDB = "wandb.log"
+
 
 @dataclass(frozen=True)
 class Logged:
@@ -52,7 +54,23 @@ def _dicts_printed(tree: ast.AST) -> Iterator[Logged]:
                     yield Logged(key, "print", is_printed=True)
 
 
+def _runs_of_wandb(tree: ast.AST) -> set[str]:
+    """Return the names by which a script knows W&B and its run: ``run = wandb.init(…)``."""
+    found = {"wandb"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            given, target = node.value, node.targets[0]
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            given, target = node.context_expr, node.optional_vars
+        else:
+            continue
+        if isinstance(given, ast.Call) and ast.unparse(given.func) == "wandb.init":
+            found.add(ast.unparse(target))
+    return found
+
+
 def _of_loggers(tree: ast.AST) -> Iterator[Logged]:
+    runs = _runs_of_wandb(tree)
     for called, call in _calls(tree):
         owner, _, method = called.rpartition(".")
         if (
@@ -60,7 +78,7 @@ def _of_loggers(tree: ast.AST) -> Iterator[Logged]:
             or not owner
         ):
             continue
-        how = "self.log" if owner == "self" else called
+        how = WANDB if owner in runs and method == "log" else called
         for argument in (*call.args[:1], *(k.value for k in call.keywords if k.arg == "data")):
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield Logged(argument.value, how)

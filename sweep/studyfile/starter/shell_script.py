@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -152,7 +153,7 @@ def _long(code: str) -> list[Argument]:
 def _place(name: str, script: Path) -> Path | None:
     name = name.strip("\"'").rpartition("/")[2] if "$" in name else name.strip("\"'")
     for folder in (Path(), script.parent):
-        if (folder / name).is_file():
+        if os.path.isfile(folder / name):
             return folder / name
     return None
 

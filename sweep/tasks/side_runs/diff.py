@@ -140,7 +140,8 @@ class Comparison:
     """What differs.
 
     Attributes:
-        values: Of each name that differs, both values; None where one has none.
+        values: Of each name that differs, both values; None (also) where one has none.
+        only_in: Of the names that one side alone has: which, "a" or "b".
         study: What the two studies' files differ in, in sentences.
         axes: What made them, in sentences; each begins with its axis.
         curves: Of each metric that either reported: how many steps each has, how many are common,
@@ -150,6 +151,7 @@ class Comparison:
     a: str
     b: str
     values: Mapping[str, tuple[Any, Any]]
+    only_in: Mapping[str, str]
     study: Sequence[str]
     axes: Sequence[str]
     curves: Mapping[str, Mapping[str, Any]]
@@ -160,6 +162,7 @@ class Comparison:
                 "a": self.a,
                 "b": self.b,
                 "values": {n: list(v) for n, v in self.values.items()},
+                "only_in": dict(self.only_in),
                 "study": list(self.study),
                 "axes": list(self.axes),
                 "curves": dict(self.curves),
@@ -182,6 +185,11 @@ def compare(a: Side, b: Side) -> Comparison:
         a=a.label,
         b=b.label,
         values=values,
+        only_in={
+            name: "a" if name in a.values else "b"
+            for name in names
+            if (name in a.values) != (name in b.values)
+        },
         study=[*refused, *allowed],
         axes=differences(a.record, b.record),
         curves={name: _curve(a.curves.get(name, {}), b.curves.get(name, {})) for name in metrics},

@@ -15,6 +15,15 @@ from sweep.training import images
 from sweep.training.command import assembly, own_ranks
 from sweep.training.command.environment import TrialValues
 
+# What to do about what is missing, by the key that its sentence begins with.
+_ADVICE = {
+    "command": "Correct `command` (or `workdir`) in the study file.",
+    "environment.image": "Correct `environment.image`, or put the image there; what it is built "
+    "from may be named instead (a definition, docker://…).",
+    "environment.runtime": "Install it, bring it with `slurm.setup`, or name another runtime.",
+    "environment.binds": "Make it, or correct `environment.binds` in the study file.",
+}
+
 
 def check_command(study: Study, environ: Mapping[str, str]) -> None:
     """Refuse a command whose program or script is not there, as far as can be known now.
@@ -43,4 +52,4 @@ def check_command(study: Study, environ: Mapping[str, str]) -> None:
     known = {**secret_arguments.stand_ins(study), **environ}
     missing = assembly.find_missing(study, values, known, workdir)
     if missing:
-        raise InputError(missing, "Correct `command` (or `workdir`) in the study file.")
+        raise InputError(missing, _ADVICE.get(missing.partition(":")[0], _ADVICE["command"]))

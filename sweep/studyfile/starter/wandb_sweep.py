@@ -92,8 +92,9 @@ def convert_wandb(data: Mapping[str, Any], file: str, lost: list[str]) -> Draft:
     lost.append(
         "wandb.config and wandb.log: W&B itself gave the script its values and took its metrics. "
         "Here the script gets the values as the command says, or reads the file that SWEEP_CONFIG "
-        "names; and it reports by sweep.report.Reporter().log(step=…, …), or prints what "
-        "objective.from.stdout finds"
+        "names; and it reports by sweep.report.Reporter().log(step=…, …), prints what "
+        "objective.from.stdout finds, or is run by python -m sweep.integrations.wandb SCRIPT, "
+        "which reports what wandb.log was given"
     )
     return draft
 

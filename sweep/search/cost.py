@@ -1,0 +1,64 @@
+"""What a proposal of ``sampler: auto`` costs, against how long trials take.
+
+A slot waits while its next trial is proposed. A Gaussian process is worth that where trials take
+long, and where they are short it is not: ``auto`` proposes by TPE then. How long they take nobody
+knows before the first have ended; so does what is proposed until then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from statistics import median
+from typing import TYPE_CHECKING
+
+from sweep.core.study import Choice, Study
+from sweep.search.samplers import choose
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+# Measured on one core, 2 to 8 parameters and up to 200 trials (benchmarks/RESULTS.md).
+GP_S = 0.5  # a proposal: 0.23 to 0.55 s of CPU
+GP_FIRST_S = 3.0  # the first one of a process: torch is imported, and what it needs is made
+SHARE = 0.05  # of a trial's time that a proposal may take
+
+
+def least_trial_s(study: Study) -> float:
+    """Return how long trials have to take for a Gaussian process to be worth its proposals.
+
+    Each of a study's tasks imports torch once, and serves so many trials as there are for it.
+    """
+    trials_a_task = max(1.0, study.trials / study.parallel)
+    return (GP_S + GP_FIRST_S / trials_a_task) / SHARE
+
+
+def describe_choice(study: Study) -> tuple[str, str]:
+    """Return which sampler a study uses, and why, with what is not known before trials have run."""
+    name, why = choose(study)
+    if study.sampler.type == "auto" and name == "gp":
+        why += f"; tpe while trials take less than {least_trial_s(study):.0f} s"
+    return name, why
+
+
+def weigh(study: Study, durations_s: Iterable[float]) -> Study:
+    """Return the study as its next trial is proposed: ``auto`` is tpe where gp is not worth it.
+
+    Args:
+        durations_s: Of the trials that are complete.
+    """
+    if study.sampler.type != "auto" or choose(study)[0] != "gp":
+        return study
+    known = list(durations_s)
+    if known and median(known) >= least_trial_s(study):
+        return study
+    return dataclasses.replace(study, sampler=Choice("tpe"))
+
+
+def durations_of(trials: Iterable[FrozenTrial]) -> list[float]:
+    """Return how long the complete ones of some trials took, in seconds, pauses included."""
+    return [
+        trial.duration.total_seconds()
+        for trial in trials
+        if trial.state.name == "COMPLETE" and trial.duration is not None
+    ]
