@@ -52,6 +52,7 @@ class Look:
         self.explains = explains
         self.last_chance = last_chance
         self.unexplained = 0
+        self.gone = 0
         self._cancels: dict[str, str | None] = {}
         self._now = ledger.db.retry(studies.read_clock)
 
@@ -84,6 +85,7 @@ class Look:
         runs = task is not None and task.state == scheduler.RUNNING
         if end is None and (terminated or not runs):
             self.unexplained += 1
+            self.gone += not terminated and (task is None or task.state == scheduler.ENDED)
         return end
 
     def _our_cancel(self, job: str | None) -> str | None:

@@ -51,12 +51,14 @@ class Reconciled:
         waiting: Live attempts that are left alone.
         asked: Whether the scheduler answered.
         unexplained: Attempts whose task is gone or leaving, and nobody can say yet why.
+        gone: Live ones among them whose task is gone.
     """
 
     settled: Sequence[Settled] = ()
     waiting: int = 0
     asked: bool = True
     unexplained: int = 0
+    gone: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _settle_dead(
         if end is not None:
             state = attribute(ledger, folder, attempt, end)
             settled.append((attempt.trial, attempt.number, end, state))
-    return Reconciled(settled, waiting, unexplained=look.unexplained)
+    return Reconciled(settled, waiting, unexplained=look.unexplained, gone=look.gone)
 
 
 def _judge(look: Look, attempt: Attempt) -> End | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 # System attributes of a study
 SPEC = "sweep:study"  # the study file, as launch has read it
+PARALLEL = "sweep:parallel"  # its max_parallel: claims look at it
 STATE = "sweep:state"  # whether trials are to be pulled, and why not
 FOLDER = "sweep:folder"  # where its files lie
 ADDED = "sweep:added"  # how many trials `sweep add` has added to its file's

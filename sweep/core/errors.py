@@ -120,6 +120,10 @@ class BusyError(SweepError):
     """Another command does the same thing right now."""
 
 
+class NoRoom(SweepError):
+    """As many trials run as max_parallel lets run, and others are left."""
+
+
 class SchedulerError(SweepError):
     """The scheduler refused (its own words are in the message)."""
 

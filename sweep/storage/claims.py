@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sweep.core.attributes import STATE
+from sweep.core.attributes import PARALLEL, STATE
+from sweep.core.errors import NoRoom
 from sweep.core.outcomes import CLAIMABLE, PAUSED
 from sweep.core.trial import Claim, Place
-from sweep.storage import promotion, studies
+from sweep.storage import locks, promotion, studies
 from sweep.storage.attempts import RETRIED_SQL, USED_SQL, Attempts, stale
 from sweep.storage.connection import Database
 
@@ -25,25 +26,36 @@ DETAILS_SQL = f"""
 # A row that another claim has just let go is seen through this statement's older snapshot. Then the
 # attempt's number is taken already, and nothing is inserted: the caller asks again. The same holds
 # for the token, where an earlier try took place whose answer was lost.
+#
+# Where as many attempts live as max_parallel says, nothing is taken, and a row of nulls says so.
 CLAIM_SQL = f"""
-WITH pulls AS (
+WITH runs AS (
   SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM study_system_attributes WHERE study_id = %(study)s
     AND key = %(state_key)s AND value_json::json ->> 'word' <> 'running')
+), running AS MATERIALIZED (
+  SELECT t.trial_id, t.trial_id NOT IN (SELECT l.trial_id FROM sweep_attempt l
+    WHERE l.outcome IS NULL) AS is_unowned
+  FROM trials t, runs WHERE t.study_id = %(study)s AND t.state = 'RUNNING'
+), full_up AS MATERIALIZED (
+  SELECT 1 FROM study_system_attributes, runs WHERE study_id = %(study)s
+    AND key = %(parallel_key)s AND value_json::int
+      <= (SELECT COUNT(*) FROM running WHERE NOT is_unowned) - %(gone)s::int
 ), unowned AS MATERIALIZED (
-  SELECT t.trial_id FROM trials t, pulls WHERE t.study_id = %(study)s AND t.state = 'RUNNING'
-    AND %(promoted)s::int IS NULL
-    AND t.trial_id NOT IN (SELECT l.trial_id FROM sweep_attempt l WHERE l.outcome IS NULL)
+  SELECT trial_id FROM running WHERE is_unowned AND %(promoted)s::int IS NULL
+    AND NOT EXISTS (SELECT 1 FROM full_up)
 ), interrupted AS MATERIALIZED (
   SELECT t.trial_id FROM trials t JOIN unowned USING (trial_id) WHERE t.state = 'RUNNING'
     AND (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
       ORDER BY a.number DESC LIMIT 1) = ANY(%(claimable)s::text[])
   ORDER BY t.trial_id LIMIT 1 FOR UPDATE OF t SKIP LOCKED
 ), waiting AS MATERIALIZED (
-  SELECT t.trial_id FROM trials t, pulls WHERE t.study_id = %(study)s AND t.state = 'WAITING'
+  SELECT t.trial_id FROM trials t, runs WHERE t.study_id = %(study)s AND t.state = 'WAITING'
     AND %(waiting)s::bool AND NOT EXISTS (SELECT 1 FROM interrupted)
+    AND NOT EXISTS (SELECT 1 FROM full_up)
   ORDER BY t.trial_id LIMIT 1 FOR UPDATE OF t SKIP LOCKED
 ), promoted AS MATERIALIZED (
-  SELECT trial_id FROM trials WHERE trial_id = %(promoted)s::int AND state = 'RUNNING' FOR UPDATE
+  SELECT trial_id FROM trials WHERE trial_id = %(promoted)s::int AND state = 'RUNNING'
+    AND NOT EXISTS (SELECT 1 FROM full_up) FOR UPDATE
 ), chosen AS (
   SELECT trial_id FROM interrupted UNION ALL SELECT trial_id FROM waiting
   UNION ALL SELECT trial_id FROM promoted
@@ -60,7 +72,21 @@ WITH pulls AS (
 )
 SELECT c.trial_id, s.number, a.number, NULL::text, {DETAILS_SQL}
 FROM chosen c LEFT JOIN attempt a USING (trial_id) LEFT JOIN started s USING (trial_id)
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM full_up
 """
+LEFT_SQL = """
+SELECT EXISTS (SELECT 1 FROM trials WHERE study_id = %(study)s AND state = 'WAITING')
+  OR EXISTS (SELECT 1 FROM trials t WHERE t.study_id = %(study)s AND t.state = 'RUNNING'
+    AND (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
+      ORDER BY a.number DESC LIMIT 1) = ANY(%(claimable)s::text[]))
+"""
+# Two claims at once would each count without the other. A study without the attribute has no limit,
+# and its claims do not wait for each other.
+LOCK_SQL = (
+    "SELECT pg_advisory_xact_lock({lock}, {study}) FROM study_system_attributes "
+    f"WHERE study_id = {{study}} AND key = '{PARALLEL}'"
+)
 CLAIMED_SQL = f"""
 SELECT a.trial_id, t.number, a.number, a.outcome, {DETAILS_SQL}
 FROM sweep_attempt a JOIN trials t USING (trial_id) WHERE a.token = %s
@@ -70,51 +96,81 @@ FROM sweep_attempt a JOIN trials t USING (trial_id) WHERE a.token = %s
 class Claims(Attempts):
     """Taking trials."""
 
-    def claim(self, token: str, place: Place) -> Claim | None:
+    def claim(self, token: str, place: Place, gone: int = 0) -> Claim | None:
         """Own the next trial, or return None when there is none to pull.
 
         Interrupted trials come before those that wait, and the oldest comes first. One statement; a
         repeat with the same token gives the same trial. Where trials are promoted it is several:
         call it inside a transaction then.
 
+        Args:
+            gone: How many of the live attempts are known to have lost their tasks: they do not
+                count towards max_parallel.
+
         Raises:
+            NoRoom: As many attempts live as the study's max_parallel, and there are trials left.
             StaleAttempt: The token's attempt has ended already.
         """
         if promotion.promotes(self.study):
-            return self._claim_promoting(token, place)
+            return self._claim_promoting(token, place, gone)
         while True:
-            rows = self._take(token, place)
+            rows = self._take(token, place, gone)
             if rows and rows[0][2] is not None:
                 return self._claimed(token, rows[0])
             mine = self._claimed_before(token)
-            if mine is not None or not rows:
+            if mine is not None or not rows or self._is_full(rows):
                 return mine
 
-    def _claim_promoting(self, token: str, place: Place) -> Claim | None:
+    def _is_full(self, rows: Sequence[Sequence[Any]]) -> bool:
+        """Tell whether nothing was taken because of max_parallel, and nothing is left for later.
+
+        Raises:
+            NoRoom: Something is left.
+        """
+        if not rows or rows[0][0] is not None:
+            return False
+        values = {"study": self.study_id, "claimable": self._claimable}
+        if self.db.execute(LEFT_SQL, values)[0][0]:
+            raise NoRoom("As many trials run as max_parallel lets run.")
+        return True
+
+    def _claim_promoting(self, token: str, place: Place, gone: int) -> Claim | None:
         """Own an interrupted trial, else a paused one that may go on, else one that waits."""
         while True:
             # First: a promotion is noted on its trial, and must not be made for nothing.
             mine = self._claimed_before(token)
             if mine is not None:
                 return mine
-            rows = self._take(token, place, waiting=False)
+            rows = self._take(token, place, gone, waiting=False)
+            if self._is_full(rows):
+                return None
             runs = studies.read_state(self.db, self.study_id).word == studies.RUNNING
             if not rows and runs:
                 found = promotion.promote(self.db, self.study_id, self.study)
-                rows = self._take(token, place, promoted=found)
+                rows = self._take(token, place, gone, promoted=found)
+                if self._is_full(rows):
+                    return None
             if rows and rows[0][2] is not None:
                 return self._claimed(token, rows[0])
             if not rows:
                 return self._claimed_before(token)
 
     def _take(
-        self, token: str, place: Place, *, waiting: bool = True, promoted: int | None = None
+        self,
+        token: str,
+        place: Place,
+        gone: int,
+        *,
+        waiting: bool = True,
+        promoted: int | None = None,
     ) -> list[tuple[Any, ...]]:
         return self.db.execute_prepared(
             CLAIM_SQL,
             {
                 "study": self.study_id,
                 "state_key": STATE,
+                "parallel_key": PARALLEL,
+                "gone": gone,
                 "claimable": self._claimable,
                 "token": token,
                 "job": place.job,
@@ -125,6 +181,7 @@ class Claims(Attempts):
                 "waiting": waiting and promoted is None,
                 "promoted": promoted,
             },
+            before=LOCK_SQL.format(lock=locks.CLAIM, study=int(self.study_id)),
         )
 
     @property

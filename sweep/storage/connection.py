@@ -139,17 +139,21 @@ class Database:
             connection = self._open()
             return self._run(connection, sql, params)
 
-    def execute_prepared(self, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def execute_prepared(
+        self, sql: str, params: dict[str, Any], before: str = ""
+    ) -> list[tuple[Any, ...]]:
         """Run a statement that this session will run again: it is planned once.
 
         Args:
             sql: See ``as_prepared``.
+            before: A statement without parameters that is run first, in the same transaction.
 
         Raises:
             As ``execute``.
         """
+        first = f"{before};".replace("%", "%%") if before else ""
         if not self._prepares:
-            return self.execute(sql, params)
+            return self.execute(first + sql, params)
         text, names, marks = as_prepared(sql)
         with self._owned():
             connection = self._open()
@@ -162,7 +166,7 @@ class Database:
                 prepare = f"PREPARE {name} AS {text};".replace("%", "%%")
             values = [params[key] for key in names]
             try:
-                return self._run(connection, f"{prepare}EXECUTE {name}{marks}", values)
+                return self._run(connection, f"{prepare}{first}EXECUTE {name}{marks}", values)
             except (psycopg2.Error, ValueError) as error:
                 if prepare:  # who knows how far the server has come with it
                     self._statements.pop(text, None)

@@ -12,7 +12,16 @@ import time
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sweep.core.attributes import CANCEL, IDENTITY, METRIC_NAMES, RECONCILED, SPEC, STATE, WAVE
+from sweep.core.attributes import (
+    CANCEL,
+    IDENTITY,
+    METRIC_NAMES,
+    PARALLEL,
+    RECONCILED,
+    SPEC,
+    STATE,
+    WAVE,
+)
 from sweep.core.scheduler import Wave
 from sweep.core.study import Study
 from sweep.storage import locks
@@ -178,6 +187,10 @@ def remove_attribute(db: Database, study_id: int, key: str) -> None:
 
 def write_specification(db: Database, study_id: int, study: Study) -> None:
     write_attribute(db, study_id, SPEC, json.loads(study.to_json()))
+    if study.max_parallel is None:
+        remove_attribute(db, study_id, PARALLEL)
+    else:
+        write_attribute(db, study_id, PARALLEL, study.max_parallel)
 
 
 def read_specification(db: Database, study_id: int) -> Study | None:
@@ -187,7 +200,13 @@ def read_specification(db: Database, study_id: int) -> Study | None:
 
 
 def write_state(db: Database, study_id: int, state: StudyState) -> None:
-    write_attribute(db, study_id, STATE, vars(state))
+    # What says nothing is left out: tasks of an older version know fewer fields, and no others.
+    needed = {
+        field.name: getattr(state, field.name)
+        for field in fields(state)
+        if field.name in ("word", "reason") or getattr(state, field.name) != field.default
+    }
+    write_attribute(db, study_id, STATE, needed)
 
 
 def hold(db: Database, study_id: int, reason: str) -> None:

@@ -7,15 +7,16 @@ training runs.
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 
 from sweep.control import sick_nodes
 from sweep.control.look_after import look_after
-from sweep.control.reconcile import EVERY_S, end_predecessors
+from sweep.control.reconcile import EVERY_S, UNSEEN_S, end_predecessors
 from sweep.core import outcomes
 from sweep.core.attributes import CANCEL
-from sweep.core.errors import CouldNotAsk, SchedulerError, StaleAttempt
+from sweep.core.errors import CouldNotAsk, NoRoom, SchedulerError, StaleAttempt
 from sweep.core.trial import Claim
 from sweep.storage import promotion, studies
 from sweep.storage.closing import close_paused, close_untold
@@ -35,6 +36,12 @@ TRACK_CLOSE_S = 20.0  # for trackers to take what is left, once nothing is left 
 TRACK_LEAVE_S = 1.0  # the same, where this task has to go
 INSIDE_S = 30.0  # for a container to say what it holds, once nothing is left to pull
 CLEARED_S = 10.0  # after which waiting tasks are cancelled again
+# Where max_parallel trials run: for another's attempt to be settled, before this task counts as one
+# too many; between two looks at the others; and their silence before that.
+ROOM_WAIT_S = 120.0
+ROOM_LOOK_S = 5.0
+ROOM_UNSEEN_S = 15.0
+ROOM_PAUSES_S = (0.2, 4.0)  # between two claims, the first and the longest
 MOST_FAULTS = 3  # of sweep or the disk, in a row, after which a task ends
 # A next trial is pulled only while the time left is that many times the longest one seen.
 TIME_MARGIN = 1.2
@@ -71,7 +78,8 @@ class Worker:
         )
         beside = schedule is not None and not schedule.is_cheap_to_ask
         self.others = Onlooker(self._look, context.say, beside=beside)
-        self._look_every_s = EVERY_S
+        self._look_every_s, self._look_unseen_s = EVERY_S, UNSEEN_S
+        self._gone = 0  # attempts whose tasks were gone at the latest look, unexplained
         self.tools = Tools(
             leave=self.leave,
             patience=patience,
@@ -149,12 +157,9 @@ class Worker:
             self._over = True
             return None
         token = os.urandom(16).hex()
-        promotes = promotion.promotes(self.study)
-        claim = self.ask(
-            lambda _: self.ledger.claim(token, self.context.place), transaction=promotes
-        )
+        claim = self._claim(token)
         give_up_at = time.monotonic() + ATTRIBUTE_WAIT_S
-        while claim is None and not self.leave.wanted:
+        while claim is None and not (self.leave.wanted or self._over):
             leaving = self.ask(lambda _: self.ledger.terminated_attempts())
             left_s = give_up_at - time.monotonic()
             found = self._look_after_others(5.0 if leaving else EVERY_S, min(left_s, LOOK_WAIT_S))
@@ -162,18 +167,58 @@ class Worker:
             if not found and ((not leaving and found is not None) or left_s <= 0.0):
                 break
             # Who ended these is known in some seconds; then their trials may be there to be pulled.
-            claim = self.ask(
-                lambda _: self.ledger.claim(token, self.context.place), transaction=promotes
-            )
+            claim = self._claim(token)
             if claim is None and (leaving or found is None):
                 time.sleep(1.0)
         if claim is not None:
             self._token = token
-        elif not self.leave.wanted:
-            if promotes:
+        elif not (self.leave.wanted or self._over):
+            if promotion.promotes(self.study):
                 self.ask(lambda _: close_paused(self.ledger))
             self.ask(lambda _: close_untold(self.ledger))
         return claim
+
+    def _claim(self, token: str) -> Claim | None:
+        """Claim a trial, once there is room where max_parallel of them run; None if none is left.
+
+        A task is one too many where another's attempt has not been settled yet, which a look does,
+        or where max_parallel was lowered. Then it ends, and leaves the queue to the others.
+        """
+        give_up_at, pause_s = time.monotonic() + ROOM_WAIT_S, ROOM_PAUSES_S[0]
+        gone, is_told = 0, False
+        while not self.leave.wanted:
+            try:
+                return self.ask(
+                    lambda _, gone=gone: self.ledger.claim(  # type: ignore[misc]
+                        token, self.context.place, gone
+                    ),
+                    transaction=promotion.promotes(self.study),
+                )
+            except NoRoom:
+                pass
+            if time.monotonic() >= give_up_at:
+                self.say("there are still max_parallel trials at work; this task is one too many")
+                self._over = True
+                break
+            if not is_told:
+                self.say("max_parallel trials are at work already; waiting for one of them to end")
+                is_told = True
+            if not self._look_for_room():
+                self._pause(pause_s * random.uniform(0.5, 1.5))
+                pause_s = min(2 * pause_s, ROOM_PAUSES_S[1])
+            gone, self._gone = self._gone, 0
+        return None
+
+    def _look_for_room(self) -> bool:
+        """Have the attempts settled whose tasks are dead; tell whether there may be room now."""
+        cheap = self.context.schedule is not None and self.context.schedule.is_cheap_to_ask
+        unseen_s = 0.0 if cheap else ROOM_UNSEEN_S
+        return bool(self._look_after_others(ROOM_LOOK_S, unseen_s=unseen_s)) or self._gone > 0
+
+    def _pause(self, pause_s: float) -> None:
+        end = time.monotonic() + pause_s
+        while not self.leave.wanted and (left_s := end - time.monotonic()) > 0:
+            time.sleep(min(left_s, 0.2))
 
     def _is_superseded(self) -> bool:
         """Tell whether this task was put back into the queue and runs again, while we live."""
@@ -183,14 +228,14 @@ class Worker:
         return self.ask(lambda _: self.ledger.latest_token(place)) not in (None, self._token)
 
     def _look_after_others(
-        self, every_s: float = EVERY_S, wait_s: float = LOOK_WAIT_S
+        self, every_s: float = EVERY_S, wait_s: float = LOOK_WAIT_S, unseen_s: float = UNSEEN_S
     ) -> bool | None:
         """Look after the others where that is due; tell whether something was settled, None where
         the look has not ended after so long."""
         if self.context.schedule is None:
             return False
         self._next_look = time.monotonic() + EVERY_S
-        self._look_every_s = every_s
+        self._look_every_s, self._look_unseen_s = every_s, unseen_s
         self.others.begin()
         return self.others.result(max(0.0, wait_s))
 
@@ -202,9 +247,11 @@ class Worker:
             self.folder,
             schedule,
             self.say,
+            unseen_s=self._look_unseen_s,
             every_s=self._look_every_s,
             host=self.context.place.host,
         )
+        self._gone = found.gone if found else 0
         for trial, attempt, end, state in found.settled if found else ():
             self.say(f"trial {trial}, attempt {attempt} was dead ({end.reason}); now {state}")
         return bool(found and found.settled)

@@ -20,7 +20,16 @@ from pathlib import Path
 from sweep.core.files import make_folders
 from sweep.core.paths import AttemptFolder
 from sweep.training import layouts, save_names, save_order
-from sweep.training.save_names import DOUBTFUL, LAST, OTHER, PART, TEXT_ENDS, UNFINISHED, WEIGHTS
+from sweep.training.save_names import (
+    DOUBTFUL,
+    LAST,
+    LEFT,
+    OTHER,
+    PART,
+    TEXT_ENDS,
+    UNFINISHED,
+    WEIGHTS,
+)
 from sweep.training.saves import Save
 
 _FICLONE = 0x40049409
@@ -68,9 +77,15 @@ def carry_over(
 
 
 def _with_others(chosen: Save, saves: Sequence[Save]) -> list[Save]:
-    """Return a save, and of those before it the newest of each other kind, in the same folder."""
+    """Return a save, and of those before it the newest of each other kind, in the same folder.
+
+    Not what is called the last and has been left behind: it would be the last there.
+    """
     found = [chosen]
+    is_last = chosen.name.role in (LAST, LEFT)
     for save in saves[saves.index(chosen) + 1 :]:
+        if save.name.role in (LAST, LEFT) and not is_last:
+            continue
         is_known = any(
             save.name.series == other.name.series and save.path.parent == other.path.parent
             for other in found
@@ -120,6 +135,9 @@ def _copy_pointer(entry: os.DirEntry[str], goal: Path, chosen: Save) -> bool:
     """Write a pointer that names the chosen save; tell whether it was one."""
     text = layouts.read_pointer(Path(entry.path))
     if text is None:
+        return False
+    names_one = bool(text) and (text.isdecimal() or (chosen.path.parent / text).exists())
+    if not layouts.is_pointer_name(entry.name) and not names_one:
         return False
     whole = Path(entry.path).read_text(encoding="utf-8")
     numbers, told = chosen.name.numbers, save_names.parse(text)

@@ -295,7 +295,8 @@ def is_pointer_name(name: str) -> bool:
 
 def may_be_pointer(name: str) -> bool:
     """Tell whether a file may name the newest save: also big_vision's checkpoint.bv-LAST."""
-    is_last = save_names.parse(name).role == save_names.LAST and not _STATE_END.search(name)
+    told = save_names.parse(name)
+    is_last = told.role == save_names.LAST and told.world is None and not _STATE_END.search(name)
     return is_last or is_pointer_name(name)
 
 

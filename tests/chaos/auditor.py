@@ -38,6 +38,9 @@ KINDS = {
     "refused": "commands of sweep's that did not end well",
     "crashes": "faults of sweep's own (exit code 70, crash files)",
 }
+# In which a training whose task the scheduler took for gone may outlive its attempt: its task hears
+# of that within ten seconds, and ends it. Until then max_parallel others may run beside it.
+FENCED_S = 15.0
 CLOCK_S = 0.05  # between a training's clock and the database's on one machine
 FINAL = ("complete", "pruned", "failed", "cancelled")
 
@@ -351,9 +354,12 @@ class _Auditor:
 
     def _parallel(self) -> None:
         # A process that was killed with its first line was alive for no time that can be told.
-        lived = [run for run in self.runs if run.last > run.began]
-        moments = [(run.began, 1, run) for run in lived]
-        moments += [(run.last, -1, run) for run in lived]
+        ends = {(row.trial, row.number): row.ended for row in self.found.attempts}
+        moments: list[tuple[float, int, Run]] = []
+        for run in self.runs:
+            until = _owned_until(run, ends.get((run.trial, run.attempt)))
+            if until > run.began:
+                moments += [(run.began, 1, run), (until, -1, run)]
         # At the same moment one that ends leaves its place to one that begins.
         alive: set[tuple[int, int, int]] = set()
         over = False
@@ -850,3 +856,9 @@ def _trial_row(number: int, state: str, note: str | None, values: Any) -> TrialR
     word = {"fail": end.get("state", "failed")}.get(state, state)
     numbers = [math.nan if value is None else float(value) for value in values or ()]
     return TrialRow(number, word, numbers, end.get("outcome") or "", end.get("reason") or "")
+
+
+def _owned_until(run: Run, ended: float | None) -> float:
+    """Return until when a process counts, which may be over a little later than its attempt."""
+    late_s = run.lines[-1].time - ended if ended is not None else 0.0
+    return run.last - late_s if 0 < late_s <= FENCED_S else run.last

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import time
 
+from sweep.core.errors import NoRoom
 from sweep.core.trial import End, Place, Report
 from sweep.storage import studies
 from sweep.storage.connection import Database
@@ -25,7 +27,11 @@ def main(url: str, study_id: int, index: int) -> None:
     place = Place("claimers", index, "node", slot=os.getpid())
     while True:
         token = secrets.token_hex(16)
-        claim = db.retry(lambda _, t=token: ledger.claim(t, place), patience_s=PATIENCE_S)
+        try:
+            claim = db.retry(lambda _, t=token: ledger.claim(t, place), patience_s=PATIENCE_S)
+        except NoRoom:  # one that was killed is not settled yet
+            time.sleep(0.05)
+            continue
         if claim is None:
             return
 

@@ -519,3 +519,28 @@ def write(url: str, found: Evidence) -> None:
             metric.value,
             metric.logged,
         )
+
+
+def test_one_whose_attempt_had_ended_when_it_began_counts_for_no_time() -> None:
+    """Nor is it taken for one that lives on."""
+    found = make()
+    late = attempt_lines(8, 1, 5.0, range(3), last="")
+    ended = AttemptRow(8, 1, 4.0, 5.0, "lost")
+    changed = change(found, lines=[*found.lines, *late], attempts=[*found.attempts, ended])
+    beside = [line for trial in (6, 7) for line in attempt_lines(trial, 1, 30.0, range(3))]
+    report = audit(FACTS, change(changed, lines=[*changed.lines, *beside]))
+    assert report.count("over_parallel") == 0, report.text()
+
+
+@pytest.mark.parametrize(("late_s", "faults"), [(5.0, 0), (20.0, 1)])
+def test_one_that_ends_soon_after_its_attempt_makes_room(late_s: float, faults: int) -> None:
+    """Slurm took its task for gone: others run until it hears of that, which takes seconds."""
+    found = make()
+    orphan = attempt_lines(8, 1, 10.0, range(int(late_s) + 1), last="left")
+    beside = [
+        line for trial in (6, 7) for line in attempt_lines(trial, 1, 11.0 + late_s / 2, range(9))
+    ]
+    ended = AttemptRow(8, 1, 9.5, 11.0, "lost")
+    alone = [line for line in found.lines if line.trial == 0]
+    changed = change(found, lines=[*alone, *orphan, *beside], attempts=[*found.attempts, ended])
+    assert audit(FACTS, changed).count("over_parallel") == faults

@@ -348,12 +348,22 @@ def test_sick_node_that_cannot_be_excluded(faulty: Faulty) -> None:
 
 @pytest.mark.long
 def test_slurmstepd_dies(faulty: Faulty) -> None:
-    """Slurm's own process above a task is killed: the trial ends, and its task pulls no other."""
+    """Slurm's own process above a task is killed: the trial ends, and its task pulls no other.
+
+    Slurm starts the next task meanwhile, which gets no trial before: one at a time.
+    """
     faulty.launch(steps=10, trials=3, max_parallel=1, grace="10s")
     live = faulty.wait_steps(3, trials=1)
     faulty.kill(parent(faulty.worker_of(live[0])))
     faulty.wait_end(400)
     faulty.check_whole(3)
+    beside = faulty.sql(
+        "SELECT t.number, a.claimed, a.ended, b.claimed FROM sweep_attempt a "
+        "JOIN trials t USING (trial_id) JOIN studies s USING (study_id) JOIN sweep_attempt b "
+        "ON a.claimed < b.claimed AND a.ended > b.claimed JOIN trials u ON u.trial_id = b.trial_id "
+        f"AND u.study_id = t.study_id WHERE s.study_name = '{faulty.name}'"
+    )
+    assert beside == []
 
 
 @pytest.mark.long

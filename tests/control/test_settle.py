@@ -186,6 +186,10 @@ HISTORIES = [
     (["node failed@n1", "node failed@n2", "node failed@n1"], None),
     (["node failed+@n3", "node failed@n1", "interrupted@n4", "node failed+@n2"], NODES),
     (["node failed@n1", "node failed@n2", "node failed@n3", "interrupted@n1"], None),
+    # A retry of the user's begins the count anew.
+    (["node failed@n1", "node failed@n2", "retried@n3", "node failed@n1"], None),
+    (["node failed@n4", "taken back@n5", "node failed@n1"], None),
+    (["retried@n4", "node failed@n1", "node failed@n2", "node failed@n3"], NODES),
     (["node failed", "timeout"], None),
     (["killed"], None),
     (["killed", "killed"], None),

@@ -79,6 +79,8 @@ def test_an_upgrade_in_mid_study(
         training=TRAINING,
         command=f"[python, train.py, '{{x}}', '{release}']",
         trials_per_task=1,
+        tasks=2,
+        parallel=3,
     )
 
     def begun() -> int:

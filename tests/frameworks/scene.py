@@ -82,7 +82,7 @@ class Scene:
 
     def sweep(self, *args: object, code: int | None = 0) -> Ran:
         """Run a command of sweep's in the checkout; it must end with this code."""
-        ran = self._sweep(*args, cwd=self.folder, env={"PYTHONPATH": str(ROOT)}, timeout_s=600)
+        ran = self._sweep(*args, cwd=self.folder, env={"PYTHONPATH": str(ROOT)}, timeout_s=3600)
         assert code is None or ran.code == code, f"{args}\n{ran.out}\n{ran.err}\n{self.logs()}"
         return ran
 

@@ -12,6 +12,7 @@ import optuna
 import pytest
 
 from sweep.control import settle
+from sweep.core.attributes import PARALLEL
 from sweep.core.errors import InputError
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Constraint, Objective, Study
@@ -47,6 +48,7 @@ def make(db: Database, study: Study) -> Ledger:
     with db.transaction():
         found = warm_start.read(db, study)
         study_id = studies.insert_study(db, study)
+        studies.remove_attribute(db, study_id, PARALLEL)  # one process claims for several tasks
         bulk.insert_waiting_trials(db, study_id, first_rows(study, study.trials))
         if found is not None:
             warm_start.write(db, study_id, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sweep.core.attributes import PARALLEL
 from sweep.core.study import Study
 from sweep.search.propose import first_rows
 from sweep.storage import bulk, records, studies
@@ -12,10 +13,16 @@ from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
 
-def make(db: Database, study: Study) -> Ledger:
-    """Write a study with all its waiting trials; return its ledger."""
+def make(db: Database, study: Study, *, limited: bool = False) -> Ledger:
+    """Write a study with all its waiting trials; return its ledger.
+
+    Args:
+        limited: Claims keep to max_parallel.
+    """
     with db.transaction():
         study_id = studies.insert_study(db, study)
+        if not limited:
+            studies.remove_attribute(db, study_id, PARALLEL)
         bulk.insert_waiting_trials(db, study_id, first_rows(study, study.trials))
     return Ledger(db, study_id, study)
 

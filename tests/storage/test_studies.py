@@ -101,3 +101,16 @@ def test_a_turn_is_taken_once_within_its_time(ledger: Ledger, database_url: str)
         assert studies.take_turn(db, study_id, 0.0)
         with other.transaction():
             assert not studies.take_turn(other, study_id, 1e-9)
+
+
+def test_a_stop_is_written_so_that_older_tasks_can_read_it(ledger: Ledger) -> None:
+    """They take each field that they find, and know those of their own version only."""
+    db, study_id = ledger.db, ledger.study_id
+    for word in (studies.STOPPED, studies.DRAINING, studies.HELD):
+        do(ledger, lambda word=word: studies.write_state(db, study_id, StudyState(word, "why")))
+        found = studies.read_attribute(db, study_id, attributes.STATE)
+        assert found == {"word": word, "reason": "why"}
+        assert studies.read_state(db, study_id) == StudyState(word, "why")
+    whole = StudyState(studies.ENDED, "", True, "target", 5.0)
+    do(ledger, lambda: studies.write_state(db, study_id, whole))
+    assert studies.read_state(db, study_id) == whole

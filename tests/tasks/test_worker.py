@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.chaos.scene import TRAIN, Scene, expected_losses, kill, read_journal
+from tests.conftest import sweep_environment
+from tests.waiting import PATIENCE_S, text_of
 
 pytestmark = pytest.mark.real
 
@@ -384,3 +390,49 @@ def test_a_resumed_trial_reports_like_an_undisturbed_one(scene: Scene) -> None:
     scene.wait()
     record = scene.record()
     assert record.metrics["loss"] == expected_losses(record.params["lr"], 3)
+
+
+def test_a_task_beyond_max_parallel_waits_for_room(scene: Scene, tmp_path: Path) -> None:
+    """A second array, say, whose first the scheduler takes for gone while its training lives."""
+    scene.trials, scene.steps, scene.pause_s, scene.gated = 3, 4, 0.0, True
+    job = json.loads(scene.write().launch("--json"))["wave"]["job"]
+    scene.wait_for(lambda: len(scene.trainings()) == 1)
+    said = tmp_path / "said"
+    place = {"SWEEP_JOB": job, "SWEEP_ARRAY_INDEX": str(scene.trials)}
+    with said.open("w") as stream:
+        task = subprocess.Popen(
+            [sys.executable, "-m", "sweep.task", str(scene.root)],
+            env=sweep_environment(scene.runs, {**scene.env, **place}),
+            cwd=tmp_path,
+            stdout=stream,
+        )
+    scene.wait_for(lambda: "max_parallel trials are at work already" in text_of(said))
+    assert len(scene.trainings()) == 1
+    scene.gate.touch()
+    assert task.wait(PATIENCE_S) == 0
+    scene.wait()
+    assert [len(record.attempts) for record in scene.check()] == [1, 1, 1]
+    assert_one_at_a_time(scene)
+
+
+def test_a_trial_whose_task_was_killed_goes_on_before_others_begin(scene: Scene) -> None:
+    """It counts towards max_parallel until it is settled, which its array's next task sees to."""
+    scene.trials, scene.steps, scene.pause_s, scene.gated = 2, 4, 0.0, True
+    scene.write().launch()
+    scene.wait_for(lambda: len(read_journal(scene.attempt(0, 1).metrics)) >= 2)
+    (worker,) = scene.workers()
+    kill(worker)
+    scene.wait_for(lambda: len(scene.trainings()) == 1 and scene.attempt(0, 2).log.exists())
+    scene.gate.touch()
+    scene.wait()
+    assert [len(record.attempts) for record in scene.check()] == [2, 1]
+    assert_one_at_a_time(scene)
+
+
+def assert_one_at_a_time(scene: Scene) -> None:
+    opened = scene.open()
+    attempts = sorted(opened.ledger.all_attempts(), key=lambda one: one.claimed)
+    opened.ledger.db.close()
+    for before, after in pairwise(attempts):
+        assert before.ended is not None
+        assert before.ended <= after.claimed

@@ -60,6 +60,12 @@ FOLDERS = [
         "args.yaml best.pt epoch_2.pt last.pt",
     ),
     (
+        "a last that was left behind stays behind",
+        ["last.pt", "epoch_1.pt", "epoch_2.pt", "epoch_3.pt", "best.pt"],
+        "epoch_3.pt",
+        "best.pt epoch_3.pt",
+    ),
+    (
         "Lightning's link to its last",
         ["epoch=1-step=9.ckpt", "epoch=2-step=18.ckpt", "last.ckpt->epoch=2-step=18.ckpt"],
         "epoch=2-step=18.ckpt",
