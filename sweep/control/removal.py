@@ -233,8 +233,8 @@ def refuse_if_busy(removal: Removal) -> None:
     try:
         if removal.ledger is not None:
             _refuse_live(removal.ledger, place, schedule, removal.name)
-        elif removal.has_folder:
-            _refuse_live_jobs(place, schedule, removal.name)
+        # Checks, tries, scaling studies and other commands have no rows.
+        _refuse_live_jobs(place, schedule, removal.name)
     except CouldNotAsk as error:
         raise BusyError(
             f"Whether anything of the study {removal.name!r} runs cannot be said: {error.message}",
@@ -271,7 +271,7 @@ def _refuse_live(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, name:
 
 
 def _refuse_live_jobs(folder: StudyFolder, schedule: Scheduler, name: str) -> None:
-    """The same by the jobs that the folder knows of, where the rows are gone."""
+    """The same by the jobs that the folder knows of, also where the rows are gone."""
     jobs = {path.name for path in folder.local.glob("*") if path.is_dir()}
     if not schedule.shares_this_machine:
         matches = (_LOG.fullmatch(path.name) for path in folder.logs.glob("*.log"))
@@ -317,3 +317,5 @@ def carry_out(removal: Removal) -> None:
             runs.last.unlink()
     with contextlib.suppress(OSError):
         runs.removing.rmdir()
+    with contextlib.suppress(OSError):  # it is held now; who waits for it finds nothing to launch
+        (runs.root / f".{removal.name}.lock").unlink()

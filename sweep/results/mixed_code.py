@@ -89,7 +89,7 @@ def _describe(found: Mapping[int, str], codes: Mapping[str, Mapping[str, Any]]) 
     ]
     (most, _), *others = counts.most_common()
     changes = {
-        sentence.removeprefix("code: "): None
+        sentence.removeprefix("code: ").removesuffix("."): None
         for other, _ in others
         for sentence in differences({"code": codes[most]}, {"code": codes[other]})
         if sentence.startswith("code: ")

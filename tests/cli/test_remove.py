@@ -52,6 +52,7 @@ def test_one_study_goes_and_its_neighbour_stays(
     assert (ran.code, ran.out) == (0, "study toy: removed\n"), ran.err
     assert (outside / "data").read_text() == "mine"
     assert not os.path.lexists(runs / "toy") and not (runs / ".removing").exists()
+    assert not (runs / ".toy.lock").exists()
     assert rows(fresh_url) == before
     assert all(path.exists() for path in kept)
     ran = sweep("remove", "toy", "--yes")

@@ -50,6 +50,7 @@ def test_trials_of_different_code_are_told_apart(
     )
     table = sweep("collect", "--no-plots")
     assert sentence[:70] in " ".join(table.out.split())
+    assert ".." not in table.out
     assert ids[2] in table.out
     exported = sweep("collect", "--format", "csv")
     rows = {int(row["trial"]): row for row in csv.DictReader(io.StringIO(exported.out))}
