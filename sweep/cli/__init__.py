@@ -10,10 +10,7 @@ imported when their command is called, so that ``sweep --help`` and tab completi
 from __future__ import annotations
 
 import ast
-import codecs
-import contextlib
 import io
-import json
 import os
 import signal
 import sys
@@ -40,6 +37,7 @@ from sweep.core.masking import keep_environment, mask
 from sweep.core.own_version import own_version
 from sweep.core.paths import runs_folder
 from sweep.core.system.crash import write_crash
+from sweep.core.terminal_text import print_all_characters
 
 HERE = Path(__file__).parent
 
@@ -130,7 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
 def run_command(arguments: list[str]) -> int:
     """Run one command; say what ended it, and return the exit code that belongs to that."""
     keep_environment(os.environ)
-    _print_all_characters()
+    print_all_characters()
     try:
         # Outside its standalone mode click gives back what the command returned.
         code = main_group.main(args=arguments, prog_name="sweep", standalone_mode=False)
@@ -163,21 +161,6 @@ def run_command(arguments: list[str]) -> int:
         return refused.exit_code
     except Exception as error:
         return _fault(error, arguments)
-
-
-def _print_all_characters() -> None:
-    """Have standard output and error take what their encoding lacks, as JSON writes it: \\u00e9."""
-    codecs.register_error("sweep", _escape)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            with contextlib.suppress(OSError):  # of an odd kind: it stays as it is
-                stream.reconfigure(errors="sweep")
-
-
-def _escape(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _fault(error: Exception, arguments: list[str]) -> int:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import io
+import json
 import re
+import sys
 
 # ECMA-48: sequences with parameters (colours, cursor), strings up to their end (titles, links), and
 # those of two characters. What follows a string that never ends is text.
@@ -87,3 +92,18 @@ class VisibleText:
     def _erase(self, text: str) -> str:
         before, self._drawn = self._drawn, ""
         return "\r\x1b[K" + text if before else text
+
+
+def print_all_characters() -> None:
+    """Have standard output and error take what their encoding lacks, as JSON writes it: \\u00e9."""
+    codecs.register_error("sweep", _escape)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(OSError):  # of an odd kind: it stays as it is
+                stream.reconfigure(errors="sweep")
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end

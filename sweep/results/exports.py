@@ -139,7 +139,6 @@ def _csv_cell(column: Column, row: Row) -> str:
 
 def _parquet(rows: Sequence[Row], wide: Sequence[Column]) -> bytes:
     try:
-        import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise InputError(

@@ -75,13 +75,11 @@ def propose(
         StaleAttempt: The storage's attempt has ended.
         DatabaseUnavailable: The database does not answer.
     """
-    from optuna.trial import TrialState
-
     from sweep.search.view import SamplerView, broken_by
 
     earlier = warm_start.frozen(storage.database, study_id, study)
-    if study.sampler.type == "auto":
-        done = storage.get_all_trials(study_id, deepcopy=False, states=(TrialState.COMPLETE,))
+    if study.sampler.type == "auto" and choose(study)[0] == "gp":  # of few trials: all are read
+        done = storage.get_all_trials(study_id, deepcopy=False)
         study = cost.weigh(study, cost.durations_of(done))
     sampler = choose(study)[0]
     view = SamplerView(
