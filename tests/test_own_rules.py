@@ -174,8 +174,11 @@ def test_durations_are_recorded_and_the_slowest_printed(
     _, text = run(folder, "-q", *workers)
     _, _, table = text.partition("= slowest 20 of 32 tests =")
     lines = [line.split(" s  ") for line in table.splitlines()[1:21]]
-    assert [name for _, name in lines[:2]] == ["test_it.py::test_a", "test_it.py::test_b"], text
-    assert float(lines[0][0]) >= 0.4 and all(name.startswith("test_it.py::") for _, name in lines)
+    took = {name: float(seconds) for seconds, name in lines}
+    assert len(took) == 20 and all(name.startswith("test_it.py::") for name in took), text
+    assert [*took.values()] == sorted(took.values(), reverse=True)
+    # On a busy machine one that does nothing may take as long.
+    assert took["test_it.py::test_a"] >= 0.4 and took["test_it.py::test_b"] >= 0.2
 
     noted = json.loads((folder / "test-durations.json").read_text())
     assert len(noted) == 32 and noted["test_it.py::test_a"] >= 0.4
