@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import ROOT, sweep_environment
 from tests.fork_server import ForkServer
-from tests.waiting import PATIENCE_S, text_of
+from tests.waiting import PATIENCE_S, text_of, wait_for
 
 pytestmark = pytest.mark.real
 
@@ -65,7 +65,7 @@ def start(
 
 def run(folder: Path, *arguments: str, require: str = "") -> tuple[int, str]:
     process = start(folder, *arguments, require=require)
-    text, _ = process.communicate(timeout=120)
+    text, _ = process.communicate(timeout=PATIENCE_S)
     return process.returncode, text
 
 
@@ -152,10 +152,7 @@ def test_leaked_process_fails_the_session(folder: Path) -> None:
     assert code == 1
     assert "LEAKED PROCESSES" in text and "time.sleep(300)" in text
     pid = (folder / "pid.mark").read_text()
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists()
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the leaked process to be ended")
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
@@ -200,7 +197,7 @@ def test_started_in_the_background_children_can_be_interrupted(
         "    child = subprocess.run([sys.executable, '-c', code], stderr=subprocess.PIPE)\n"
         "    assert b'KeyboardInterrupt' in child.stderr\n",
     )
-    text, _ = start(folder, *workers, prepare=ignore_interrupts).communicate(timeout=120)
+    text, _ = start(folder, *workers, prepare=ignore_interrupts).communicate(timeout=PATIENCE_S)
     assert "1 passed" in text, text
 
 
@@ -217,9 +214,7 @@ def test_report_survives_a_kill_and_is_resumed(folder: Path) -> None:
     )
     commit(folder)
     process = start(folder, "--long")
-    deadline = time.monotonic() + 60
-    while "c" not in (ran(folder)) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: "c" in ran(folder), "the third test")
     time.sleep(0.2)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -274,13 +269,10 @@ def test_a_worker_that_dies_costs_one_test(folder: Path) -> None:
     commit(folder)
     beside = ("-n", "2", "--dist", "loadscope", "--long", "--resume")
     process = start(folder, *beside)
-    deadline = time.monotonic() + 60
     path = folder / "test-report.json"
-    while not (path.exists() and outcomes(folder).get("test_c") == "passed"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: path.exists() and outcomes(folder).get("test_c") == "passed", "its third test")
     process.send_signal(signal.SIGINT)
-    text, _ = process.communicate(timeout=120)
+    text, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2, text
     assert outcomes(folder) == {
         "test_a": "passed",
