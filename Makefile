@@ -7,7 +7,7 @@ FRAMEWORKS := .venv-frameworks
 CODE := sweep trainer templates studies tests benchmarks
 # Tests wait more than they compute, so more run side by side than a small machine has cores; JOBS=0
 # runs one after the other. Frameworks need more memory each.
-JOBS ?= 6
+JOBS ?= 4
 FRAMEWORK_JOBS ?= 4
 # A test or demo starts hundreds of Pythons: each would compile sweep anew, for a third of a second.
 unexport PYTHONDONTWRITEBYTECODE

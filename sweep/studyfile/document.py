@@ -14,6 +14,7 @@ from sweep.studyfile.address import EMBEDDED, STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import BOUNDS
 from sweep.studyfile.keys import CONFIG, OBJECTIVE, READING, RETRY, STUDY
+from sweep.studyfile.own_class import LIMIT_DOC, LIMIT_EXAMPLE, TIME_LIMIT_S
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
@@ -68,6 +69,11 @@ def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
             del options["type"]  # the heading says it
             if options:
                 yield f"{variant.what}: {kind}", f"`{variant.what}: {{type: {kind}, …}}`", options
+    yield (
+        "a sampler or pruner of your own",
+        '`{type: "my_search.samplers:Mine", …}`',
+        {"time_limit": Key(Duration(), LIMIT_DOC, LIMIT_EXAMPLE, default=TIME_LIMIT_S)},
+    )
     for section in (RETRY, RESOURCES, ENVIRONMENT, DDP, SLURM, SERVICE):
         yield section.what, "", section.keys
     yield "storage", "A URL, or these keys.", STORAGE.section.keys

@@ -14,6 +14,8 @@ from sweep.studyfile.rules import INVALID, Entry
 _CLASS = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 _TIME_LIMIT = "time_limit"
 TIME_LIMIT_S = 60
+LIMIT_DOC = "How long one answer may take. All other keys are arguments of the class."
+LIMIT_EXAMPLE = "60s"
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,7 @@ class OwnClass:
             "description": f"The {self.what}, package.module:Class.",
             "examples": ["my:Mine"],
         }
-        limit_key = {
-            "description": "How long one answer may take; all other keys are arguments.",
-            "examples": ["60s"],
-        }
+        limit_key = {"description": LIMIT_DOC, "examples": [LIMIT_EXAMPLE]}
         properties = {"type": name | type_key, _TIME_LIMIT: Duration().schema() | limit_key}
         return [name, {"type": "object", "required": ["type"], "properties": properties}]
 

@@ -539,7 +539,7 @@ READERS: list[Reader] = [
         in_file("sweep.yaml", convert),
         (STARTER + "hydra_values",),
     ),
-    Reader("sbatch script", [SBATCH], in_file("job.sh", convert)),
+    Reader("sbatch script", [SBATCH], in_file("job.sh", convert), (STARTER + "sbatch_indexes",)),
     Reader(
         "Optuna script",
         [OPTUNA, WANDB_DICT],
@@ -551,7 +551,9 @@ READERS: list[Reader] = [
         "training script",
         [SCRIPT],
         in_file("train.py", lambda path: (scan(path), draft_study(path, path.parent))),
-        (STARTER + "flags", STARTER + "init", STARTER + "python_flags", STARTER + "config_objects"),
+        tuple(
+            STARTER + name for name in ("flags", "init", "python_flags", "config_objects", "yacs")
+        ),
         (SyntaxError,),
     ),
     Reader(

@@ -55,6 +55,8 @@ OWN = {
     "sweep.provenance.code_tree": "git's answers",
     "sweep.results.exports": "writes only",
     "sweep.schedulers.local.job": "the request that sweep has written",
+    "sweep.search.own": "the answers of sweep's own child",
+    "sweep.search.own_child": "the questions that sweep has written",
     "sweep.storage.all_studies": "the database's rows",
     "sweep.storage.claims": "the database's rows",
     "sweep.storage.energy": "the database's rows",

@@ -40,8 +40,9 @@ WANDB_STUDY = """\
 # - entity: has no counterpart here.
 # - wandb.config and wandb.log: W&B itself gave the script its values and took its metrics. Here
 #   the script gets the values as the command says, or reads the file that SWEEP_CONFIG names;
-#   and it reports by sweep.report.Reporter().log(step=…, …), or prints what
-#   objective.from.stdout finds.
+#   and it reports by sweep.report.Reporter().log(step=…, …), prints what objective.from.stdout
+#   finds, or is run by python -m sweep.integrations.wandb SCRIPT, which reports what wandb.log
+#   was given.
 # - numbers such as 1e-5 (parameters.learning_rate.min), 1e-1 (parameters.learning_rate.max):
 #   texts to W&B, which reads YAML 1.1 (there it is 1.0e-5); here they are the numbers that they
 #   look like.

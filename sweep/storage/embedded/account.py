@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 
@@ -66,10 +67,15 @@ def choose_account(folder: Folder, binaries: Path) -> Account:
 
 def _try(account: Account, folder: Folder, binaries: Path) -> str:
     """Return what keeps this account from running the server, or nothing."""
-    opened = False
+    opened: list[tuple[Path, int]] = []
     if account.uid is not None and folder.root.stat().st_uid != account.uid:
-        folder.root.chmod(0o711)  # to pass through, not to list; what is inside stays 0600 and 0700
-        opened = True
+        # To pass through, not to list; what is inside stays 0600 and 0700.
+        for path in (folder.root.parent, folder.root):
+            held = path.stat()
+            mode = stat.S_IMODE(held.st_mode)
+            if held.st_uid == os.geteuid() and not mode & stat.S_IXOTH:
+                path.chmod(mode | stat.S_IXGRP | stat.S_IXOTH)
+                opened.append((path, mode))
     try:
         done = subprocess.run(
             [
@@ -90,8 +96,8 @@ def _try(account: Account, folder: Folder, binaries: Path) -> str:
         done = subprocess.CompletedProcess([], 1, stderr=str(error))
     if done.returncode == 0:
         return ""
-    if opened:
-        folder.root.chmod(0o700)
+    for path, mode in opened:
+        path.chmod(mode)
     return done.stderr.strip() or f"exit code {done.returncode}"
 
 

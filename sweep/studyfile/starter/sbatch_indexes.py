@@ -7,6 +7,8 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
+from sweep.studyfile.starter.python_text import parse_expression
+
 _MOST_TASKS = 10_000
 TASK = "SLURM_ARRAY_TASK_ID"
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -59,7 +61,7 @@ def pick(expression: str, scalars: Mapping[str, str], sizes: Mapping[str, int], 
     """
     text = _resolve(expression, scalars, sizes, 0)
     try:
-        return _evaluate(ast.parse(text, mode="eval").body, task)
+        return _evaluate(parse_expression(text), task)
     except (SyntaxError, ZeroDivisionError, RecursionError):
         raise ValueError(expression) from None
 
