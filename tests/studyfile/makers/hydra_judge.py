@@ -68,7 +68,11 @@ def judge(text, argv, is_basic, is_grid):
     sweeper = OmegaConf.select(config, at) if at else config
     found = {}
     for name, value in (sweeper.get("search_space") or {}).items():
-        distribution = _impl.create_optuna_distribution_from_config(value)
+        try:
+            distribution = _impl.create_optuna_distribution_from_config(value)
+        except Exception as error:
+            found[str(name)] = {"refused": f"{type(error).__name__}: {error}"}
+            continue
         found[str(name)] = describe(str(name), distribution, is_grid)
     params = OmegaConf.to_container(sweeper.params) if sweeper.get("params") else {}
     overrides = []
