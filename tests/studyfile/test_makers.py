@@ -123,7 +123,8 @@ def hydra(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def is_said(case: Case, name: str) -> bool:
     """Tell whether a sentence of the conversion is about a parameter."""
-    about = re.compile(rf"(params|parameters|search_space)\.{re.escape(name)}\b|\b{re.escape(name)}\b")
+    escaped = re.escape(name)
+    about = re.compile(rf"(params|parameters|search_space)\.{escaped}\b|\b{escaped}\b")
     return any(about.match(line) or f" {name} " in line for line in case.lost)
 
 
