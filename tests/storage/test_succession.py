@@ -21,11 +21,12 @@ from sweep.core.errors import CouldNotAsk, SweepError
 from sweep.core.scheduler import JobFate
 from sweep.core.system.processes import find_process
 from sweep.storage.embedded import start_stop
-from sweep.storage.embedded.folder import Folder, Starter, read_record
+from sweep.storage.embedded.folder import Folder, Starter, is_locked, read_record
 from sweep.storage.embedded.lease import PERIOD_S, PERIODS, Lease
 from sweep.storage.embedded.server import Server, connected, running
 from sweep.storage.embedded.server_processes import Child
 from tests.needs import require
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.real
 
@@ -173,6 +174,8 @@ def test_a_server_proved_dead_is_followed_in_place(
     query(seen, "CREATE TABLE kept AS SELECT 7 AS x")
     other.signal(signal.SIGKILL)
     wait_gone(other.server)
+    # Its children see that it is gone, and let go of what shows that somebody may write.
+    wait_for(lambda: not is_locked(Folder(shared).alive_file), "the server's children to end")
     grow_old(shared)
     server = start(shared, JobFate.ENDED, successor(shared, child))
     assert query(server, "SELECT x FROM kept") == [(7,)]
