@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweep.cli.logs import attempts_of, log_text
 from sweep.control import add_points, cancel_trials
 from sweep.control.launch import Launched
 from sweep.control.launch import launch as launch_study
@@ -20,10 +21,8 @@ from sweep.control.scheduler_view import SchedulerView
 from sweep.control.waves import stop_waves
 from sweep.core import outcomes
 from sweep.core.errors import InputError
-from sweep.core.files import read_text
 from sweep.core.paths import Runs, StudyFolder, runs_folder
 from sweep.core.scheduler import Scheduler
-from sweep.core.terminal_text import visible_lines
 from sweep.core.trial_choice import TrialChoice
 from sweep.results.frames import Results
 from sweep.results.status import Status, snapshot
@@ -54,9 +53,12 @@ class StudyHandle(Results):
     """
 
     def __init__(self, opened: Opened, runs: Runs, launched: Launched | None = None) -> None:
-        super().__init__(opened)
         self._runs = runs
         self.launched = launched
+        self._use(opened)
+
+    def _use(self, opened: Opened) -> None:
+        super().__init__(opened)
         self._view = SchedulerView(opened, self._schedule, unseen_s=UNSEEN_S)
 
     def __repr__(self) -> str:
@@ -167,8 +169,8 @@ class StudyHandle(Results):
             InputError: A point is none of the space's, or the study has ended early.
         """
         added = add_points.add(self._opened, self._runs, self._schedule, points)
-        self._opened = open_study(self._runs, self.name)
-        self._db, self.study = self._opened.ledger.db, self._opened.study
+        self._db.close()
+        self._use(open_study(self._runs, self.name))
         return list(added.numbers)
 
     def logs(self, trial: int) -> str:
@@ -181,14 +183,7 @@ class StudyHandle(Results):
         found = ledger.db.retry(lambda _: ledger.find_trial(trial))
         if found is None:
             raise InputError(f"{self.name} has no trial {trial}.")
-        parts = []
-        for attempt in ledger.db.retry(lambda _: ledger.attempts(found[0])):
-            path = self._opened.folder.attempt(trial, attempt.number).log
-            text = read_text(path) if path.is_file() else ""
-            parts += [f"--- trial {trial}, attempt {attempt.number}", *visible_lines(text)]
-            if attempt.outcome:
-                parts.append(f"--- attempt {attempt.number}: {attempt.outcome}")
-        return "".join(f"{line}\n" for line in parts)
+        return "".join(log_text(self._opened, trial, lambda: attempts_of(ledger, found[0])))
 
     def rerun_best(
         self, trial: int | None = None, *, tolerance: float = DEFAULT_TOLERANCE

@@ -285,7 +285,7 @@ def _wait(opened: Opened, *, quiet: bool = False) -> Status:
     patient = opened.ledger.db.patient(WAIT_PATIENCE_S)
     with left, patient, progress(Console(stderr=True, quiet=quiet)) as bar:
         while True:
-            status = status_now(opened.ledger, opened.folder, **view.ask())
+            status = status_now(opened.ledger, opened.folder, **view.ask(), shown=0)
             bar.update(status)
             if status.is_over:
                 break

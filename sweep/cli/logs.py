@@ -5,17 +5,21 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
 from sweep.cli.common import get_runs, open_study, runs_option
+from sweep.control.open_study import Opened
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.core.files import read_part
 from sweep.core.terminal_text import VisibleText, visible_lines
 from sweep.core.trial import Attempt
+from sweep.storage.ledger import Ledger
 from sweep.storage.trial_rows import FINISHED
+
+AttemptLine = tuple[int, str | None, str]  # number, outcome, reason
 
 
 @click.command(
@@ -57,9 +61,9 @@ def logs(
         )
     trial_id, state = found
 
-    def attempts() -> list[tuple[int, str | None, str]]:
-        found = ledger.db.retry(lambda _: ledger.attempts(trial_id))
-        return [(a.number, a.outcome, _why(a)) for a in found if attempt in (None, a.number)]
+    def attempts() -> list[AttemptLine]:
+        found = attempts_of(ledger, trial_id)
+        return [line for line in found if attempt in (None, line[0])]
 
     if not attempts():
         is_ours = state == "WAITING"
@@ -67,7 +71,7 @@ def logs(
         click.echo(f"trial {trial} {why}", err=True)
         if not (follow and is_ours):
             return EXIT_FAILED
-    for text in _log_text(opened, trial, attempts, follow, raw):
+    for text in log_text(opened, trial, attempts, follow=follow, raw=raw):
         sys.stdout.write(text)
         sys.stdout.flush()
     return EXIT_DONE
@@ -78,18 +82,36 @@ def _why(attempt: Attempt) -> str:
     return "".join([attempt.reason, *(f"\n--- note: {note}" for note in attempt.notes)])
 
 
-def _log_text(
-    opened: object, trial: int, attempts: object, follow: bool, raw: bool
+def attempts_of(ledger: Ledger, trial_id: int) -> list[AttemptLine]:
+    """Return a trial's attempts, oldest first: number, outcome (None while it lives), reason."""
+    found = ledger.db.retry(lambda _: ledger.attempts(trial_id))
+    return [(a.number, a.outcome, _why(a)) for a in found]
+
+
+def log_text(
+    opened: Opened,
+    trial: int,
+    attempts: Callable[[], list[AttemptLine]],
+    *,
+    follow: bool = False,
+    raw: bool = False,
 ) -> Iterator[str]:
+    """Yield what a trial's attempts have printed, each with its number before and its end behind.
+
+    Args:
+        attempts: Gives them as they are now.
+        follow: Go on as the log grows, until the trial is final.
+        raw: As it was printed.
+    """
     shown = 0
     while True:
-        for number, outcome, reason in attempts():  # type: ignore[operator]
+        for number, outcome, reason in attempts():
             if number <= shown:
                 continue
-            path = opened.folder.attempt(trial, number).log  # type: ignore[attr-defined]
+            path = opened.folder.attempt(trial, number).log
             yield f"--- trial {trial}, attempt {number}\n"
             yield from _file_text(path, number, attempts, follow, raw)
-            latest = {n: (o, r) for n, o, r in attempts()}  # type: ignore[operator]
+            latest = {n: (o, r) for n, o, r in attempts()}
             outcome, reason = latest.get(number, (outcome, reason))
             if outcome:
                 reason = "\n".join(visible_lines(reason))
@@ -101,12 +123,14 @@ def _log_text(
         time.sleep(1.0)
 
 
-def _file_text(path: Path, number: int, attempts: object, follow: bool, raw: bool) -> Iterator[str]:
+def _file_text(
+    path: Path, number: int, attempts: Callable[[], list[AttemptLine]], follow: bool, raw: bool
+) -> Iterator[str]:
     offset = 0
     is_terminal = follow and sys.stdout.isatty()
     visible = VisibleText(is_terminal, shutil.get_terminal_size().columns)
     while True:
-        live = follow and {n: o for n, o, _ in attempts()}.get(number) is None  # type: ignore[operator]
+        live = follow and {n: o for n, o, _ in attempts()}.get(number) is None
         while True:
             text, offset, wrong = read_part(path, offset, 65536)
             if not text:
@@ -121,7 +145,7 @@ def _file_text(path: Path, number: int, attempts: object, follow: bool, raw: boo
         time.sleep(0.5)
 
 
-def _is_final(opened: object, trial: int) -> bool:
-    ledger = opened.ledger  # type: ignore[attr-defined]
+def _is_final(opened: Opened, trial: int) -> bool:
+    ledger = opened.ledger
     found = ledger.find_trial(trial)
     return found is not None and found[1] in FINISHED

@@ -48,18 +48,18 @@ def status(
     view = scheduler_view(opened)
     shown = None if all_running else SHOWN
 
-    def look() -> Status:
+    def look(gpus_of: int | None = None) -> Status:
         scheduler = view.ask()
         with opened.ledger.db.patient(PATIENCE_S):
-            return snapshot(opened.ledger, opened.folder, **scheduler)
+            return snapshot(opened.ledger, opened.folder, **scheduler, shown=gpus_of)
 
     if as_json:
         click.echo(look().to_json())
     elif watch:
         with leaving_study(opened, "sweep status"):
-            watch_view(look, ASK_EVERY_S, shown=shown)
+            watch_view(lambda: look(shown), ASK_EVERY_S, shown=shown)
     elif is_plain(console := Console()):
         for line in status_lines(look()):
             click.echo(line)
     else:
-        console.print(status_panel(look(), shown))
+        console.print(status_panel(look(shown), shown))

@@ -49,9 +49,9 @@ def _running(line: RunningLine, status: Status) -> str:
     if line.step is not None:
         parts.append(f"step {running_table.progress(line)}")
     if line.last is not None:
-        parts.append(f"{name} {running_table.value(line.last)}")
+        parts.append(f"{name} {running_table.shown_value(line.last)}")
         if line.best != line.last:
-            parts.append(f"best {running_table.value(line.best)}")
+            parts.append(f"best {running_table.shown_value(line.best)}")
     parts.append(f"for {stopwatch(line.elapsed_s)}")
     if end := running_table.ends(line, status.now):
         parts.append(f"ends {end}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -73,14 +73,15 @@ def lines_of(
     lengths: tuple[int, int] | None,
     mean_s: float | None,
     folder: StudyFolder,
+    shown: int | None = None,
 ) -> list[RunningLine]:
     """Return what is said of each running trial; those that wait for something come first.
 
     Args:
         lengths: The least and the greatest last step of complete trials, where there are some.
         mean_s: How long those took on average.
+        shown: The GPUs of so many are read, a file each; of all when None.
     """
-    has_gpus = study.resources.gpu_count > 0
     wants_more = study.objective.direction == "maximize"
     last_step = _usual_end(lengths)
     found = []
@@ -94,7 +95,7 @@ def lines_of(
                 trial=row.trial,
                 attempt=row.attempt,
                 node=row.host,
-                gpu=_read_gpu(folder, row) if has_gpus else "",
+                gpu="",
                 step=row.last_step,
                 share=_share(row, last_step),
                 last=None if summary is None else summary.last,
@@ -104,7 +105,10 @@ def lines_of(
                 waits=_waits(row),
             )
         )
-    return sorted(found, key=lambda line: (not line.waits, line.trial))
+    found.sort(key=lambda line: (not line.waits, line.trial))
+    if study.resources.gpu_count:
+        found[:shown] = [replace(line, gpu=_read_gpu(folder, line)) for line in found[:shown]]
+    return found
 
 
 def _usual_end(lengths: tuple[int, int] | None) -> int | None:
@@ -151,9 +155,9 @@ def _waits(row: RunningTrial) -> str:
     return ""
 
 
-def _read_gpu(folder: StudyFolder, row: RunningTrial) -> str:
+def _read_gpu(folder: StudyFolder, line: RunningLine) -> str:
     """Return which GPUs an attempt's record says that it sees; "" where it says nothing."""
-    record, _ = read_record(folder.attempt(row.trial, row.attempt).provenance)
+    record, _ = read_record(folder.attempt(line.trial, line.attempt).provenance)
     environment = (record or {}).get("environment")
     seen = environment.get("cuda_visible_devices") if isinstance(environment, dict) else None
     return seen if isinstance(seen, str) else ""

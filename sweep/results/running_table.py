@@ -67,8 +67,8 @@ class RunningTable:
             "attempt": [str(line.attempt) for line in lines],
             "where": [where(line) for line in lines],
             "step": [progress(line) for line in lines],
-            "last": [value(line.last) for line in lines],
-            "best": [value(line.best) for line in lines],
+            "last": [shown_value(line.last) for line in lines],
+            "best": [shown_value(line.best) for line in lines],
             "time": [stopwatch(line.elapsed_s) for line in lines],
             "ends": [ends(line, self.now) for line in lines],
         }
@@ -96,7 +96,7 @@ def progress(line: RunningLine) -> str:
     return f"{line.step}" if line.share is None else f"{line.step} ({100 * line.share:.0f} %)"
 
 
-def value(number: float | None) -> str:
+def shown_value(number: float | None) -> str:
     """Return a metric's value with few digits; "" of None."""
     return "" if number is None else f"{number:.{VALUE_DIGITS}g}"
 

@@ -182,6 +182,7 @@ def snapshot(
     *,
     notes: Sequence[str] = (),
     coming: str = "",
+    shown: int | None = None,
 ) -> Status:
     """Return where a study stands now.
 
@@ -189,6 +190,7 @@ def snapshot(
         tasks: What the scheduler says of the study's tasks; None when it could not be asked.
         notes: Sentences to show beside.
         coming: Who goes on with a study that has no task, in words; empty where nobody does.
+        shown: Of how many running trials the GPUs are read, a file each; of all when None.
 
     Raises:
         DatabaseUnavailable: It is away for longer.
@@ -253,7 +255,7 @@ def snapshot(
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
         notes=(*notes, *sick, *seen.noted),
         slots=slots_of(study),
-        running=lines_of(seen.running, study, seen.lengths, seen.times.mean_s, folder),
+        running=lines_of(seen.running, study, seen.lengths, seen.times.mean_s, folder, shown),
         spare_tasks=_count_spare(tasks, seen.running),
         best_so_far=seen.best_so_far,
     )

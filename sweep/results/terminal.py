@@ -25,11 +25,10 @@ from sweep.core.study import Study
 from sweep.core.times import clock, span, stopwatch
 from sweep.results import status as states
 from sweep.results.columns import Row
-from sweep.results.running_table import SHOWN, RunningTable, Sparkline
+from sweep.results.running_table import SHOWN, VALUE_DIGITS, RunningTable, Sparkline, shown_value
 from sweep.results.status import Status
 from sweep.storage import studies
 
-VALUE_DIGITS = 6
 PARAM_DIGITS = 4
 
 # Of each state: colour, and its sign in the bar (in Unicode and in ASCII).
@@ -322,14 +321,14 @@ def _columns(rows: Sequence[Row], study: Study, by: str | None, wide: bool) -> l
     ]
     if by is not None:
         ranked_by = [row["metrics"].get(by) for row in rows]
-        found.append((printable(by), True, [_value(v) for v in ranked_by]))
+        found.append((printable(by), True, [shown_value(v) for v in ranked_by]))
     for objective in study.objectives:
         name = objective.metric
         if study.is_multi_objective:
             values = [row["values"].get(name) for row in rows]
         else:
             values = [row["value"] for row in rows]
-        found.append((printable(name), True, [_value(v) for v in values]))
+        found.append((printable(name), True, [shown_value(v) for v in values]))
     if study.constraints:
         words = {True: "yes", False: "no", None: ""}
         found.append(("feasible", False, [words[row.get("feasible")] for row in rows]))
@@ -354,10 +353,6 @@ def _columns(rows: Sequence[Row], study: Study, by: str | None, wide: bool) -> l
     if any(row["reason"] and row["state"] != outcomes.PRUNED for row in rows):
         found.append(("reason", False, [printable(row["reason"]) for row in rows]))
     return found
-
-
-def _value(value: float | None) -> str:
-    return "" if value is None else f"{value:.{VALUE_DIGITS}g}"
 
 
 def progress_lines(status: Status) -> Any:

@@ -13,6 +13,7 @@ import pytest
 import sweep as python
 from sweep.core.errors import InputError, StudyFileError
 from tests.conftest import Sweep
+from tests.studyfile.test_given_function import KEYS, top
 
 TRAIN = """\
 import sys
@@ -31,18 +32,6 @@ def train(config, reporter):
     print("trained from", start, "on", sys.argv[0].rpartition("/")[2])
     return config["x"] ** 2
 """
-KEYS: dict[str, Any] = {
-    "objective": "loss",
-    "direction": "minimize",
-    "space": {"x": {"type": "float", "low": -1, "high": 1}},
-    "trials": 3,
-    "max_parallel": 2,
-    "executor": "local",
-}
-
-
-def top(config: dict[str, Any]) -> float:
-    return float(config["x"])
 
 
 def test_a_file_that_no_import_can_name(tmp_path: Path) -> None:
