@@ -27,7 +27,7 @@ SHOWN_SHARE = 0.9  # of the results lie inside the axis; the worst are drawn at 
 GOOD_MARGIN, BAD_MARGIN = 0.14, 0.06  # of the values' span; the best's label needs room
 
 
-def place(value: float) -> float:
+def on_axis(value: float) -> float:
     """Return where an axis has a finite value: at 0 or at 1e100 what is beyond that in size.
 
     Ratios and margins of what is drawn are finite then; 5e-324 beside 5 has neither.
@@ -50,7 +50,7 @@ def set_limits(
     than half the axis.
 
     Args:
-        values: As ``place`` has them.
+        values: As ``on_axis`` has them.
         best: Is seen as well; results that break the constraints may lie beyond it.
     """
     ordered = sorted(values)
