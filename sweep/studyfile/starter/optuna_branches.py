@@ -82,10 +82,10 @@ def find_suggestions(
         names: The script's constants.
         values_of: Says which parameter a call suggests, where its values can be counted.
     """
-    return _Reader(tree, values_of).read(tree, names)
+    return _Walk(tree, values_of).read(tree, names)
 
 
-class _Reader:
+class _Walk:
     def __init__(self, tree: ast.Module, values_of: Callable[[ast.Call], Parent | None]) -> None:
         self.parents = _parents(tree, values_of)
         found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
