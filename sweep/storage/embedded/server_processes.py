@@ -142,9 +142,7 @@ class Child:
 
     def is_process(self, pid: int) -> bool:
         """Tell whether it is this process, and lives."""
-        return (
-            self.process is not None and self.process.pid == pid and self.process.poll() is None
-        )
+        return self.process is not None and self.process.pid == pid and self.process.poll() is None
 
     def end(self, *, at_once: bool = False) -> None:
         """End it, if it lives.
