@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control.open_study import Opened
-from sweep.core.errors import SweepError
+from sweep.core.errors import InputError, SweepError
 from sweep.core.files import make_private
-from sweep.core.paths import runs_folder
+from sweep.core.paths import StudyFolder, runs_folder
 from sweep.core.sharing import share
 from sweep.results.page import current, html, pictures, source
 from sweep.results.page.contents import Contents, arrange
@@ -49,11 +49,26 @@ def report(
     found = contents(opened, scheduler)
     target = output or opened.folder.report
     if output is None:
-        make_private(target.parent)
+        _make_results_folder(opened.folder)
     html.write(found, target, html.cache_folder(), chosen=output is not None)
     if output is None:
         share(opened.study, opened.folder, target)
     return [target, *(pictures.draw(found.charts, figures, formats) if figures else [])]
+
+
+def _make_results_folder(folder: StudyFolder) -> None:
+    """Make the folder of a study's results, within the study's folder alone: one that has been
+    removed or renamed meanwhile is not brought back, without a mark, by the page of its end.
+
+    Raises:
+        InputError: The study's folder is gone.
+    """
+    if not folder.root.is_dir():
+        raise InputError(
+            f"The study's folder {folder.root} is gone.",
+            "Name a file for the page: sweep report -o page.html.",
+        )
+    make_private(folder.report.parent)
 
 
 def at_the_end(opened: Opened, say: Callable[[str], None]) -> None:
