@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import get_runs, open_study, runs_option, scheduler_for, study_argument
 from sweep.control import cancel_trials
-from sweep.control.waves import stop_waves
+from sweep.control.waves import stop_study
 from sweep.core import trial_choice
 from sweep.core.errors import InputError
 from sweep.results.terminal import count_trials
-from sweep.storage import studies
-from sweep.storage.studies import StudyState
 from sweep.tasks.side_runs import side_run
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     "trials",
     multiple=True,
     metavar="TRIALS",
+    shell_complete=suggest.trial_list(),
     help="Cancel only these, by number (7, or 3,7-9); the study goes on.",
 )
 @runs_option
@@ -61,19 +61,12 @@ def stop(
     if trials:
         _cancel(opened, choice, now)
         return
-    ledger = opened.ledger
-    word = studies.DRAINING if drain else studies.STOPPED
-    state = StudyState(word, "by `sweep stop`")
-    left = ledger.db.retry(lambda _: ledger.unfinished())
-    if left:  # else it keeps the reason for which it has ended
-        ledger.db.retry(lambda db: studies.write_state(db, ledger.study_id, state))
     schedule = scheduler_for(opened.study)(opened.folder)
-    stop_waves(ledger, schedule, running=not drain, now=now)
+    left = stop_study(opened.ledger, schedule, "by `sweep stop`", drain=drain, now=now)
     beside = 0 if drain else side_run.stop_all(opened, schedule)
     if beside:
         which = "re-run or other command is" if beside == 1 else "re-runs or other commands are"
         click.echo(f"study {opened.study.name}: {beside} {which} told to end")
-    left = ledger.db.retry(lambda _: ledger.unfinished())
     if not left:
         if not beside:
             click.echo(f"study {opened.study.name}: all its trials have ended; nothing to stop")
