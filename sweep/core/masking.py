@@ -18,20 +18,38 @@ LEAST = 4  # of a shorter text every message is full: it is hidden by its place 
 
 # Names whose values are secret: "--api-key", "HF_TOKEN"; not "--keys", "--max-tokens".
 _NAME = re.compile(
-    r"(^|_)(KEY|APIKEY|TOKEN|PASSWORD|PGPASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIALS?)$"
+    r"(^|_)(KEY|APIKEY|TOKEN|PASSWORD|PGPASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIALS?|BEARER)$"
+    r"|(^|_)(DB|DATABASE|USER|MYSQL|POSTGRES|PG|REDIS|MONGO|SMTP|LOGIN)_?(PASS|PWD)$"
 )
-_WORDS = r"(?:ssl|pg)?passw(?:or)?d|passphrase|secret|(?:api|access|auth)[_-]?(?:key|token)|token"
-_ASSIGNED = re.compile(rf"(?i)\b({_WORDS})(\s*=\s*)('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|\S+)")
+# Tokens that are known by their looks, whatever stands before them.
+TOKENS = re.compile(
+    r"(?<![\w-])(?:hf_\w{30,}|gh[pousr]_\w{30,}|github_pat_\w{40,}|glpat-[\w-]{20,}"
+    r"|xox[abprs]-[\w-]{20,}|AKIA[A-Z0-9]{16}|sk-(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,})(?![\w-])"
+    r"|(?<=hooks\.slack\.com/services/)[\w/-]+"
+)
+_USERS = r"(?:db|database|user|mysql|postgres|pg|redis|mongo|smtp|login)[_-]?(?:pass|pwd)"
+_WORDS = (
+    r"(?:ssl|pg)?passw(?:or)?d|passphrase|secret|(?:api|access|auth)[_-]?(?:key|token)|token"
+    rf"|{_USERS}"
+)
+_ASSIGNED = re.compile(
+    rf"(?i)\b((?:\w{{1,60}}_)?(?:{_WORDS}))(\s*=\s*)('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|\S+)"
+)
 _IN_JSON = re.compile(
     rf"(?i)([\"'](?:{_WORDS})[\"']\s*:\s*)('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")"
 )
+_HEADER = re.compile(
+    r"(?i)\b((?:(?:proxy-)?authorization|x-[\w-]*(?:key|token))[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token)\s+)?)[^\s\"']+"
+)
 # An option and its value, in a command's text or in a list of its words.
 _OPTION = re.compile(
-    r"(?i)((?<![\w-])--(?=\w)(?:[\w-]{0,60}[_-])?(?:key|apikey|token|password|passwd|passphrase|secret|credentials?))"
+    r"(?i)((?<![\w-])--(?=\w)(?:[\w-]{0,60}[_-])?"
+    rf"(?:key|apikey|token|password|passwd|passphrase|secret|credentials?|bearer|{_USERS}))"
     r"(=|\s+|[\"'],\s*)([\"']?)[^\s\"'\]{},][^\s\"'\],]*"
 )
 # To the last "@" before a space: a raw "@", "/" or quote within the password too.
-_IN_URL = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://)(\S*)@")
+_SCHEME = re.compile(r"(?i)\b[a-z][a-z0-9+.-]{0,30}://")
+_RUN = re.compile(r"\S+")
 _QUERY_SECRET = re.compile(r"(?i)([?&](?:\w*passw(?:or)?d|\w*token|\w*secret|api_?key)=)[^&\s]+")
 _PLAIN_USER = re.compile(r"[\w.%+~-]*")
 # A URL of which nothing is odd. Only such a one is shown, less its password.
@@ -103,7 +121,8 @@ def keep_environment(environ: Mapping[str, str]) -> None:
 
 def names_secret(name: str) -> bool:
     """Tell whether a name (of an option, a variable, a key) says that its value is secret."""
-    return bool(_NAME.search(name.lstrip("-+").replace("-", "_").replace(".", "_").upper()))
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-+"))  # authToken
+    return bool(_NAME.search(words.replace("-", "_").replace(".", "_").upper()))
 
 
 def mask(text: str) -> str:
@@ -111,9 +130,10 @@ def mask(text: str) -> str:
     if _forms is not None:
         text = _forms.sub(MASK, text)
     # First what has quotes around it: a URL's end is not told within.
-    text = _ASSIGNED.sub(rf"\1\2{MASK}", text)
+    text = TOKENS.sub(MASK, _ASSIGNED.sub(rf"\1\2{MASK}", text))
+    text = _HEADER.sub(rf"\1{MASK}", text)
     if "://" in text:
-        text = _QUERY_SECRET.sub(rf"\1{MASK}", _IN_URL.sub(_mask_credentials, text))
+        text = _QUERY_SECRET.sub(rf"\1{MASK}", _RUN.sub(_mask_credentials, text))
     if "--" in text:
         text = _OPTION.sub(rf"\1\2\3{MASK}", text)
     return _IN_JSON.sub(rf'\1"{MASK}"', text)
@@ -195,14 +215,20 @@ def _is_placeholder(word: str) -> bool:
     return bool(re.fullmatch(r"\{[^{}:]*\}", word))
 
 
-def _mask_credentials(found: re.Match[str]) -> str:
-    scheme, credentials = found.groups()
+def _mask_credentials(run: re.Match[str]) -> str:
+    """Return text without a space in it, less what stands between "://" and its last "@"."""
+    before, at, behind = run[0].rpartition("@")
+    found = _SCHEME.search(before) if at else None
+    if found is None:
+        return run[0]
+    before, scheme, credentials = before[: found.start()], found[0], before[found.end() :]
     user, colon, _ = credentials.partition(":")
     if scheme.lower().startswith("postgres"):
         shown = user if _PLAIN_USER.fullmatch(user) else MASK
-        return f"{scheme}{shown}:{MASK}@" if colon else f"{scheme}{shown}@"
+        return f"{before}{scheme}{shown}{':' + MASK if colon else ''}@{behind}"
     # Elsewhere a name alone may be a token; an "@" may also stand in a path.
-    return f"{scheme}{MASK}@" if colon or "/" not in credentials else found[0]
+    is_secret = colon or "/" not in credentials
+    return f"{before}{scheme}{MASK}@{behind}" if is_secret else run[0]
 
 
 def _write_forms(value: str) -> set[str]:

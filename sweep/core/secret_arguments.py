@@ -11,14 +11,31 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from sweep.core.masking import MASK, holds_password, is_secret_option, keep_secret, names_secret
-from sweep.core.placeholders import names, parse
+from sweep.core.masking import (
+    MASK,
+    TOKENS,
+    holds_password,
+    is_secret_option,
+    keep_secret,
+    names_secret,
+)
+from sweep.core.placeholders import escape, names, parse
 from sweep.core.study import Study
 
 REFERENCE = "secret:"  # begins the name of its placeholder
 # A variable that a line of shell sets to something other than another variable's value.
 _SETS = re.compile(r"\b([A-Za-z_]\w*)=(?![\"']?\$)[\"']?[^\s\"';]")
 VARIABLE = "SWEEP_SECRET_"  # begins the name of its variable
+# Within a text: what names a value, and the value. An option, an assignment (also of a URL's query
+# and of libpq's keywords), an entry of JSON, a header.
+_NAMED = re.compile(
+    r"(?i)(?:(?P<option>--[a-z][\w-]{0,60})\s+"
+    r"|(?P<quoted>[\"'])?(?P<key>(?<![\w$])[a-z_][\w.-]{0,60})[\"']?\s*(?P<mark>[=:])\s*)"
+    r"(?:(?:bearer|basic|token)\s+)?"
+    r"(?:\"(?P<double>[^\"]+)\"|'(?P<single>[^']+)'|(?!(?:bearer|basic|token)\s*$)(?P<plain>[^-$\s\"'][^\s\"';|&<>(),`]*))"
+)
+_ADDRESS = re.compile(r"[A-Za-z][\w+.:-]*://")
+_ADDRESS_WITHIN = re.compile(r"(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://[^\s\"'`|<>]+")
 
 
 def take_out(study: Study) -> tuple[Study, dict[str, str]]:
@@ -54,8 +71,11 @@ def stand_ins(study: Study) -> dict[str, str]:
 def names_in(study: Study) -> list[str]:
     """Return the options, or the like, whose secrets stand in the commands of a study as it was
     written: ``--api-key``, ``token``."""
-    commands = (study.command, *study.commands.values())
-    return list(dict.fromkeys(name for words in commands for name in blank(words, "")[1]))
+    found = []
+    for words in (study.command, *study.commands.values()):
+        for before, word in zip(("", *words), words, strict=False):
+            found += [name for name, _ in _split(before, word) if name]
+    return list(dict.fromkeys(found))
 
 
 def notes(study: Study) -> list[str]:
@@ -96,12 +116,9 @@ def blank(command: Sequence[str], instead: str) -> tuple[list[str], list[str]]:
     words: list[str] = []
     found: list[str] = []
     for before, word in zip(("", *command), command, strict=False):
-        place = _place(before, word)
-        if place is None:
-            words.append(word)
-            continue
-        words.append(f"{place[0]}{instead}")
-        found.append(before if is_secret_option(before) else place[0].rstrip("=") or "a URL")
+        parts = _split(before, word)
+        words.append("".join(instead if name else text for name, text in parts))
+        found += [name for name, _ in parts if name]
     return words, found
 
 
@@ -112,38 +129,84 @@ def _is_named(name: str) -> bool:
 def _take_out(command: Sequence[str], found: dict[str, str]) -> tuple[str, ...]:
     taken: list[str] = []
     for before, word in zip(("", *command), command, strict=False):
-        place = _place(before, word)
-        if place is None:
-            taken.append(word)
-            continue
-        head, value = place
-        name = head.rstrip("=") or (before if is_secret_option(before) else "address")
-        taken.append(f"{head}{{{REFERENCE}{_keep(name, value, found)}}}")
+        parts = _split(before, word)
+        taken.append(
+            "".join(
+                f"{{{REFERENCE}{_keep(name, text, found)}}}" if name else text
+                for name, text in parts
+            )
+        )
     return tuple(taken)
 
 
-def _place(before: str, word: str) -> tuple[str, str] | None:
-    """Return what stands before a secret in an argument, and the secret; None where there is none.
+def _split(before: str, word: str) -> list[tuple[str, str]]:
+    """Return the parts of an argument, each (name, secret) or ("", text as the argument has it).
 
-    Only of arguments that are nothing but text: a placeholder's value is no secret of the file's.
+    A placeholder's value is no secret of the file's.
     """
     try:
         pieces = parse(word)
     except ValueError:
-        return None
-    if len(pieces) != 1 or not isinstance(pieces[0], str):
-        return None
-    if is_secret_option(before) and not word.startswith("-"):
-        return "", pieces[0]
-    name, equals, value = pieces[0].partition("=")
-    if equals and value and "://" not in name and (names_secret(name) or _is_address(value)):
-        head = word[: len(word) - len(word.partition("=")[2])]
-        return head, value
-    return ("", pieces[0]) if _is_address(pieces[0]) else None
+        return [("", word)]
+    own = is_secret_option(before) and not word.startswith("-")
+    if len(pieces) == 1 and isinstance(pieces[0], str) and not own:
+        text = pieces[0]
+        name, equals, value = text.partition("=")
+        is_name = equals and value and not re.search(r"[\s?&;:\"'/]", name)
+        if is_name and (names_secret(name) or _is_address(value)):
+            return [("", word[: len(word) - len(word.partition("=")[2])]), (name, value)]
+        if _is_address(text):
+            return [("a URL", text)]
+    parts: list[tuple[str, str]] = []
+    for piece in pieces:
+        if not isinstance(piece, str):
+            parts.append(("", f"{{{piece.name}}}"))
+        elif own:
+            parts.append((before, piece))
+        else:
+            parts += _split_text(piece)
+    return parts if any(name for name, _ in parts) else [("", word)]
+
+
+def _split_text(text: str) -> list[tuple[str, str]]:
+    """Return the parts of a text in which secrets may stand anywhere, a shell's line say."""
+    spans = {
+        found.span(): "a URL" for found in _ADDRESS_WITHIN.finditer(text) if _is_open(found[0])
+    }
+    spans |= {found.span(): "a token" for found in TOKENS.finditer(text)}
+    at = 0
+    while found := _NAMED.search(text, at):
+        name = found["option"] or found["key"]
+        value = next(kind for kind in ("double", "single", "plain") if found[kind])
+        if _names_its_value(found) and not found[value].startswith("$"):
+            spans[found.span(value)] = name
+            at = found.end()
+        else:
+            at = found.end("option" if found["option"] else "key")
+    parts, end = [], 0
+    for (start, stop), name in sorted(spans.items()):
+        if start >= end:
+            parts += [("", escape(text[end:start])), (name, text[start:stop])]
+            end = stop
+    return [part for part in (*parts, ("", escape(text[end:]))) if part[1]]
+
+
+def _names_its_value(found: re.Match[str]) -> bool:
+    name = found["option"] or found["key"]
+    if name.lower() == "authorization":
+        return found["mark"] is not None
+    is_header = found["mark"] == ":" and not found["quoted"]
+    return names_secret(name) and (not is_header or "-" in name)  # "key: 3" is none
 
 
 def _is_address(text: str) -> bool:
-    return "://" in text and holds_password(text)
+    return bool(_ADDRESS.match(text)) and holds_password(text)
+
+
+def _is_open(address: str) -> bool:
+    """Tell whether an address within a text has a password in it, or a token for its user."""
+    is_token = re.match(r"(?i)https?://[^/?#@:]+@", address)
+    return bool(is_token or re.search(r"://[^/?@]*:.*@", address))
 
 
 def _keep(name: str, value: str, found: dict[str, str]) -> str:

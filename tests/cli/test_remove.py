@@ -94,7 +94,7 @@ def test_nothing_is_removed_while_anything_runs(
         ran = sweep(*start, "--wait")
         assert ran.code == 1 and "asked to leave" in ran.out, ran
         (tmp_path / "gate").touch()
-    record = next((runs / "toy" / "local").glob("*/runner.json"))
+    (record,) = (runs / "toy" / "local").glob(f"sweep-toy-{'[0-9a-f]' * 10}/runner.json")
     text = record.read_text()
     found = json.loads(text)
     record.write_text(json.dumps({**found, "host": "login7"}))
