@@ -153,7 +153,7 @@ class TaskEnergy:
 
 # How tasks are started and what they read and write: script, study.json, rows, journal. Raised
 # where tasks of the version before would not get on with what this one writes.
-TASK_FORMAT = 5
+TASK_FORMAT = 6
 
 
 @dataclass(frozen=True)

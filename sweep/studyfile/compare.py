@@ -45,7 +45,11 @@ def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:
         before, after = getattr(old, name), getattr(new, name)
         if name in _IGNORED or _text(before) == _text(after):
             continue
-        if name == "space":
+        if name == "data" and (old.datasets or new.datasets):
+            continue  # what follows says more
+        if name == "datasets":
+            allowed += _compare("data", before, after)
+        elif name == "space":
             refused += _compare_spaces(before, after)
         elif name == "objectives":
             is_same_question = _text(_without_patterns(before)) == _text(_without_patterns(after))

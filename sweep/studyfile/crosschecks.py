@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sweep.core.errors import closest
-from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
+from sweep.core.placeholders import CHECKPOINT, DATA, RESERVED, SPREAD, Placeholder, parse
 from sweep.core.relations import breaches, keeps_to, read_relation, read_relations
 from sweep.core.space import Space, same_value
 from sweep.core.study import Choice, ConfigFile, Ddp, Environment, Objective, Resources, Slurm
@@ -117,14 +117,37 @@ def _a_workdir_of_ones_own_is_ours(root: Entry, workdir: str, environment: Envir
 
 
 @crosscheck
-def _placeholders_are_known(root: Entry, command: Sequence[str]) -> None:
-    _check_words(root, root["command"], command, RESERVED)
+def _placeholders_are_known(root: Entry, command: Sequence[str], data: Any) -> None:
+    _check_words(root, root["command"], command, (*RESERVED, *_data_names(data)))
 
 
 @crosscheck
-def _placeholders_of_commands_are_known(root: Entry, commands: Mapping[str, Sequence[str]]) -> None:
+def _placeholders_of_commands_are_known(
+    root: Entry, commands: Mapping[str, Sequence[str]], data: Any
+) -> None:
+    known = (*RESERVED, CHECKPOINT, *_data_names(data))
     for name, words in commands.items():
-        _check_words(root, root["commands"][name], words, (*RESERVED, CHECKPOINT))
+        _check_words(root, root["commands"][name], words, known)
+
+
+def _data_names(data: Any) -> list[str]:
+    """Return the placeholders of data sets; paths without names have none."""
+    return [DATA + name for name in data] if isinstance(data, Mapping) else []
+
+
+@crosscheck
+def _data_sets_have_names_of_their_own(root: Entry, data: Any) -> None:
+    """No parameter is named as a data set's placeholder, and no two share a variable."""
+    seen: dict[str, str] = {}
+    for name in data if isinstance(data, Mapping) else ():
+        first = seen.setdefault(name.upper(), name)
+        if first != name:
+            rule = f"has the variable of {first}: SWEEP_DATA_{name.upper()}"
+            root["data"][name].report(rule, "Rename one of the two.", "")
+        for key in ("space", "fixed"):
+            if key in root and DATA + name in root[key]:
+                rule = f"is where a data set lies: {{{DATA}{name}}}"
+                root[key][DATA + name].report(rule, "Rename the parameter.", "")
 
 
 def _check_words(root: Entry, at: Entry, command: Sequence[str], reserved: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from sweep.core.study import ConfigFile, Objective, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
+from sweep.studyfile.data_keys import STAGING, Data
 from sweep.studyfile.kinds import Command, Commands, OneOrMore
 from sweep.studyfile.relation_keys import Relations
 from sweep.studyfile.rules import (
@@ -178,7 +179,8 @@ STUDY = Section(
             "arguments. Placeholders: {config}, {trial_dir}, {seed}, {checkpoint_dir}, {resume}, "
             "{params} (all as --name=value), {overrides} (all as name=value), their forms "
             "{params: }, {params:flags}, {params:json}, {config:json}, {overrides:+}, "
-            "{overrides:++}, and {name} of any parameter; {{ and }} are braces.",
+            "{overrides:++}, {name} of any parameter, {data.NAME} of any data set; {{ and }} are "
+            "braces.",
             example="python train.py --config {config}",
             aliases="cmd program script run",
         ),
@@ -446,10 +448,17 @@ STUDY = Section(
             aliases="sharing visibility",
         ),
         "data": Key(
-            TextList(Text(rule="must be a path")),
-            "Files or folders whose content is recorded with the study.",
-            example=["data/mnist"],
+            Data(),
+            "Files or folders whose content is recorded with the study. With names, training is "
+            "told where they lie, {data.NAME} and $SWEEP_DATA_NAME, and nodes may keep copies.",
+            example={"mnist": {"path": "/shared/mnist", "stage": "node"}},
             aliases="datasets dataset",
+        ),
+        "staging": Key(
+            STAGING,
+            "Where nodes keep copies of data, and how much.",
+            example={"place": "/local", "quota": "500G"},
+            aliases="scratch data_cache",
         ),
         "track": Key(
             TextList(Word(("mlflow", "tensorboard"))),

@@ -65,7 +65,7 @@ def test_values_and_defaults_in_words(name: str, value: str, default: str):
 @pytest.mark.parametrize(
     ("sections", "without"),
     [
-        ([STUDY], {"source", "own_workdir"}),
+        ([STUDY], {"source", "own_workdir", "datasets"}),
         ([OBJECTIVE], {"step_pattern"}),  # by what `from` holds
         (PARAMETERS.values(), {"name"}),
         ([ENVIRONMENT], {"built"}),
