@@ -172,6 +172,12 @@ def look_for_tmux() -> Found:
     return Found(bool(path), path or "apt-get install tmux")
 
 
+def look_for_zstd() -> Found:
+    """What unpacks .tar.zst."""
+    path = shutil.which("zstd")
+    return Found(bool(path), path or "apt-get install zstd")
+
+
 def look_for_git() -> Found:
     """git, for what a run records of its code."""
     path = shutil.which("git")
@@ -323,6 +329,7 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "compiler": look_for_compiler,
     "tmux": look_for_tmux,
     "git": look_for_git,
+    "zstd": look_for_zstd,
     "chromium": look_for_chromium,
     "dashboard": look_for_dashboard,
     "mlflow": look_for_mlflow,

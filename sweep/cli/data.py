@@ -21,8 +21,8 @@ from sweep.core.study import Staging, Study
 from sweep.core.terminal_text import visible
 from sweep.studyfile import load
 from sweep.studyfile.defaults import read_defaults
-from sweep.tasks.staging import overview
-from sweep.tasks.staging.cache import Entry
+from sweep.tasks.staging import on_machine
+from sweep.tasks.staging.cache import KeptCopy
 from sweep.tasks.staging.stage import Stager
 
 DAY_S = 86_400
@@ -60,7 +60,7 @@ def _named(place: str | None) -> str | None:
 @json_option
 def status_of_copies(place: str | None, as_json: bool) -> None:
     """Show the places of this machine, and the copies in them."""
-    found = overview.look(_named(place), os.environ)
+    found = on_machine.look(_named(place), os.environ)
     if as_json:
         click.echo(json.dumps([one.to_data() for one in found.places], indent=1))
         return
@@ -78,7 +78,7 @@ def status_of_copies(place: str | None, as_json: bool) -> None:
         click.echo("There is no place for copies here; name one: staging.place, --place.")
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: KeptCopy) -> str:
     days = max(0.0, time.time() - entry.used_s) / DAY_S
     used = "in use" if entry.is_used else f"unused for {days:.1f} days"
     state = "" if entry.is_complete else ", incomplete"
@@ -102,7 +102,7 @@ def stage(study: str | None, place: str | None, runs: Path | None) -> None:
     if not wanted:
         raise InputError(
             f"study {given.name} has no data that are staged.",
-            "Write data: {mnist: {path: /shared/mnist, stage: node}}, say.",
+            "Write data: {mnist: {path: /data/mnist, stage: node}}, say.",
         )
     folder = where.study(given.name)
     with tempfile.TemporaryDirectory(prefix="sweep-data-") as nowhere:
@@ -146,11 +146,11 @@ def purge(place: str | None, days: float, dry_run: bool) -> None:
     """
     before = time.time() - days * DAY_S
 
-    def wanted(entry: Entry) -> bool:
+    def wanted(entry: KeptCopy) -> bool:
         return not entry.is_used and entry.used_s <= before
 
     gone: list[Any] = []
-    for one in overview.look(_named(place), os.environ).places:
+    for one in on_machine.look(_named(place), os.environ).places:
         found = [entry for entry in one.entries if wanted(entry)]
         if not dry_run and one.cache is not None:
             found = one.cache.purge(wanted)

@@ -21,7 +21,7 @@ DATA_SET = Section(
         "path": Key(
             _PATH,
             "A file or a folder that all nodes see; a relative one lies in the workdir.",
-            example="/shared/mnist",
+            example="/data/mnist",
             aliases="source src folder dir root",
             default=REQUIRED,
         ),
@@ -91,13 +91,13 @@ class Data:
 
     def _read_one(self, name: str, at: Entry) -> Any:
         if name in DATA_SET.keys:
-            advice = "Write data: {mnist: {path: /shared/mnist, stage: node}}, say."
+            advice = "Write data: {mnist: {path: /data/mnist, stage: node}}, say."
             return at.report("is a key of a data set, which needs a name above it", advice, "")
         if not re.fullmatch(_NAME, name):
             return at.report("must be named by up to 40 letters, digits and _", "Rename it.", "")
         if at.node.kind == "map":
             return DATA_SET.read(at)
-        with at.advising(f"For example {name}: /shared/{name}."):
+        with at.advising(f"For example {name}: /data/{name}."):
             path = _PATH.read(at)
         return path if path is INVALID else DataSet(path)
 

@@ -451,7 +451,7 @@ STUDY = Section(
             Data(),
             "Files or folders whose content is recorded with the study. With names, training is "
             "told where they lie, {data.NAME} and $SWEEP_DATA_NAME, and nodes may keep copies.",
-            example={"mnist": {"path": "/shared/mnist", "stage": "node"}},
+            example={"mnist": {"path": "/data/mnist", "stage": "node"}},
             aliases="datasets dataset",
         ),
         "staging": Key(

@@ -27,7 +27,7 @@ Reporter().log(step=0, score=len(text))
 
 @pytest.fixture
 def words(tmp_path: Path) -> Path:
-    folder = tmp_path / "shared" / "words"
+    folder = tmp_path / "common" / "words"
     folder.mkdir(parents=True)
     (folder / "words.txt").write_text("some words")
     (tmp_path / "disk").mkdir()
@@ -45,7 +45,7 @@ def write(folder: Path, **more: Any) -> Path:
         "trials": 2,
         "max_parallel": 2,
         "executor": "local",
-        "data": {"words": {"path": "shared/words", "stage": "node"}},
+        "data": {"words": {"path": "common/words", "stage": "node"}},
         "staging": {"place": str(folder / "disk")},
     }
     path = folder / "study.yaml"
@@ -102,10 +102,10 @@ def test_data_that_change_hold_the_study(sweep: Sweep, tmp_path: Path, words: Pa
 def test_data_that_are_not_there_are_refused(
     sweep: Sweep, tmp_path: Path, words: Path, runs: Path
 ) -> None:
-    ran = sweep("launch", write(tmp_path, data={"words": "shared/wrods"}))
+    ran = sweep("launch", write(tmp_path, data={"words": "common/wrods"}))
     assert ran.code == 2
     assert "data.words: " in ran.err
-    assert "shared/wrods does not exist" in ran.err
+    assert "common/wrods does not exist" in ran.err
     assert not (runs / "reads").exists()
 
 
@@ -147,6 +147,6 @@ def test_a_site_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_nothing_to_stage_is_said(tmp_path: Path, words: Path) -> None:
-    study = write(tmp_path, data={"words": "shared/words"})
+    study = write(tmp_path, data={"words": "common/words"})
     with pytest.raises(InputError, match="has no data that are staged"):
         call("stage", str(study))

@@ -33,18 +33,18 @@ def refusal(text: str, head: str = HEAD) -> str:
 def test_a_path_or_keys() -> None:
     """Named data are recorded as those without a name are, and survive storing."""
     study = read(
-        "data: {mnist: {path: /shared/mnist, stage: node, wait: false}, words: d/words.zip}\n"
+        "data: {mnist: {path: /data/mnist, stage: node, wait: false}, words: d/words.zip}\n"
         "staging: {place: /local, quota: 2G}\n"
     )
     assert study.datasets == {
-        "mnist": DataSet("/shared/mnist", "node", wait=False),
+        "mnist": DataSet("/data/mnist", "node", wait=False),
         "words": DataSet("d/words.zip"),
     }
-    assert study.data == ("/shared/mnist", "d/words.zip")
+    assert study.data == ("/data/mnist", "d/words.zip")
     assert study.staging == Staging("/local", 2048)
     there = dataclasses.replace(study, workdir="/w").data_paths
     assert {name: str(path) for name, path in there.items()} == {
-        "mnist": "/shared/mnist",
+        "mnist": "/data/mnist",
         "words": "/w/d/words.zip",
     }
     assert Study.from_json(study.to_json()) == study

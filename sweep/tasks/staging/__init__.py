@@ -19,5 +19,5 @@ Whatever hinders a copy (no room, no place, a disk's error) is said, and trainin
 path. What makes an attempt be given back is only data that are not those of the launch.
 
 ``places`` finds the folder, ``cache`` keeps copies in it, ``copying`` and ``archives`` make them,
-``stage`` does all of it for a training's data sets, ``overview`` shows what there is.
+``stage`` does all of it for a training's data sets, ``on_machine`` shows what there is.
 """

@@ -21,12 +21,12 @@ SPARE = 0.02  # of a disk stays free
 POLL_S = 0.2
 
 
-class NoRoom(SweepError):
+class DoesNotFit(SweepError):
     """A copy does not fit, whatever is removed; it says why."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class KeptCopy:
     """A copy in a place, or what there is of one.
 
     Attributes:
@@ -145,7 +145,7 @@ class Cache:
 
     # Room
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[KeptCopy]:
         """Return all copies, complete and partial, the longest unused first."""
         found = []
         for name in sorted(os.listdir(self.folder)):
@@ -165,7 +165,7 @@ class Cache:
             used_s = stamp.stat().st_mtime if stamp.exists() else 0.0
             source = str(record.get("source", ""))
             used = self._is_locked(key, "copy" if is_partial else "use")
-            found.append(Entry(name, size, is_complete, used, used_s, source))
+            found.append(KeptCopy(name, size, is_complete, used, used_s, source))
         return sorted(found, key=lambda entry: entry.used_s)
 
     def _is_locked(self, key: str, kind: str) -> bool:
@@ -181,14 +181,16 @@ class Cache:
         Whatever it takes already counts as a part of it. The lock of copying is held.
 
         Raises:
-            NoRoom: It does not fit; nothing was removed for it.
+            DoesNotFit: It does not fit; nothing was removed for it.
         """
         with self._alone():
             partial = self.partial(key)
             others = [entry for entry in self.entries() if entry.key != partial.name]
             disk = os.statvfs(self.folder)
             if disk.f_files and disk.f_favail < files:
-                raise NoRoom(f"{self.folder} has {disk.f_favail} inodes left, of {files} needed")
+                raise DoesNotFit(
+                    f"{self.folder} has {disk.f_favail} inodes left, of {files} needed"
+                )
             # What other copiers have reserved and not written yet is no longer free.
             promised = sum(
                 max(0, entry.bytes - tree_bytes(self.folder / entry.key))
@@ -203,12 +205,12 @@ class Cache:
             can_go = sum(entry.bytes for entry in removable)
             if over > can_go:
                 used = sum(entry.bytes for entry in others) - can_go
-                raise NoRoom(
+                raise DoesNotFit(
                     f"{self.folder} may hold {byte_text(self.quota_bytes)} (staging.quota), of "
                     f"which {byte_text(used)} are in use; {byte_text(size)} more do not fit"
                 )
             if lacking > free + can_go:
-                raise NoRoom(
+                raise DoesNotFit(
                     f"{self.folder} has {byte_text(max(0, free))} free, of {byte_text(size)} needed"
                 )
             for entry in removable:
@@ -218,7 +220,7 @@ class Cache:
                     over -= entry.bytes
                     free += entry.bytes
             if over > 0 or lacking > free:
-                raise NoRoom(f"what could make room in {self.folder} was just taken up again")
+                raise DoesNotFit(f"what could make room in {self.folder} was just taken up again")
             partial.mkdir(mode=0o700, exist_ok=True)
             plan = {"bytes": size, "source": source, "boot": self.boot}
             write_atomic(partial / "plan.json", json.dumps(plan) + "\n")
@@ -235,12 +237,12 @@ class Cache:
         if not isinstance(plan, dict) or plan.get("boot") != self.boot:
             remove_tree(partial)
 
-    def purge(self, wanted: Callable[[Entry], bool]) -> list[Entry]:
+    def purge(self, wanted: Callable[[KeptCopy], bool]) -> list[KeptCopy]:
         """Remove copies that nobody uses; return those that are gone."""
         with self._alone():
             return [entry for entry in self.entries() if wanted(entry) and self._remove(entry)]
 
-    def _remove(self, entry: Entry) -> bool:
+    def _remove(self, entry: KeptCopy) -> bool:
         if not entry.key.endswith(".partial"):
             return self.discard(entry.key)
         lock = self.lock_copying(entry.key.removesuffix(".partial"))

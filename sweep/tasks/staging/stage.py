@@ -22,7 +22,7 @@ from sweep.core.study import DataSet, Study
 from sweep.provenance import manifest
 from sweep.provenance.data import DataFile, capture_data, describe_files, list_files
 from sweep.tasks.staging import archives, copying, places
-from sweep.tasks.staging.cache import POLL_S, Cache, NoRoom
+from sweep.tasks.staging.cache import POLL_S, Cache, DoesNotFit
 
 Stop = Callable[[], bool]
 GROW_BYTES = 64 << 20  # by so much, or a quarter, room is reserved anew for what is unpacked
@@ -197,7 +197,7 @@ class Stager:
             make_private(self.folder.data)
             cache = Cache(self.folder.data, boot="any")
             return self._at(cache, places.Spot(cache.folder), wanted, staged, stop)
-        except (NoRoom, _NotHere, OSError) as error:
+        except (DoesNotFit, _NotHere, OSError) as error:
             raise NoPlaceForArchive(
                 f"data.{wanted.name}: {wanted.path} can be unpacked nowhere: {_said(error)}.",
                 "Make room, name another staging.place, or unpack it yourself.",
@@ -209,7 +209,7 @@ class Stager:
         """Return the copy in one place, made where there is none.
 
         Raises:
-            NoRoom: It does not fit there.
+            DoesNotFit: It does not fit there.
             OSError: The place refuses.
             DataDiffer, CannotUnpack, Left: See ``stage``.
             _NotHere: Training is to read the shared path.
@@ -271,7 +271,7 @@ class Stager:
         size = sum(file.size for file in files)
         memory_mb = self.study.resources.memory_mb
         if spot.is_memory and memory_mb and size > memory_mb << 20:
-            raise NoRoom(f"{spot.folder} is memory of the job's, which has less than that")
+            raise DoesNotFit(f"{spot.folder} is memory of the job's, which has less than that")
         cache.reserve(wanted.key, size, len(files), str(wanted.path))
         often = f" (once a task: {spot.private})" if spot.private else ""
         self.say(
@@ -366,7 +366,7 @@ class _Room:
         self._taken = self._reserved = 0
 
     def take(self, size: int) -> None:
-        """Raises: NoRoom."""
+        """Raises: DoesNotFit."""
         self._taken += size
         if self._taken <= self._reserved:
             return
@@ -374,7 +374,7 @@ class _Room:
         try:
             self._reserve(self._taken + more)
             self._reserved = self._taken + more
-        except NoRoom:
+        except DoesNotFit:
             self._reserve(self._taken)
             self._reserved = self._taken
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import subprocess
 import tarfile
 import zipfile
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweep.tasks.staging.archives import CannotUnpack, stem_of, unpack
+from tests.needs import require
 
 FILES = {"a.txt": b"a" * 1000, "deep/b.bin": os.urandom(10_000)}
 
@@ -40,8 +40,8 @@ def make(path: Path) -> Path:
 )
 def test_each_kind(name: str, tmp_path: Path) -> None:
     """All files are there, and each was announced before it was written."""
-    if name.endswith("zst") and not shutil.which("zstd"):
-        pytest.skip("the program zstd")
+    if name.endswith("zst"):
+        require("zstd")
     archive, sizes = make(tmp_path / name), []
     kept = archive.rename(tmp_path / "archive")  # a copy need not be called as it was
     unpack(kept, name, tmp_path / "out", sizes.append)
@@ -52,8 +52,8 @@ def test_each_kind(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["d.tar", "d.tar.gz", "d.zip", "d.tar.zst"])
 def test_a_damaged_one_is_said(name: str, tmp_path: Path) -> None:
-    if name.endswith("zst") and not shutil.which("zstd"):
-        pytest.skip("the program zstd")
+    if name.endswith("zst"):
+        require("zstd")
     archive = make(tmp_path / name)
     archive.write_bytes(archive.read_bytes()[:5000])
     with pytest.raises(CannotUnpack, match=f"{name} cannot be unpacked"):

@@ -9,7 +9,7 @@ import pytest
 
 from sweep.core.errors import SweepError
 from sweep.core.files import tree_bytes
-from sweep.tasks.staging.cache import Cache, NoRoom
+from sweep.tasks.staging.cache import Cache, DoesNotFit
 from sweep.tasks.staging.copying import Copied, write_files
 
 MB = 1 << 20
@@ -58,7 +58,7 @@ def test_what_is_used_stays(cache: Cache) -> None:
     fill(cache, "a", 4 * MB, 1.0)
     fill(cache, "b", 4 * MB, 2.0)
     lock = cache.lock_use("a")
-    with pytest.raises(NoRoom, match=r"may hold 10\.5 MB .*4\.2 MB are in use; 7\.3 MB more"):
+    with pytest.raises(DoesNotFit, match=r"may hold 10\.5 MB .*4\.2 MB are in use; 7\.3 MB more"):
         cache.reserve("c", 7 * MB)
     assert keys(cache) == ["a", "b"]
     assert not cache.discard("a")
@@ -73,7 +73,7 @@ def test_a_partial_copy_counts_as_what_it_will_be(cache: Cache) -> None:
     lock = cache.lock_copying("a")
     assert lock is not None
     cache.reserve("a", 8 * MB)
-    with pytest.raises(NoRoom):
+    with pytest.raises(DoesNotFit):
         cache.reserve("b", 3 * MB)
     assert cache.lock_copying("a") is None
     os.close(lock)
@@ -100,9 +100,9 @@ def test_a_disk_without_room(cache: Cache) -> None:
     disk = os.statvfs(cache.folder)
     huge = disk.f_blocks * disk.f_frsize * 2
     whole = Cache(cache.folder.parent, huge * 2)
-    with pytest.raises(NoRoom, match=r"free, of .* needed"):
+    with pytest.raises(DoesNotFit, match=r"free, of .* needed"):
         whole.reserve("a", huge)
-    with pytest.raises(NoRoom, match="inodes left"):
+    with pytest.raises(DoesNotFit, match="inodes left"):
         whole.reserve("a", 1, files=disk.f_files * 2 + 1) if disk.f_files else whole.reserve(
             "a", huge
         )

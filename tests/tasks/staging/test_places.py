@@ -12,10 +12,10 @@ from sweep.tasks.staging.places import Spot, find_spots, mount_of, read_mounts, 
 MOUNTS = r"""
 21 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 30 21 0:25 / /dev/shm rw,nosuid - tmpfs tmpfs rw
-31 21 0:30 / /shared rw - nfs4 server:/export rw
+31 21 0:30 / /common rw - nfs4 server:/export rw
 32 21 259:1 / /local rw,relatime shared:3 - xfs /dev/nvme0n1 rw
 33 21 259:1 /containers/4711/.4711 /tmp rw,relatime - xfs /dev/nvme0n1 rw
-34 31 0:40 / /shared/with\040space rw - fuse.sshfs x rw
+34 31 0:40 / /common/with\040space rw - fuse.sshfs x rw
 not a mount
 """
 
@@ -26,9 +26,9 @@ def test_the_table_of_mounts() -> None:
     assert len(mounts) == 6
     points = {
         "/dev/shm/x": "/dev/shm",
-        "/shared/a": "/shared",
-        "/shared/with space/b": "/shared/with space",
-        "/sharedness": "/",
+        "/common/a": "/common",
+        "/common/with space/b": "/common/with space",
+        "/commonness": "/",
         "/tmp": "/tmp",
     }
     for path, point in points.items():
@@ -39,10 +39,10 @@ def test_the_table_of_mounts() -> None:
     assert kinds == {
         "/": (False, False),
         "/dev/shm": (True, False),
-        "/shared": (False, True),
+        "/common": (False, True),
         "/local": (False, False),
         "/tmp": (False, False),
-        "/shared/with space": (False, True),
+        "/common/with space": (False, True),
     }
     assert mount_of(Path("/x"), []) is None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweep.core.errors import SweepError
 from sweep.core.system.own_folder import own_path
-from sweep.tasks.staging.cache import Cache, Entry
+from sweep.tasks.staging.cache import Cache, KeptCopy
 from sweep.tasks.staging.places import find_spots
 
 
@@ -27,7 +27,7 @@ class Here:
     private: str
     is_memory: bool
     free_bytes: int
-    entries: Sequence[Entry]
+    entries: Sequence[KeptCopy]
     cache: Cache | None
 
     def to_data(self) -> dict[str, Any]:
