@@ -178,6 +178,18 @@ def look_for_zstd() -> Found:
     return Found(bool(path), path or "apt-get install zstd")
 
 
+def look_for_zsh() -> Found:
+    """The shell of that name, to complete in."""
+    path = shutil.which("zsh")
+    return Found(bool(path), path or "apt-get install zsh")
+
+
+def look_for_fish() -> Found:
+    """The shell of that name, to complete in."""
+    path = shutil.which("fish")
+    return Found(bool(path), path or "apt-get install fish")
+
+
 def look_for_git() -> Found:
     """git, for what a run records of its code."""
     path = shutil.which("git")
@@ -328,6 +340,8 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "history": look_for_history,
     "compiler": look_for_compiler,
     "tmux": look_for_tmux,
+    "zsh": look_for_zsh,
+    "fish": look_for_fish,
     "git": look_for_git,
     "zstd": look_for_zstd,
     "chromium": look_for_chromium,

@@ -66,7 +66,7 @@ TOP: dict[str, set[str]] = {
 BESIDE: dict[str, set[str]] = {"integrations": {"report"}}
 # What its modules import: the framework they are named for, which is why one imports them.
 INTEGRATIONS = {
-    **{name: set() for name in ("__init__", "base", "function", "wandb")},
+    **{name: set() for name in ("__init__", "base", "child", "function", "tensorboard", "wandb")},
     **{name: set() for name in ("accelerate", "deepspeed")},  # they are handed the user's objects
     "dcp": {"torch"},
     "lightning": {"lightning", "pytorch_lightning"},

@@ -18,25 +18,22 @@ from sweep.control.launch import Launched
 from sweep.control.launch import launch as launch_study
 from sweep.control.open_study import Opened, open_study
 from sweep.control.scheduler_view import SchedulerView
-from sweep.control.waves import stop_waves
+from sweep.control.waves import stop_study
 from sweep.core import outcomes
 from sweep.core.errors import InputError
 from sweep.core.paths import Runs, StudyFolder, runs_folder
 from sweep.core.scheduler import Scheduler
 from sweep.core.trial_choice import TrialChoice
 from sweep.results.frames import Results
+from sweep.results.live import PATIENCE_S, WAITED_UNSEEN_S, until_over
 from sweep.results.status import Status, snapshot
 from sweep.schedulers.choose import resolve, scheduler_of
-from sweep.storage import records, studies
-from sweep.storage.studies import StudyState
+from sweep.storage import records
 from sweep.studyfile import load as load_file
 from sweep.studyfile.from_python import GivenStudy, as_file, plain
 from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs.reproduction import DEFAULT_TOLERANCE, Verdict, judge
 
-POLL_S = 1.0
-IDLE_S = 15.0  # beyond what the scheduler's answer may be old: the finaliser may be at work
-UNSEEN_S = 10.0  # while somebody waits: locally, asking costs nothing
 TASK_VARIABLE = "SWEEP_TRIAL"  # set within a training
 
 
@@ -59,7 +56,7 @@ class StudyHandle(Results):
 
     def _use(self, opened: Opened) -> None:
         super().__init__(opened)
-        self._view = SchedulerView(opened, self._schedule, unseen_s=UNSEEN_S)
+        self._view = SchedulerView(opened, self._schedule, unseen_s=WAITED_UNSEEN_S)
 
     def __repr__(self) -> str:
         return f"<Study {self.name}, {self.study.trials} trials>"
@@ -98,18 +95,14 @@ class StudyHandle(Results):
     def _watch(self, timeout_s: float | None = None) -> Iterator[Status]:
         """Yield its status every second until it is over."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        idle_since: float | None = None
-        while True:
-            status = self.status()
+        for status in until_over(self._look, self._view.every_s):
             yield status
-            idle_since = (idle_since or time.monotonic()) if status.state == "idle" else None
-            if idle_since and time.monotonic() - idle_since > IDLE_S + self._view.every_s:
-                return
-            if status.is_over:
-                return
-            if deadline is not None and time.monotonic() > deadline:
+            if deadline is not None and time.monotonic() > deadline and not status.is_over:
                 raise TimeoutError(f"{self.name} has not ended within {timeout_s:g} s; it goes on")
-            time.sleep(POLL_S)
+
+    def _look(self) -> Status:
+        with self._db.patient(PATIENCE_S):
+            return self.status()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield each trial once it has ended: number, state, value(s), params, reason."""
@@ -154,12 +147,8 @@ class StudyHandle(Results):
             choice = TrialChoice(ranges=tuple((n, n) for n in numbers))
             said = cancel_trials.cancel(self._opened, self._schedule, choice, now=now)
             return [f"trial {number}: {what}" for number, what in said]
-        ledger = self._opened.ledger
-        word = studies.DRAINING if drain else studies.STOPPED
-        if ledger.db.retry(lambda _: ledger.unfinished()):
-            state = StudyState(word, "by `stop()` in Python")
-            ledger.db.retry(lambda db: studies.write_state(db, ledger.study_id, state))
-        stop_waves(ledger, self._schedule, running=not drain, now=now)
+        by = "by `stop()` in Python"
+        stop_study(self._opened.ledger, self._schedule, by, drain=drain, now=now)
         return []
 
     def add(self, points: Sequence[Mapping[str, Any]]) -> list[int]:

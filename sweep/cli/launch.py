@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from sweep.cli import suggest
 from sweep.cli.common import (
     get_runs,
     json_option,
@@ -36,7 +36,7 @@ from sweep.core.scheduler import Wave
 from sweep.core.terminal_text import visible
 from sweep.provenance import shared_output
 from sweep.provenance import snapshot as code_snapshot
-from sweep.results.live import progress
+from sweep.results.live import PATIENCE_S, WAITED_UNSEEN_S, progress, until_over
 from sweep.results.status import snapshot as status_now
 from sweep.results.terminal import count_trials, counted
 from sweep.schedulers.arrays import array_job, array_size, name_token, task_argv, throttle_of
@@ -52,10 +52,6 @@ if TYPE_CHECKING:
     from sweep.control.open_study import Opened
     from sweep.core.scheduler import Limits
     from sweep.results.status import Status
-
-POLL_S = 1.0
-WAIT_PATIENCE_S = 900.0  # while we wait for a study: a database may be away for long
-RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
 
 
 @click.command(
@@ -87,6 +83,7 @@ RECONCILE_UNSEEN_S = 10.0  # while we wait: locally, asking costs nothing
     "--retry",
     multiple=True,
     metavar="TRIALS",
+    shell_complete=suggest.trial_list(WORDS),
     help="Give trials that have ended back: numbers (3,7-9) or what became of them "
     f"({', '.join(WORDS)}). They keep their number and begin from nothing, with the code as it is.",
 )
@@ -279,21 +276,16 @@ def _limits_line(limits: Limits) -> str:
 
 def _wait(opened: Opened, *, quiet: bool = False) -> Status:
     """Show the progress until the study has ended, is held or stopped, or nothing runs it."""
-    idle_since: float | None = None
-    view = scheduler_view(opened, unseen_s=RECONCILE_UNSEEN_S)
+    view = scheduler_view(opened, unseen_s=WAITED_UNSEEN_S)
+
+    def look() -> Status:
+        return status_now(opened.ledger, opened.folder, **view.ask(), shown=0)
+
     left = leaving_study(opened, f"sweep status {opened.study.name} --watch")
-    patient = opened.ledger.db.patient(WAIT_PATIENCE_S)
+    patient = opened.ledger.db.patient(PATIENCE_S)
     with left, patient, progress(Console(stderr=True, quiet=quiet)) as bar:
-        while True:
-            status = status_now(opened.ledger, opened.folder, **view.ask(), shown=0)
+        for status in until_over(look, view.every_s):
             bar.update(status)
-            if status.is_over:
-                break
-            # The finaliser may be about to submit the next wave: give it time.
-            idle_since = (idle_since or time.monotonic()) if status.state == "idle" else None
-            if idle_since and time.monotonic() - idle_since > 15.0 + view.every_s:
-                break
-            time.sleep(POLL_S)
     if not quiet:
         _show_end(status)
     return status

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import get_runs, open_study, runs_option, scheduler_for, study_argument
 from sweep.control import cancel_trials
-from sweep.control.waves import stop_waves
+from sweep.control.waves import stop_study
 from sweep.core import trial_choice
 from sweep.core.errors import InputError
 from sweep.results.terminal import count_trials
-from sweep.storage import studies
-from sweep.storage.studies import StudyState
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     "trials",
     multiple=True,
     metavar="TRIALS",
+    shell_complete=suggest.trial_list(),
     help="Cancel only these, by number (7, or 3,7-9); the study goes on.",
 )
 @runs_option
@@ -59,14 +59,8 @@ def stop(
     if trials:
         _cancel(opened, choice, now)
         return
-    ledger = opened.ledger
-    word = studies.DRAINING if drain else studies.STOPPED
-    state = StudyState(word, "by `sweep stop`")
-    left = ledger.db.retry(lambda _: ledger.unfinished())
-    if left:  # else it keeps the reason for which it has ended
-        ledger.db.retry(lambda db: studies.write_state(db, ledger.study_id, state))
-    stop_waves(ledger, scheduler_for(opened.study)(opened.folder), running=not drain, now=now)
-    left = ledger.db.retry(lambda _: ledger.unfinished())
+    schedule = scheduler_for(opened.study)(opened.folder)
+    left = stop_study(opened.ledger, schedule, "by `sweep stop`", drain=drain, now=now)
     if not left:
         click.echo(f"study {opened.study.name}: all its trials have ended; nothing to stop")
         return

@@ -373,3 +373,25 @@ def stop_waves(
             with contextlib.suppress(SchedulerError, CouldNotAsk):  # they look by themselves, later
                 owner.hurry(job)
     return list(jobs)
+
+
+def stop_study(
+    ledger: Ledger, schedule: Scheduler, by: str, *, drain: bool = False, now: bool = False
+) -> int:
+    """Stop a study until the next launch; return how many of its trials have not ended.
+
+    Args:
+        by: Who does, for those who look at it: "by `sweep stop`".
+        drain: Let the running trials end.
+        now: Without ``grace``.
+
+    Raises:
+        SchedulerError: The scheduler refused.
+        CouldNotAsk: It does not answer.
+    """
+    db = ledger.db
+    if db.retry(lambda _: ledger.unfinished()):  # else it keeps the reason for which it has ended
+        state = studies.StudyState(studies.DRAINING if drain else studies.STOPPED, by)
+        db.retry(lambda _: studies.write_state(db, ledger.study_id, state))
+    stop_waves(ledger, schedule, running=not drain, now=now)
+    return db.retry(lambda _: ledger.unfinished())

@@ -6,7 +6,7 @@ Where there is no terminal they become one line whenever something has changed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console, Group
@@ -16,10 +16,43 @@ from rich.text import Text
 from sweep.core.errors import CouldNotAsk, DatabaseUnavailable
 from sweep.results.plain import is_plain
 from sweep.results.running_table import SHOWN
-from sweep.results.status import Status
+from sweep.results.status import IDLE, Status
 from sweep.results.terminal import line, printable, progress_lines, status_panel
 
 LINE_EVERY_S = 5.0  # at most one line in so many seconds
+POLL_S = 1.0
+PATIENCE_S = 900.0  # while somebody waits for a study: a database may be away for long
+IDLE_S = 15.0  # beyond what the scheduler's answer may be old: the finaliser may be at work
+WAITED_UNSEEN_S = 10.0  # as a ``SchedulerView`` takes it while somebody waits
+
+
+def until_over(
+    get_status: Callable[[], Status],
+    every_s: float,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    clock_s: Callable[[], float] = time.monotonic,
+) -> Iterator[Status]:
+    """Yield a study's status every second until it has ended, is held or stopped, or lies idle.
+
+    It lies idle once nothing has been there to run it for as long as a finaliser may need.
+
+    Args:
+        every_s: How old what the scheduler says may be.
+    """
+    idle_since: float | None = None
+    while True:
+        status = get_status()
+        yield status
+        if status.is_over:
+            return
+        if status.state != IDLE:
+            idle_since = None
+        elif idle_since is None:
+            idle_since = clock_s()
+        elif clock_s() - idle_since > IDLE_S + every_s:
+            return
+        sleep(POLL_S)
 
 
 def watch(

@@ -39,6 +39,7 @@ MAY_BE_DEFAULTS = (
     "environment",
     "storage",
     "staging",
+    "notify",
     "share",
 )
 DEFAULTS = Section(

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sweep.core.paths import StudyFolder
+from sweep.core.system.processes import is_alive
+from sweep.schedulers.local.job import JobFolder, RunnerRecord
 from tests import waiting
 from tests.conftest import Sweep
 from tests.waiting import text_of
@@ -49,6 +52,18 @@ def steps_of(runs: Path, name: str, trial: int, attempt: int = 1) -> int:
     """Return how many lines a training has reported so far."""
     path = runs / name / "trials" / f"{trial:05d}" / "attempts" / str(attempt) / "metrics.jsonl"
     return len(text_of(path).splitlines())
+
+
+def wait_for_runners(root: Path) -> None:
+    """Wait until nothing of sweep's writes into a study's folder: ``launch --wait`` returns at its
+    last trial's end, and its finaliser draws the page after that."""
+
+    def have_ended() -> bool:
+        records = StudyFolder(root).local.glob("*/runner.json")
+        found = [RunnerRecord.read(JobFolder(path.parent)) for path in records]
+        return not any(one is not None and is_alive(one.pid, one.start) for one in found)
+
+    wait_for(have_ended, "its runners to end")
 
 
 def type_ctrl_c(

@@ -14,6 +14,7 @@ from sweep.core.attributes import HOST
 from sweep.storage import studies
 from sweep.storage.connection import Database
 from sweep.storage.optuna_storage import PostgresStorage
+from tests.cli.commands import wait_for_runners
 from tests.conftest import Sweep
 from tests.toys import write_toy
 
@@ -60,6 +61,7 @@ def test_a_study_whose_folder_was_deleted_says_so(sweep: Sweep, runs: Path, tmp_
     """In each command, with how to start over; launched again it goes on with what is known."""
     path = write_toy(tmp_path, trials=2)
     assert sweep("launch", path, "--wait").code == 0
+    wait_for_runners(runs / "toy")
     shutil.rmtree(runs / "toy")
     for words in (
         ["status"],
@@ -79,6 +81,7 @@ def test_a_study_whose_folder_was_deleted_says_so(sweep: Sweep, runs: Path, tmp_
     assert ran.code == 0 and "was deleted since" in ran.out
     assert "all trials have ended" in ran.out
     assert sweep("collect").code == 0
+    wait_for_runners(runs / "toy")
     shutil.rmtree(runs / "toy")
     assert sweep("remove", "toy", "--yes").out == "study toy: removed\n"
     assert "study toy: 2 trials, in" in sweep("launch", path, "--wait").out

@@ -19,7 +19,7 @@ from sweep.core.errors import InputError
 from sweep.core.paths import Runs
 from sweep.storage import studies
 from sweep.storage.connection import Database
-from tests.cli.commands import gated, steps_of, wait_for
+from tests.cli.commands import gated, steps_of, wait_for, wait_for_runners
 from tests.conftest import Sweep, sweep_environment
 from tests.toys import write_toy
 
@@ -89,6 +89,7 @@ def test_what_may_be_anothers_is_left_alone(
     """A symbolic link, a folder without the mark, with another study's mark, a path."""
     assert sweep("launch", write_toy(tmp_path), "--wait").code == 0
     root, moved = runs / "toy", tmp_path / "moved"
+    wait_for_runners(root)
     identity = root / "identity.json"
     mark = identity.read_text()
     before = rows(fresh_url)
@@ -120,6 +121,7 @@ def test_a_killed_removal_is_gone_on_with(
     path = write_toy(tmp_path)
     assert sweep("launch", path, "--wait").code == 0
     for step in ("renamed", "rows gone", "half of the files"):
+        wait_for_runners(runs / "toy")
         mark = json.loads((runs / "toy" / "identity.json").read_text())["study"]
         (runs / ".removing").mkdir()
         left = runs / ".removing" / f"toy.{mark}"

@@ -19,6 +19,7 @@ from sweep.core.trial import TrialRecord
 from sweep.results.feasibility import BREAKS
 from sweep.results.page import accounts
 from sweep.results.page.source import Source
+from sweep.storage.series import Series
 
 Cells = list[dict[str, Any]]
 
@@ -149,10 +150,10 @@ def clock(source: Source) -> tuple[str, float]:
     begin = accounts.first_claim(source)
     ended = [accounts.end_of(attempt) for _, attempt in accounts.attempts(source)]
     whole_s = (max(ended) - begin).total_seconds() if begin is not None else 0.0
-    for name, unit_s in (("days", 86400.0), ("hours", 3600.0)):
+    for name, unit_s in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if whole_s > 3 * unit_s:
             return name, unit_s
-    return "minutes", 60.0
+    return "seconds", 1.0
 
 
 def _timer(source: Source) -> Callable[[TrialRecord], float | None]:
@@ -193,8 +194,11 @@ def evenly_with_last(items: Sequence[Any], most: int) -> list[Any]:
 
 def _finite(source: Source, record: TrialRecord) -> list[tuple[int, float]]:
     curve = source.series.get(record.number)
-    if curve is None:
-        return []
+    return [] if curve is None else finite_points(curve)
+
+
+def finite_points(curve: Series) -> list[tuple[int, float]]:
+    """Return a curve's points that can be drawn: (step, value)."""
     pairs = zip(curve.steps, curve.values, strict=True)
     return [(step, value) for step, value in pairs if math.isfinite(value)]
 
@@ -230,8 +234,8 @@ def parallel(source: Source, parameters: Sequence[Parameter]) -> tuple[View, Cel
     done = valued(source)
     drawn = evenly(done, MOST_LINES)
     value_scale = complete_scale(source)
-    if not drawn or value_scale is None:
-        return View([]), []
+    if len(drawn) < 2 or value_scale is None:
+        return View([]), []  # one line between axes says no more than a table
     last = len(parameters)
     cells, marks = [], []
     for axis, parameter in enumerate(parameters):
@@ -277,11 +281,18 @@ def _axis(parameter: Parameter, values: Sequence[Any]) -> tuple[Any, list[tuple[
         places = {text: (place + 0.5) / len(texts) for place, text in enumerate(texts)}
         marks = [(y, text) for text, y in places.items()]
         return lambda value: places.get(text_of(value), NOWHERE), marks
-    low, high = float(parameter.low or 0.0), float(parameter.high or 1.0)
-    # Trials of an earlier, wider space may lie outside.
-    numbers = [float(value) for value in values if isinstance(value, int | float)]
-    low, high = min([low, *numbers]), max([high, *numbers])
+    low, high = bounds(parameter, values)
     return _linear(low, high, parameter.log), [(0.0, f"{low:.4g}"), (1.0, f"{high:.4g}")]
+
+
+def bounds(parameter: Parameter, values: Sequence[Any]) -> tuple[float, float]:
+    """Return the ends of a numeric parameter's axis: its own, or beyond them if values are.
+
+    Those of trials of an earlier, wider space may be.
+    """
+    low, high = float(parameter.low or 0.0), float(parameter.high or 1.0)
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    return min([low, *numbers]), max([high, *numbers])
 
 
 def _linear(low: float, high: float, log: bool) -> Any:
