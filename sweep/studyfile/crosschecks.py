@@ -140,23 +140,20 @@ def _placeholders_of_commands_are_known(
 
 
 def _data_names(data: Any) -> list[str]:
-    """Return the placeholders of data sets; paths without names have none."""
     return [DATA + name for name in data] if isinstance(data, Mapping) else []
 
 
 @crosscheck
 def _data_sets_have_names_of_their_own(root: Entry, data: Any) -> None:
-    """No parameter is named as a data set's placeholder, and no two share a variable."""
     seen: dict[str, str] = {}
     for name in data if isinstance(data, Mapping) else ():
         first = seen.setdefault(name.upper(), name)
         if first != name:
             rule = f"has the variable of {first}: SWEEP_DATA_{name.upper()}"
-            root["data"][name].report(rule, "Rename one of the two.", "")
+            root["data"][name].report(rule, "Rename it.", "")
         for key in ("space", "fixed"):
             if key in root and DATA + name in root[key]:
-                rule = f"is where a data set lies: {{{DATA}{name}}}"
-                root[key][DATA + name].report(rule, "Rename the parameter.", "")
+                root[key][DATA + name].report("is where a data set lies", "Rename it.", "")
 
 
 def _check_words(root: Entry, at: Entry, command: Sequence[str], reserved: Sequence[str]) -> None:
