@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import InputError, Problem, StudyFileError
+from sweep.core.masking import names_secret
+from sweep.core.placeholders import EDIT
+from sweep.core.secret_arguments import blank
 from sweep.studyfile.reading import loads
 from sweep.studyfile.starter.draft import Draft, make_name, write_draft
 from sweep.studyfile.starter.foreign_python import UNREAD, find_dicts, read_source
@@ -58,6 +61,7 @@ def convert(path: Path) -> Converted:
         source, draft = "Slurm", convert_sbatch(text, path, lost)
     else:
         source, draft = _convert_data(_read(text, path), path, text, lost)
+    _leave_secrets(draft, lost)
     lost = [f"{sentence}." for sentence in dict.fromkeys(lost)]
     _settle(draft, path, lost)
     if source in VARIES and not draft.space and not (source == "W&B" and draft.fixed):
@@ -181,6 +185,30 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(below) for below in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _leave_secrets(draft: Draft, lost: list[str]) -> None:
+    """Take out of a draft what is secret by its name: a study file is shown and shared."""
+    draft.command, found = blank(draft.command, EDIT)
+    if found:
+        lost.append(
+            f"command: the value of {', '.join(found)} is a secret by its name, and was not copied "
+            f"({EDIT}); better have training read it from a variable of the shell that launches"
+        )
+    for name in [n for n, value in draft.fixed.items() if value and names_secret(n)]:
+        if isinstance(draft.fixed[name], str):
+            del draft.fixed[name]
+            lost.append(
+                f"{name}: is a secret by its name, and was not copied; have training read it from "
+                "a variable of the shell that launches"
+            )
+    env = draft.more.get("environment", {}).get("env", {})
+    for name in [n for n, value in env.items() if value and names_secret(n)]:
+        env[name] = None
+        lost.append(
+            f"{name}: is a secret by its name, and was not copied; set it in the shell that "
+            "launches"
+        )
 
 
 def _settle(draft: Draft, path: Path, lost: list[str]) -> None:

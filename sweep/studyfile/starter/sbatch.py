@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweep.core.masking import names_secret
 from sweep.core.placeholders import EDIT, RESERVED, escape
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
@@ -133,13 +132,7 @@ def _add_variables(draft: Draft, given: str, lost: list[str]) -> None:
     """Add the variables that stand before the command: ``A=1 python train.py``."""
     env: dict[str, Any] = {}
     for name, equals, value in (word.partition("=") for word in _split(given) if "=" in str(word)):
-        if equals and names_secret(name):
-            env[name] = None
-            lost.append(
-                f"{name}: is a secret by its name, and was not copied; set it in the shell that "
-                "launches"
-            )
-        elif "$" in value:
+        if equals and "$" in value:
             lost.append(f"{name}={value}: is not known without running the script")
         else:
             env[name] = value
