@@ -10,7 +10,8 @@ from typing import Any
 
 from sweep.core.space import Space
 from sweep.core.study import Objective, Study
-from sweep.studyfile.keys import OBJECTIVE, STUDY
+from sweep.studyfile.keys import STUDY
+from sweep.studyfile.objective_keys import OBJECTIVE
 from sweep.studyfile.site_keys import RESOURCES, SERVICE
 
 # Where the study lives and is called; not a part of what it is.

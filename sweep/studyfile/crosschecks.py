@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sweep.core import executors
 from sweep.core.errors import closest
 from sweep.core.placeholders import CHECKPOINT, DATA, RESERVED, SPREAD, Placeholder, parse
 from sweep.core.relations import breaches, keeps_to, read_relation, read_relations
@@ -147,8 +148,7 @@ def _data_names(data: Any) -> list[str]:
 def _data_sets_have_names_of_their_own(root: Entry, data: Any) -> None:
     seen: dict[str, str] = {}
     for name in data if isinstance(data, Mapping) else ():
-        first = seen.setdefault(name.upper(), name)
-        if first != name:
+        if (first := seen.setdefault(name.upper(), name)) != name:
             rule = f"has the variable of {first}: SWEEP_DATA_{name.upper()}"
             root["data"][name].report(rule, "Rename it.", "")
         for key in ("space", "fixed"):
@@ -477,7 +477,7 @@ def _sampler_learns_from_a_warm_start(
 @crosscheck
 def _notify_tells_somebody(root: Entry, notify: Notify, executor: str) -> None:
     """Mail comes from Slurm alone; and what does nothing is a mistake."""
-    if notify.email and executor == "local":
+    if notify.email and executor != executors.AUTO and not executors.get(executor).sends_mail:
         advice = "Remove it, or let notify.command send one."
         root["notify"]["email"].report("is Slurm's, and needs executor slurm", advice)
     elif not notify.email and not notify.command and "notify" in root:
