@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sweep.core import executors
 from sweep.core.errors import closest
 from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
 from sweep.core.relations import breaches, keeps_to, read_relation, read_relations
@@ -457,7 +458,8 @@ def _sampler_learns_from_a_warm_start(
 @crosscheck
 def _notify_tells_somebody(root: Entry, notify: Notify, executor: str) -> None:
     """Mail comes from Slurm alone; and what does nothing is a mistake."""
-    if notify.email and executor == "local":
+    is_known = executor != executors.AUTO
+    if notify.email and is_known and not executors.get(executor).sends_mail:
         advice = "Remove it, or let notify.command send one."
         root["notify"]["email"].report("is Slurm's, and needs executor slurm", advice)
     elif not notify.email and not notify.command and "notify" in root:

@@ -13,7 +13,8 @@ from sweep.core.errors import InputError
 from sweep.studyfile.address import EMBEDDED, STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import BOUNDS
-from sweep.studyfile.keys import CONFIG, NOTIFY, OBJECTIVE, READING, RETRY, STUDY
+from sweep.studyfile.keys import CONFIG, OBJECTIVE, READING, RETRY, STUDY
+from sweep.studyfile.notify_keys import NOTIFY
 from sweep.studyfile.own_class import LIMIT_DOC, LIMIT_EXAMPLE, TIME_LIMIT_S
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
