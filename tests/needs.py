@@ -190,6 +190,13 @@ def look_for_fish() -> Found:
     return Found(bool(path), path or "apt-get install fish")
 
 
+def look_for_latex() -> Found:
+    """What sets a table as a paper has it."""
+    path = shutil.which("pdflatex")
+    hint = "apt-get install texlive-latex-base texlive-latex-recommended"
+    return Found(bool(path), path or hint)
+
+
 def look_for_git() -> Found:
     """git, for what a run records of its code."""
     path = shutil.which("git")
@@ -342,6 +349,7 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "tmux": look_for_tmux,
     "zsh": look_for_zsh,
     "fish": look_for_fish,
+    "latex": look_for_latex,
     "git": look_for_git,
     "zstd": look_for_zstd,
     "chromium": look_for_chromium,

@@ -14,7 +14,8 @@ from sweep.studyfile.address import EMBEDDED, STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import BOUNDS
 from sweep.studyfile.data_keys import DATA_SET, STAGING
-from sweep.studyfile.keys import CONFIG, NOTIFY, RETRY, STUDY
+from sweep.studyfile.keys import CONFIG, RETRY, STUDY
+from sweep.studyfile.notify_keys import NOTIFY
 from sweep.studyfile.objective_keys import OBJECTIVE, READING
 from sweep.studyfile.own_class import LIMIT_DOC, LIMIT_EXAMPLE, TIME_LIMIT_S
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR

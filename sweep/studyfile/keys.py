@@ -12,12 +12,13 @@ stand in a site's or a user's defaults, ``defaults`` names it.
 from __future__ import annotations
 
 from sweep.core import executors
-from sweep.core.study import NOTICES, ConfigFile, Notify, Retry, Study
+from sweep.core.study import ConfigFile, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
 from sweep.studyfile.data_keys import STAGING, Data
-from sweep.studyfile.kinds import Command, Commands, Email, OneOrMore
+from sweep.studyfile.kinds import Command, Commands, OneOrMore
+from sweep.studyfile.notify_keys import NOTIFY
 from sweep.studyfile.objective_keys import OBJECTIVE
 from sweep.studyfile.relation_keys import Relations
 from sweep.studyfile.rules import Boolean, Real, Text, TextList, Whole, Word
@@ -69,34 +70,6 @@ CONFIG = Section(
             "In which format it is written.",
             example="json",
             aliases="type suffix",
-        ),
-    },
-)
-
-NOTIFY = Section(
-    "notify",
-    Notify,
-    {
-        "email": Key(
-            Email(),
-            "Slurm sends a mail when the finaliser of an array has ended: true for the user's own "
-            "address as the site knows it, or an address. Needs Slurm, and a site that sends mail.",
-            example=True,
-            aliases="mail mail_user",
-        ),
-        "command": Key(
-            Command(),
-            "Run once for each event, in the workdir, for at most a minute, with a JSON object on "
-            "its standard input: event, study, reason, counts, best and more.",
-            example=["python", "tell.py"],
-            aliases="cmd script run hook exec",
-        ),
-        "on": Key(
-            TextList(Word(NOTICES)),
-            "The events that run the command. ended: all trials are final; held: the study waits "
-            "for a correction; stuck: trials are left, and nothing of it runs any more.",
-            example=["ended", "held"],
-            aliases="events when",
         ),
     },
 )

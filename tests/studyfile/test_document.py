@@ -13,7 +13,8 @@ from sweep.studyfile import document, json_schema, loads
 from sweep.studyfile.address import EMBEDDED, STORAGE
 from sweep.studyfile.data_keys import DATA_SET, STAGING
 from sweep.studyfile.document import renew, shown_default
-from sweep.studyfile.keys import CONFIG, NOTIFY, RETRY, STUDY
+from sweep.studyfile.keys import CONFIG, RETRY, STUDY
+from sweep.studyfile.notify_keys import NOTIFY
 from sweep.studyfile.objective_keys import OBJECTIVE
 from sweep.studyfile.sections import REQUIRED, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
