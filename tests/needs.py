@@ -172,6 +172,12 @@ def look_for_tmux() -> Found:
     return Found(bool(path), path or "apt-get install tmux")
 
 
+def look_for_zstd() -> Found:
+    """What unpacks .tar.zst."""
+    path = shutil.which("zstd")
+    return Found(bool(path), path or "apt-get install zstd")
+
+
 def look_for_zsh() -> Found:
     """The shell of that name, to complete in."""
     path = shutil.which("zsh")
@@ -182,6 +188,13 @@ def look_for_fish() -> Found:
     """The shell of that name, to complete in."""
     path = shutil.which("fish")
     return Found(bool(path), path or "apt-get install fish")
+
+
+def look_for_latex() -> Found:
+    """What sets a table as a paper has it."""
+    path = shutil.which("pdflatex")
+    hint = "apt-get install texlive-latex-base texlive-latex-recommended"
+    return Found(bool(path), path or hint)
 
 
 def look_for_git() -> Found:
@@ -342,7 +355,9 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "tmux": look_for_tmux,
     "zsh": look_for_zsh,
     "fish": look_for_fish,
+    "latex": look_for_latex,
     "git": look_for_git,
+    "zstd": look_for_zstd,
     "chromium": look_for_chromium,
     "chromedriver": look_for_chromedriver,
     "dashboard": look_for_dashboard,

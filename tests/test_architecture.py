@@ -85,6 +85,7 @@ TORCH_MAY = {"sweep/search/propose.py", "sweep/search/samplers.py", "sweep/contr
 SAME_NAME = {
     "report": "`sweep report` is what users type, `sweep.report` what their training imports",
     "scheduler": "core's base class, and in each scheduler's folder its implementation",
+    "tensorboard": "its event files: read within training, written by the tracker",
 }
 
 # What users import: of one of these modules only, so that the names are the same in each.

@@ -17,6 +17,7 @@ from sweep.core.space import Parameter
 from sweep.core.study import Objective
 from sweep.core.trial import TrialRecord
 from sweep.results.feasibility import BREAKS
+from sweep.results.figures import on_axis
 from sweep.results.page import accounts
 from sweep.results.page.source import Source
 from sweep.storage.series import Series
@@ -62,8 +63,8 @@ class View:
 
 
 def short(value: float) -> float:
-    """Return a number with as many digits as a chart needs."""
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else value
+    """Return a number with as many digits as a chart needs, where an axis has it."""
+    return float(f"{on_axis(value):.{DIGITS}g}") if math.isfinite(value) else value
 
 
 def evenly(items: Sequence[Any], most: int) -> list[Any]:
@@ -83,9 +84,10 @@ def scale_of(values: Sequence[float], direction: str, best: float | None = None)
     Args:
         best: Is seen as well; results that break the constraints may lie beyond it.
     """
-    ordered = sorted(value for value in values if math.isfinite(value))
+    ordered = sorted(on_axis(value) for value in values if math.isfinite(value))
     if not ordered:
         return None
+    best = None if best is None else on_axis(best)
     low, high = ordered[0], ordered[-1]
     if direction == "minimize" and low > 0 and high / low > LOG_RATIO:
         ratio = high / low
