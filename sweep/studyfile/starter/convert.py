@@ -21,14 +21,14 @@ from sweep.studyfile.starter.nni import is_space, read_script
 from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestions
 from sweep.studyfile.starter.other_yaml import convert_other, find_other
 from sweep.studyfile.starter.recognised import PAGE, recognise_data, recognise_source
-from sweep.studyfile.starter.sbatch import convert_sbatch
+from sweep.studyfile.starter.sbatch import convert_sbatch, is_loop
 from sweep.studyfile.starter.sbatch_options import is_sbatch
 from sweep.studyfile.starter.wandb_sweep import convert_wandb, find_wandb, is_wandb
 from sweep.studyfile.tree import YamlError, decode
 
 SCRIPTS = (".py", ".ipynb")
 # Whose files say by themselves what is varied.
-VARIES = ("W&B", "NNI", "Determined", "seml")
+VARIES = ("W&B", "NNI", "Determined", "seml", "bash", "Optuna")
 _SHOWN = 5
 
 
@@ -39,7 +39,7 @@ class Converted:
     Attributes:
         text: The study file; what is in ``lost`` stands on top of it as comments, too.
         lost: What was not carried over, or only nearly, and what to do: one sentence each.
-        source: The tool: "W&B", "Hydra", "Optuna", "Slurm", "NNI", "Determined" or "seml".
+        source: The tool: "W&B", "Hydra", "Optuna", "Slurm", "bash", "NNI", "Determined" or "seml".
     """
 
     text: str
@@ -59,6 +59,8 @@ def convert(path: Path) -> Converted:
         source, draft = _convert_script(text, path, lost)
     elif is_sbatch(text):
         source, draft = "Slurm", convert_sbatch(text, path, lost)
+    elif is_loop(text, path):
+        source, draft = "bash", convert_sbatch(text, path, lost)
     else:
         source, draft = _convert_data(_read(text, path), path, text, lost)
     _leave_secrets(draft, lost)
@@ -108,7 +110,7 @@ def _convert_data(read: Read, path: Path, text: str, lost: list[str]) -> tuple[s
     raise InputError(
         f"{path} is neither a W&B sweep nor a Hydra configuration with a sweeper.",
         "A W&B sweep has `parameters`; a Hydra configuration `hydra: {sweeper: {params: …}}`. "
-        "Also read: NNI, Determined, seml, Optuna scripts and job arrays of Slurm.",
+        "Also read: NNI, Determined, seml, Optuna scripts, job arrays of Slurm and bash loops.",
     )
 
 
