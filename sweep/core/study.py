@@ -81,6 +81,15 @@ class Retry:
 
 
 @dataclass(frozen=True)
+class Replicates:
+    """How many trainings with different seeds make a trial: ``min``, and up to ``max`` while it may
+    be the best."""
+
+    min: int = 1
+    max: int = 1
+
+
+@dataclass(frozen=True)
 class Resources:
     """What one trial needs, on each of its nodes.
 
@@ -275,6 +284,7 @@ class Study:
     constraints: tuple[Constraint, ...] = ()
     where: tuple[str, ...] = ()
     trials: int = 1
+    replicates: Replicates = Replicates()
     seed: int = 0
     sampler: Choice = Choice("auto")
     pruner: Choice = Choice("none")
@@ -321,6 +331,11 @@ class Study:
     @property
     def is_multi_objective(self) -> bool:
         return len(self.objectives) > 1
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether a trial may be several trainings."""
+        return self.replicates.max > 1
 
     @property
     def may_end_early(self) -> bool:

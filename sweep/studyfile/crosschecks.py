@@ -16,7 +16,16 @@ from sweep.core.errors import closest
 from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
 from sweep.core.relations import breaches, keeps_to, read_relation, read_relations
 from sweep.core.space import Space, same_value
-from sweep.core.study import Choice, ConfigFile, Ddp, Environment, Objective, Resources, Slurm
+from sweep.core.study import (
+    Choice,
+    ConfigFile,
+    Ddp,
+    Environment,
+    Objective,
+    Replicates,
+    Resources,
+    Slurm,
+)
 from sweep.studyfile.conditions import describe_values
 from sweep.studyfile.keys import TRIAL
 from sweep.studyfile.relation_keys import check_relation, known_values
@@ -400,6 +409,18 @@ def _ends_have_one_objective(root: Entry, objectives: Objectives) -> None:
         if name in root:
             advice = "None of them is the best: remove the key, or keep one objective."
             root[name].report("cannot be used with several objectives", advice, "")
+
+
+@crosscheck
+def _replicates_can_be_compared(
+    root: Entry, replicates: Replicates, objectives: Objectives, pruner: Choice
+) -> None:
+    if replicates.max > 1 and pruner.type == "promotion":
+        rule = "cannot go with pruner promotion, which pauses a trial's one training"
+        root["replicates"].report(rule, "Use pruner asha: it compares each trial's first.", "")
+    if replicates.max > replicates.min and len(objectives) > 1:
+        rule = "must be one number with several objectives: none of the trials is the best"
+        root["replicates"].report(rule, f"For example replicates: {replicates.min}.", "")
 
 
 @crosscheck

@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweep.core import executors
-from sweep.core.study import ConfigFile, Objective, Retry, Study
+from sweep.core.study import ConfigFile, Objective, Replicates, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
 from sweep.studyfile.kinds import Command, Commands, OneOrMore
 from sweep.studyfile.relation_keys import Relations
+from sweep.studyfile.replicate_keys import ReplicatesRule
 from sweep.studyfile.rules import (
     INVALID,
     Boolean,
@@ -255,6 +256,15 @@ STUDY = Section(
             example=30,
             aliases="n_trials num_trials max_trials count num_samples",
             default=None,
+        ),
+        "replicates": Key(
+            ReplicatesRule(),
+            "Trainings with different seeds that make a trial: its value is their mean. A number, "
+            "or min and max: up to max as long as the trial may still be the best. trials counts "
+            "configurations, max_parallel and budgets count trainings.",
+            example=3,
+            aliases="seeds n_seeds num_seeds repeats repetitions n_repeats",
+            default=Replicates(),
         ),
         "seed": Key(
             Whole(0, 2**32 - 1),
