@@ -19,7 +19,8 @@ def site_lines(view: SiteView, mine: Collection[str]) -> Iterator[str]:
         mine: Jobs of the study.
     """
     usable = [node for node in view.nodes if node.is_usable]
-    yield f"site: {visible(view.place)}, {len(usable)} of {_count(len(view.nodes), 'node')} in service"
+    nodes = f"{len(usable)} of {_count(len(view.nodes), 'node')} in service"
+    yield f"site: {visible(view.place)}, {nodes}"
     for amount in _sum(usable):
         yield f"free: {_amount(amount)}"
     alike: dict[tuple[str, tuple[Amount, ...]], list[str]] = {}
