@@ -13,7 +13,7 @@ from sweep.schedulers.slurm.text.reasons import explain_reason
 
 # Columns of fixed width: what a node is called, or has, may hold any sign.
 _WIDTHS = {
-    "NodeHost": 64,
+    "NodeList": 64,
     "StateLong": 24,
     "CPUsState": 32,
     "Memory": 16,
@@ -58,7 +58,7 @@ def parse_nodes(stdout: str) -> list[NodeView]:
             Amount("memory", max(0, memory - held), memory),
         ]
         is_usable = state in WELL
-        found[cells["NodeHost"]] = NodeView(cells["NodeHost"], state, is_usable, tuple(amounts))
+        found[cells["NodeList"]] = NodeView(cells["NodeList"], state, is_usable, tuple(amounts))
     return list(found.values())
 
 
