@@ -38,6 +38,8 @@ MAY_BE_DEFAULTS = (
     "slurm",
     "environment",
     "storage",
+    "staging",
+    "notify",
     "share",
 )
 DEFAULTS = Section(

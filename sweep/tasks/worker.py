@@ -13,6 +13,7 @@ import time
 
 from sweep.control import sick_nodes
 from sweep.control.look_after import look_after
+from sweep.control.notifying import tell
 from sweep.control.reconcile import EVERY_S, UNSEEN_S, end_predecessors
 from sweep.core import outcomes
 from sweep.core.attributes import CANCEL
@@ -103,6 +104,8 @@ class Worker:
             late = self.tools.outbox.close(TRACK_LEAVE_S if self.leave.wanted else TRACK_CLOSE_S)
             if late:
                 self.say(f"not all has reached {' and '.join(late)}; see {self.folder.tracking}")
+        if not self.leave.wanted:  # else the finaliser does
+            tell(self.ledger, self.folder, self.say)
         return self.done
 
     def _pull_and_run(self) -> None:

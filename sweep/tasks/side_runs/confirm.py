@@ -86,6 +86,18 @@ def read(opened: Opened, chosen: Sequence[Candidate], seeds: Sequence[int]) -> l
     return list(kept.values())
 
 
+def estimates(opened: Opened) -> dict[int, Estimate]:
+    """Return the mean of each trial that was run with fresh seeds, by its number."""
+    if opened.study.is_multi_objective:
+        return {}
+    values: dict[int, dict[int, float]] = {}
+    for run in ask(opened.ledger, reruns.read_all):
+        value = (run.result.get("values") or [None])[0]
+        if run.kind == CONFIRM and run.outcome == outcomes.FINISHED and value is not None:
+            values.setdefault(run.trial, {})[run.seed] = value
+    return {trial: estimate(trial, got) for trial, got in values.items()}
+
+
 def request(
     opened: Opened,
     schedule: Scheduler,
@@ -120,6 +132,7 @@ class Confirmed:
     Attributes:
         judgement: None when no run of any trial gave a value.
         no_value: Trials none of whose runs gave a value.
+        why: Why the last run without a value has none; "" where all gave one.
     """
 
     study: Study
@@ -127,6 +140,7 @@ class Confirmed:
     seeds: Sequence[int]
     judgement: Judgement | None
     no_value: Sequence[int]
+    why: str = ""
 
     @property
     def seed_is_ignored(self) -> bool:
@@ -188,4 +202,12 @@ def report(opened: Opened, chosen: Sequence[Candidate], seeds: Sequence[int]) ->
     direction = opened.study.objective.direction
     judgement = judge(estimates, direction) if estimates else None
     without = [trial for trial, got in values.items() if not got]
-    return Confirmed(opened.study, chosen, seeds, judgement, without)
+    ended = [
+        run
+        for run in ask(opened.ledger, reruns.read_all)
+        if run.kind == CONFIRM
+        and run.trial in values
+        and run.outcome not in (None, outcomes.FINISHED)
+    ]
+    why = ended[-1].reason if ended else ""
+    return Confirmed(opened.study, chosen, seeds, judgement, without, why)
