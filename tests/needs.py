@@ -172,6 +172,12 @@ def look_for_tmux() -> Found:
     return Found(bool(path), path or "apt-get install tmux")
 
 
+def look_for_zstd() -> Found:
+    """What unpacks .tar.zst."""
+    path = shutil.which("zstd")
+    return Found(bool(path), path or "apt-get install zstd")
+
+
 def look_for_zsh() -> Found:
     """The shell of that name, to complete in."""
     path = shutil.which("zsh")
@@ -345,6 +351,7 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "fish": look_for_fish,
     "latex": look_for_latex,
     "git": look_for_git,
+    "zstd": look_for_zstd,
     "chromium": look_for_chromium,
     "dashboard": look_for_dashboard,
     "mlflow": look_for_mlflow,
