@@ -209,6 +209,12 @@ def look_for_chromium() -> Found:
     return Found(bool(path), path or "apt-get install chromium")
 
 
+def look_for_chromedriver() -> Found:
+    """A browser that tests drive."""
+    missing = [name for name in ("chromium", "chromedriver") if not shutil.which(name)]
+    return Found(not missing, "apt-get install chromium chromium-driver")
+
+
 def look_for_dashboard() -> Found:
     """Optuna's dashboard; not imported, for it brings scikit-learn, and takes seconds."""
     there = bool(find_spec("optuna_dashboard"))
@@ -353,6 +359,7 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "git": look_for_git,
     "zstd": look_for_zstd,
     "chromium": look_for_chromium,
+    "chromedriver": look_for_chromedriver,
     "dashboard": look_for_dashboard,
     "mlflow": look_for_mlflow,
     "mlflow_server": look_for_mlflow_server,
