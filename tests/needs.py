@@ -172,6 +172,18 @@ def look_for_tmux() -> Found:
     return Found(bool(path), path or "apt-get install tmux")
 
 
+def look_for_zsh() -> Found:
+    """The shell of that name, to complete in."""
+    path = shutil.which("zsh")
+    return Found(bool(path), path or "apt-get install zsh")
+
+
+def look_for_fish() -> Found:
+    """The shell of that name, to complete in."""
+    path = shutil.which("fish")
+    return Found(bool(path), path or "apt-get install fish")
+
+
 def look_for_git() -> Found:
     """git, for what a run records of its code."""
     path = shutil.which("git")
@@ -322,6 +334,8 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "history": look_for_history,
     "compiler": look_for_compiler,
     "tmux": look_for_tmux,
+    "zsh": look_for_zsh,
+    "fish": look_for_fish,
     "git": look_for_git,
     "chromium": look_for_chromium,
     "dashboard": look_for_dashboard,

@@ -1,10 +1,11 @@
 """The command line: parse, build, call one verb, print. The only place that catches.
 
 Each module here is a command and named as it (``try_`` is ``try``, a word of Python's); ``common``
-is what they share, ``handle`` the same for Python. Its first line is what ``sweep --help`` says of
-it, its function of the same name is the command. That function returns its exit code where it may
-be another than 0; all else that a command has to say of its failure is a SweepError. Modules are
-imported when their command is called, so that ``sweep --help`` and tab completion are quick.
+is what they share, ``handle`` the same for Python, ``suggest`` what a shell offers at TAB. Its
+first line is what ``sweep --help`` says of it, its function of the same name is the command. That
+function returns its exit code where it may be another than 0; all else that a command has to say of
+its failure is a SweepError. Modules are imported when their command is called, so that ``sweep
+--help`` and tab completion are quick.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import io
 import os
 import signal
 import sys
+from contextlib import nullcontext, redirect_stderr
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from sweep.core.errors import (
     EXIT_DONE,
@@ -40,11 +43,13 @@ from sweep.core.system.crash import write_crash
 from sweep.core.terminal_text import print_all_characters
 
 HERE = Path(__file__).parent
+SHARED = {"__init__", "common", "handle", "suggest"}  # modules that are no commands
+ASKED_BY_SHELL = "_SWEEP_COMPLETE"  # set where TAB was pressed, or a shell wants its function
 
 
 def command_names() -> list[str]:
     """Return all commands: the names of the modules here."""
-    modules = {path.stem for path in HERE.glob("*.py")} - {"__init__", "common", "handle"}
+    modules = {path.stem for path in HERE.glob("*.py")} - SHARED
     return sorted(module.rstrip("_").replace("_", "-") for module in modules)
 
 
@@ -71,6 +76,12 @@ class CommandGroup(click.Group):
         module = module_of(name)
         import_module("sweep.schedulers")  # a command finds them registered: ``core.executors``
         return getattr(import_module(f"sweep.cli.{module}"), module)  # type: ignore[no-any-return]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        begun = [name for name in command_names() if name.startswith(incomplete)]
+        return [CompletionItem(name, help=sentence_of(name)) for name in begun]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         names = command_names()
@@ -122,7 +133,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit, with one of the codes of ``sweep.core.errors``."""
     # Ended from outside (by timeout, or a closing session): as by Ctrl-C, nothing stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
+    given = sys.argv[1:] if arguments is None else arguments
+    # Where TAB was pressed somebody is typing: no word of ours goes onto that line.
+    asked = bool(os.environ.get(ASKED_BY_SHELL))
+    with redirect_stderr(io.StringIO()) if asked else nullcontext():
+        code = run_command(given)
+    sys.exit(code)
 
 
 def run_command(arguments: list[str]) -> int:

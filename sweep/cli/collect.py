@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from sweep.cli import suggest
 from sweep.cli.common import (
     get_runs,
     look_once,
@@ -22,7 +23,7 @@ from sweep.core.errors import InputError
 from sweep.core.sharing import share
 from sweep.results import mixed_code
 from sweep.results.columns import long_columns
-from sweep.results.exports import export, format_of, write
+from sweep.results.exports import FORMATS, export, format_of, write
 from sweep.results.feasibility import none_feasible_of
 from sweep.results.plots import draw
 from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
@@ -49,15 +50,23 @@ if TYPE_CHECKING:
     "--format",
     "format_",
     metavar="FORMAT",
+    shell_complete=suggest.words(lambda: FORMATS),
     help="table, json, csv, parquet, markdown or latex [default: by FILE's ending, else table].",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write into a file.")
-@click.option("--state", "states", multiple=True, help="Only trials in this state; repeatable.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    shell_complete=suggest.words(lambda: outcomes.STATES),
+    help="Only trials in this state; repeatable.",
+)
 @click.option(
     "--metric",
     "metrics",
     multiple=True,
     metavar="NAME[:last|min|max|best]",
+    shell_complete=suggest.metrics,
     help="Show this metric, by default its last value; repeatable.",
 )
 @click.option(
@@ -69,6 +78,7 @@ if TYPE_CHECKING:
 @click.option(
     "--by",
     metavar="METRIC[:minimize|maximize]",
+    shell_complete=suggest.metrics,
     help="Rank by the best value of another metric than the objective; it is shown.",
 )
 @click.option("--minimize/--maximize", "minimize", default=None, help="Direction for --by.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from rich.console import Console
 
+from sweep.cli import suggest
 from sweep.control.look_after import look_after
 from sweep.control.open_study import open_study as open_by_name
 from sweep.control.scheduler_view import TURN_EVERY_S, UNSEEN_S, SchedulerView
@@ -43,7 +44,7 @@ def runs_option(command: F) -> F:
 
 def study_argument(command: F) -> F:
     """Add the optional STUDY."""
-    return click.argument("study", required=False)(command)
+    return click.argument("study", required=False, shell_complete=suggest.studies)(command)
 
 
 def overrides_option(command: F) -> F:

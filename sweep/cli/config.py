@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import get_runs, json_option, overrides_option, runs_option
 from sweep.core.errors import InputError
 from sweep.core.json_text import text_of
@@ -26,7 +27,7 @@ from sweep.studyfile.origins import Origin, origins
     "  sweep config study.yaml        each value with its file and line\n"
     "  sweep config study.yaml --set slurm.partition=gpu --json"
 )
-@click.argument("study", required=False)
+@click.argument("study", required=False, shell_complete=suggest.studies)
 @overrides_option
 @json_option
 @runs_option

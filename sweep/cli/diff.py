@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import get_runs, json_option, open_study, runs_option
 from sweep.tasks.side_runs.diff import compare, find
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     "  sweep diff digits:7 digits:r1    a trial and its re-run\n"
     "  sweep diff digits digits-2"
 )
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=suggest.sides)
+@click.argument("b", shell_complete=suggest.sides)
 @json_option
 @runs_option
 def diff(a: str, b: str, as_json: bool, runs: Path | None) -> None:

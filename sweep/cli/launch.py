@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from sweep.cli import suggest
 from sweep.cli.common import (
     get_runs,
     json_option,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     "--retry",
     multiple=True,
     metavar="TRIALS",
+    shell_complete=suggest.trial_list(WORDS),
     help="Give trials that have ended back: numbers (3,7-9) or what became of them "
     f"({', '.join(WORDS)}). They keep their number and begin from nothing, with the code as it is.",
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import get_runs, open_study, runs_option
 from sweep.control.open_study import Opened
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
@@ -25,7 +26,13 @@ AttemptLine = tuple[int, str | None, str]  # number, outcome, reason
 @click.command(
     epilog="\b\nExamples:\n  sweep logs 7\n  sweep logs digits 7 --attempt 1\n  sweep logs 7 -f"
 )
-@click.argument("study_and_trial", metavar="[STUDY] TRIAL", nargs=-1, required=True)
+@click.argument(
+    "study_and_trial",
+    metavar="[STUDY] TRIAL",
+    nargs=-1,
+    required=True,
+    shell_complete=suggest.study_and_trial,
+)
 @click.option("--attempt", type=click.IntRange(1), help="Of this attempt only [default: all].")
 @click.option("-f", "--follow", is_flag=True, help="Go on as the log grows, into later attempts.")
 @click.option("--raw", is_flag=True, help="As it was printed: colours, redraws, odd characters.")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import confirm_removal, get_runs, runs_option, scheduler_for
 from sweep.control import removal
 from sweep.core.errors import BusyError
@@ -16,7 +17,7 @@ from sweep.tasks.side_runs import rerun
 
 
 @click.command(epilog="\b\nExamples:\n  sweep remove digits\n  sweep remove digits --yes")
-@click.argument("study")
+@click.argument("study", shell_complete=suggest.studies)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @runs_option
 def remove(study: str, yes: bool, runs: Path | None) -> None:

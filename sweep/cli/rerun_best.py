@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import (
     get_runs,
     json_option,
@@ -49,7 +50,12 @@ if TYPE_CHECKING:
     "  sweep rerun-best --seeds 5 --wait      and with five other seeds",
 )
 @study_argument
-@click.option("--trial", type=int, help="Run this trial again instead of the best.")
+@click.option(
+    "--trial",
+    type=int,
+    shell_complete=suggest.trials,
+    help="Run this trial again instead of the best.",
+)
 @click.option("--top", type=click.IntRange(1, 1000), help="Run so many of the best again.")
 @click.option("--wait", is_flag=True, help="Wait for the result; else a later call reports it.")
 @click.option("--seeds", type=click.IntRange(0, 1000), default=0, help="Also so many other seeds.")

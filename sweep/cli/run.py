@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import (
     get_runs,
     json_option,
@@ -30,9 +31,14 @@ if TYPE_CHECKING:
     "  sweep run export digits --trial 7\n"
     "  sweep run evaluate --report --json"
 )
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=suggest.study_commands)
 @study_argument
-@click.option("--trial", type=int, help="Use this trial's checkpoint instead of the best's.")
+@click.option(
+    "--trial",
+    type=int,
+    shell_complete=suggest.trials,
+    help="Use this trial's checkpoint instead of the best's.",
+)
 @click.option(
     "--checkpoint",
     "of",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import get_runs, json_option, open_study, runs_option, study_argument
 from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
@@ -59,7 +60,9 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="The parameter that is the batch of all processes together.",
 )
-@click.option("--trial", type=int, help="Take the values of this trial.")
+@click.option(
+    "--trial", type=int, shell_complete=suggest.trials, help="Take the values of this trial."
+)
 @click.option("--per-node", type=click.IntRange(1), help="Most processes on one node.")
 @click.option("--executor", type=click.Choice(executors.words()), help="Where the trainings run.")
 @json_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import get_runs, open_study, runs_option, scheduler_for, study_argument
 from sweep.control import cancel_trials
 from sweep.control.waves import stop_study
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     "trials",
     multiple=True,
     metavar="TRIALS",
+    shell_complete=suggest.trial_list(),
     help="Cancel only these, by number (7, or 3,7-9); the study goes on.",
 )
 @runs_option

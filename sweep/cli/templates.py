@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from sweep.cli import suggest
 from sweep.cli.common import json_option
 from sweep.core import templates as template
 from sweep.core.errors import InputError
@@ -19,7 +20,13 @@ from sweep.core.errors import InputError
     "  sweep templates --copy task.sh.j2 --user     for all your studies"
 )
 @click.argument("folder", default=".", type=click.Path(file_okay=True, path_type=Path))
-@click.option("--copy", "name", metavar="NAME", help="Copy the one in force out.")
+@click.option(
+    "--copy",
+    "name",
+    metavar="NAME",
+    shell_complete=suggest.words(template.names),
+    help="Copy the one in force out.",
+)
 @click.option("--user", "to_user", is_flag=True, help="Copy it into your own folder.")
 @click.option("--force", is_flag=True, help="Replace a copy that is there.")
 @json_option
