@@ -124,11 +124,16 @@ def test_from_launch_to_the_winner_run_again(
         with pytest.raises(InputError, match="no trial 9"):
             study.logs(9)
         assert study.rerun_best().verdict == "reproduced"
-        assert study.add([{"x": 0.0}]) == [3]
+        with pytest.warns(
+            UserWarning, match=r"No task is there to run trial 3 of api: sweep\.launch"
+        ):
+            assert study.add([{"x": 0.0}]) == [3]
     with python.launch(module.train, wait=True, **keys) as again:
         assert again.best == {"trial": 3, "value": 0.0, "params": {"x": 0.0}}
         assert again.study.trials == 4
-        assert again.add([{"x": 0.5}]) == [4]  # which waits until it is told to leave
+        with pytest.warns(UserWarning, match="No task is there"):
+            assert again.add([{"x": 0.5}]) == [4]  # which waits until it is told to leave
+    with python.launch(module.train, **keys) as again:
         wait_for(lambda: again.status().counts["running"], "the added trial")
         again.stop()
         status = again.wait()

@@ -18,7 +18,7 @@ from tests.waiting import text_of
 
 pytestmark = pytest.mark.slurm
 
-# Trial 0's first attempt and trial 3 stay at their second step until somebody ends them.
+# First attempts of trials 0, 3 and 4 stay at their second step until somebody ends them.
 SCRIPT = """
 import json
 import os
@@ -38,7 +38,7 @@ def train(config, reporter):
         saved = Path(reporter.checkpoint_dir, "step")
         saved.with_suffix(".tmp").write_text(str(step + 1))
         saved.with_suffix(".tmp").replace(saved)
-        if step == 1 and (trial, attempt) in (("0", "1"), ("3", "1")):
+        if step == 1 and trial in ("0", "3", "4") and attempt == "1":
             pid = Path(config["folder"], f"pid-{trial}")
             pid.with_suffix(".tmp").write_text(str(os.getpid()))
             pid.with_suffix(".tmp").rename(pid)
@@ -52,13 +52,17 @@ def say(what, value):
     print(json.dumps([what, value]), flush=True)
 
 
-if __name__ == "__main__":
-    study = sweep.launch(
+def launch():
+    return sweep.launch(
         train, objective={"metric": "loss", "direction": "minimize", "at": "last"},
         space={"x": {"type": "float", "low": 0.0, "high": 1.0}}, trials=3, max_parallel=2,
         name="function", sampler="random", executor="slurm", fixed={"folder": os.getcwd()},
         resources={"time": "00:20:00", "cpus": 1, "gpus": 0, "memory": "200M"},
     )
+
+
+if __name__ == "__main__":
+    study = launch()
     for trial in study:
         say("ended", trial)
     say("status", study.wait().counts)
@@ -66,11 +70,13 @@ if __name__ == "__main__":
     say("logs", study.logs(0))
     say("verdict", study.rerun_best().verdict)
     say("added", study.add([{"x": 0.25}]))
+    study = launch()
     while not Path("pid-3").exists():
         time.sleep(0.1)
     study.stop(3)
     say("status", study.wait().counts)
     study.add([{"x": 0.5}])
+    study = launch()
     study.stop()
     say("state", study.wait().state)
 """

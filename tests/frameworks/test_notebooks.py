@@ -25,7 +25,8 @@ for trial in study:
 """
 STEER = """\
 print(study.rerun_best().verdict, study.add([{"x": 0.0}]))
-print(study.wait().state, study.best["trial"], study.best["value"])
+study = sweep.launch(train, name="noted", wait=True, **keys)
+print(study.status().state, study.best["trial"], study.best["value"])
 """
 TYPED = """\
 def typed(config):
