@@ -75,9 +75,11 @@ class Tools:
 
 @dataclass(frozen=True)
 class _Started:
-    """A training that runs, the code's snapshot that it runs from (None: the live code)."""
+    """A training that runs, since when (monotonic), and from which snapshot of the code (None: the
+    live code)."""
 
     child: subprocess.Popen[bytes]
+    began: float
     argv: Sequence[str]
     snapshot: str | None
     placed: code_snapshot.Placed
@@ -199,6 +201,7 @@ class AttemptRun:
             self.channel,
             self.leave,
             self._used_s(),
+            started.began,
         )
         if best_checkpoint.is_wanted(self.study):
             pattern = self.study.checkpoint_files
@@ -240,7 +243,7 @@ class AttemptRun:
         child = processes.spawn(
             argv, cwd=laid.cwd, env=environ, stdout=self.folder.log, die_with_parent=True
         )
-        return _Started(child, argv, snapshot, placed)
+        return _Started(child, time.monotonic(), argv, snapshot, placed)
 
     def _note_start(self, values: TrialValues, started: _Started) -> None:
         """Write down what has started."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 GPU = "on the GPU"
 HOST = "on the host"
 SHARED = "in shared memory"
+TPU = "on the TPU"
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Message:
     Attributes:
         pattern: What is searched for in a line; case counts.
         whose: Who prints it.
-        where: GPU, HOST or SHARED.
+        where: GPU, TPU, HOST or SHARED.
         source: A public report that shows it.
     """
 
@@ -53,6 +54,12 @@ MESSAGES = (
         "PyTorch",
         GPU,
         "https://github.com/pytorch/pytorch/issues/16417",
+    ),
+    Message(
+        r"^torch\.(?:cuda\.)?OutOfMemoryError:",
+        "PyTorch",
+        GPU,
+        "https://github.com/Comfy-Org/ComfyUI/issues/2021",
     ),
     Message(
         r"\bMPS backend out of memory\b",
@@ -112,6 +119,43 @@ MESSAGES = (
         "https://github.com/tensorflow/tensorflow/issues/17669",
     ),
     Message(
+        r"\b(?:RESOURCE_EXHAUSTED|Resource exhausted|ResourceExhaustedError): "
+        r"(?:\{\{.*\}\} )?failed to allocate memory\b",
+        "TensorFlow",
+        GPU,
+        "https://github.com/faustomorales/keras-ocr/issues/195",
+    ),
+    Message(
+        r"\bRan out of memory in memory space \w+\.",
+        "XLA",
+        TPU,
+        "https://github.com/LargeWorldModel/LWM/issues/60",
+    ),
+    Message(
+        r"^cupy\.cuda\.memory\.OutOfMemoryError\b",
+        "CuPy",
+        GPU,
+        "https://github.com/cupy/cupy/issues/1912",
+    ),
+    Message(
+        r"\bNCudaLib::TOutOfMemoryError\b",
+        "CatBoost",
+        GPU,
+        "https://github.com/catboost/catboost/issues/2750",
+    ),
+    Message(
+        r"\bMemory Object Allocation Failure\b",
+        "OpenCL",
+        GPU,
+        "https://github.com/lightgbm-org/LightGBM/issues/4480",
+    ),
+    Message(
+        r"\bOut of memory error on GPU \d+\.",
+        "PaddlePaddle",
+        GPU,
+        "https://github.com/PaddlePaddle/Paddle/issues/42228",
+    ),
+    Message(
         r"\bDefaultCPUAllocator: (?:can't allocate memory|not enough memory)\b",
         "PyTorch",
         HOST,
@@ -119,6 +163,12 @@ MESSAGES = (
     ),
     Message(
         r"\bstd::bad_alloc\b", "C++", HOST, "https://github.com/ljanyst/ssd-tensorflow/issues/8"
+    ),
+    Message(
+        r"^ray\.exceptions\.OutOfMemoryError\b",
+        "Ray",
+        HOST,
+        "https://github.com/real-stanford/flingbot/issues/11",
     ),
     Message(
         r"^(?:\w+\.)*\w*MemoryError\b",
@@ -143,6 +193,24 @@ MESSAGES = (
         "a DataLoader's worker",
         SHARED,
         "https://github.com/pytorch/pytorch/issues/108861",
+    ),
+    Message(
+        r"\bunable to write to file </torch_\w+>",
+        "PyTorch",
+        SHARED,
+        "https://github.com/ultralytics/ultralytics/issues/1238",
+    ),
+    Message(
+        r"^memory allocation of \d+ bytes failed",
+        "Rust",
+        HOST,
+        "https://github.com/rrwick/Polypolish/issues/16",
+    ),
+    Message(
+        r"\bcannot allocate vector of size [\d.]+ [KMGT]b\b",
+        "R",
+        HOST,
+        "https://github.com/RausellLab/CelliD/issues/7",
     ),
     SLURM,
 )

@@ -109,6 +109,7 @@ class Supervisor:
         channel: Where they go.
         leave: Requests to leave.
         used_s: Seconds that earlier attempts of the trial trained.
+        began: When the process was started, on the monotonic clock; now when None.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Supervisor:
         channel: Channel,
         leave: Leave,
         used_s: float = 0.0,
+        began: float | None = None,
     ) -> None:
         self.child = child
         self.token = token
@@ -135,7 +137,7 @@ class Supervisor:
         self._kill_at: float | None = None
         self._deadline: float | None = None  # of the leave, as it was seen last
         self._signalled = False  # it was made to end
-        self._started = self._last_step = time.monotonic()
+        self._started = self._last_step = time.monotonic() if began is None else began
         self._overslept = False
         self._next_state = self._started
         self._state_looked = self._started
@@ -187,6 +189,7 @@ class Supervisor:
         late = time.monotonic() + SIGNAL_LAG_S
         # A launcher makes an exit code of its own of its signal.
         unclear = code in _TERMINATED or (code != 0 and launchers.starts_ranks(self.study))
+        unclear = unclear and not self._signalled  # by us: that is why
         while unclear and not self.leave.wanted and time.monotonic() < late:
             time.sleep(0.05)
         if self.leave.wanted and not self.told:
@@ -323,7 +326,7 @@ class Supervisor:
             if self._quiet_s() > stall_s:
                 self.told = outcomes.STALLED
                 self._kill_at = now
-        if self._kill_at is not None and now >= self._kill_at:
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = None
             self._signalled = True
             if not processes.end_child(self.child, self.token, grace_s=TERM_GRACE_S):

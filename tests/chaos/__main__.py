@@ -76,7 +76,12 @@ def run(drawn: Drawn, cluster: Cluster | None, rate: float | None, keep: bool = 
     finally:
         ground.close(keep_folder)
         if keep_folder:
-            say(f"kept: {ground.folder}")
+            say(f"kept: {keep_beyond(ground.folder, drawn.name) if cluster else ground.folder}")
+
+
+def keep_beyond(folder: Path, name: str) -> Path:
+    """Move a folder out of its cluster's, which goes with it."""
+    return Path(shutil.move(folder, tempfile.mkdtemp(prefix=f"{name}-")))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,8 +25,9 @@ from sweep.core.system.processes import find_process
 from sweep.storage import access
 from sweep.storage.embedded import server as servers
 from sweep.storage.embedded import start_stop
-from sweep.storage.embedded.folder import Folder
+from sweep.storage.embedded.folder import Folder, Starter
 from sweep.storage.embedded.server import Server, clients, connected, running, using
+from sweep.storage.embedded.service import DatabaseService
 from tests.needs import require, skip_or_fail
 from tests.waiting import wait_for
 
@@ -610,4 +612,38 @@ def test_an_interface_that_is_not_there(data_dir: Path) -> None:
     assert "Name one that every machine has" in caught.value.hint
     with pytest.raises(SweepError, match=r"cannot listen on 192\.0\.2\.1"):
         start_stop.start(data_dir, listen="192.0.2.1")
+    assert running(data_dir) is None
+
+
+def test_a_job_whose_server_was_killed_waits_for_a_command_that_serves(data_dir: Path) -> None:
+    """A launch has started a server of its own meanwhile: the job ended that one, and itself."""
+    start_stop.start(data_dir)
+    start_stop.stop(data_dir)
+    said: list[str] = []
+    commands: list[Server] = []
+
+    def kill_and_start() -> str:
+        """Called by the job, before it looks at its server."""
+        mine = running(data_dir)
+        if said and not commands and mine is not None:
+            os.kill(mine.pid, signal.SIGKILL)
+            wait_for(lambda: running(data_dir) is None, "the server to be gone")
+            Folder(data_dir).port_file.unlink()  # or the command's might be taken for the job's
+            commands.append(start_stop.start(data_dir))
+        return ""
+
+    job = DatabaseService(data_dir, Starter(), None, say=said.append, until=kill_and_start)
+    ended: list[str] = []
+    thread = threading.Thread(target=lambda: ended.append(job.serve()))
+    thread.start()
+    try:
+        wait_for(lambda: any("a command serves" in line for line in said), "the job to wait")
+        with connected(commands[0]):
+            assert not ended
+        assert start_stop.stop(data_dir)
+        wait_for(lambda: (found := running(data_dir)) and found.stays, "the job to serve again")
+    finally:
+        job.leave("asked")
+        thread.join()
+    assert ended == ["asked"]
     assert running(data_dir) is None

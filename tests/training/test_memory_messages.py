@@ -114,6 +114,43 @@ EXCEPTIONS = [
         "device:GPU:0 by allocator GPU_0_bfc",
         "on the GPU (TensorFlow)",
     ),
+    # https://github.com/Comfy-Org/ComfyUI/issues/2021
+    (
+        "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
+        "memory)",
+        "on the GPU (PyTorch)",
+    ),
+    # https://github.com/faustomorales/keras-ocr/issues/195
+    ("ResourceExhaustedError: failed to allocate memory [Op:AddV2]", "on the GPU (TensorFlow)"),
+    # https://github.com/LargeWorldModel/LWM/issues/60
+    (
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent "
+        "error. Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm.",
+        "on the TPU (XLA)",
+    ),
+    # https://github.com/cupy/cupy/issues/1912
+    (
+        "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 1073741824 bytes (total "
+        "12373894656 bytes)",
+        "on the GPU (CuPy)",
+    ),
+    # https://github.com/PaddlePaddle/Paddle/issues/42228
+    (
+        "Out of memory error on GPU 0. Cannot allocate 98.000244MB memory on GPU 0, 6.000000GB "
+        "memory has been allocated and available memory is only 0.000000B.",
+        "on the GPU (PaddlePaddle)",
+    ),
+    # https://github.com/ultralytics/ultralytics/issues/1238
+    (
+        "RuntimeError: unable to write to file </torch_722_783672312_1>: No space left on device "
+        "(28)",
+        "in shared memory (PyTorch)",
+    ),
+    # https://github.com/real-stanford/flingbot/issues/11
+    (
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+        "on the host (Ray)",
+    ),
     # https://github.com/mxfold/mxfold2/issues/20
     (
         "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't "
@@ -194,6 +231,35 @@ ABORTS = [
         (None, 6),
         "on the GPU (cuDNN)",
     ),
+    # https://github.com/catboost/catboost/issues/2750
+    (
+        (
+            "(NCudaLib::TOutOfMemoryError) /src/catboost/catboost/cuda/cuda_lib/memory_pool/"
+            "stack_like_memory_pool.h:303: Error: Out of memory. Requested 8880 MB; Free "
+            "5902.061425 MB",
+            "uncaught exception:",
+        ),
+        (None, 6),
+        "on the GPU (CatBoost)",
+    ),
+    # https://github.com/lightgbm-org/LightGBM/issues/4480
+    (
+        (
+            "terminate called after throwing an instance of "
+            "'boost::wrapexcept<boost::compute::opencl_error>'",
+            "  what():  Memory Object Allocation Failure",
+        ),
+        (None, 6),
+        "on the GPU (OpenCL)",
+    ),
+    # https://github.com/rrwick/Polypolish/issues/16
+    (("memory allocation of 655360 bytes failed",), (None, 6), "on the host (Rust)"),
+    # https://github.com/RausellLab/CelliD/issues/7
+    (
+        ("Error: cannot allocate vector of size 4.5 Gb", "Execution halted"),
+        (1, None),
+        "on the host (R)",
+    ),
     # https://github.com/nextflow-io/nextflow/issues/5932
     (
         (
@@ -237,6 +303,8 @@ def test_every_message_has_a_text_here() -> None:
         (1, (*TRACE, "RuntimeError: CUDA error: device-side assert triggered")),
         (1, (*TRACE, "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED")),
         (1, (*TRACE, "OSError: [Errno 28] No space left on device")),
+        (1, ("torch.OutOfMemoryError caught, next batch", *TRACE, "KeyError: 'loss'")),
+        (1, (*TRACE, "AttributeError: module 'torch' has no attribute 'OutOfMemoryError'")),
         # Caught, and gone on with a smaller batch: another error ended it.
         (1, ("CUDA out of memory. Halving the batch.", *TRACE, "KeyError: 'loss'")),
         (1, (*TRACE, "RuntimeError: CUDA out of memory. Tried", "epoch 1", *TRACE, "KeyError: 1")),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sweep.core.errors import DatabaseUnavailable
-from sweep.core.outcomes import HALTED
+from sweep.core.outcomes import HALTED, TOO_LONG
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Objective
 from sweep.core.system import processes
@@ -62,9 +62,20 @@ class Quiet(Channel):
 
 
 def watch(
-    tmp_path: Path, script: str, leave: Leave, *, stops: bool = False, word: str = "", **more: Any
+    tmp_path: Path,
+    script: str,
+    leave: Leave,
+    *,
+    stops: bool = False,
+    word: str = "",
+    ran_s: float = 0.0,
+    **more: Any,
 ) -> Ended:
-    """Run a training under a supervisor which hurries, so that it hears of a stop at once."""
+    """Run a training under a supervisor which hurries, so that it hears of a stop at once.
+
+    Args:
+        ran_s: It was started so long before.
+    """
     folder = AttemptFolder(tmp_path)
     environ = {
         **os.environ,
@@ -80,9 +91,10 @@ def watch(
     leave.folder = folder
     leave.hurry = True
     journal = Journal(folder, study.objectives)
+    started = time.monotonic() - ran_s
     began = folder.answer if "Reporter" in script else folder.log
     quiet = Quiet(word or (HALTED if stops else ""), leave, began)
-    return Supervisor(child, TOKEN, folder, study, journal, quiet, leave).run()
+    return Supervisor(child, TOKEN, folder, study, journal, quiet, leave, began=started).run()
 
 
 STOPPED = [
@@ -243,6 +255,16 @@ def test_a_training_that_wrote_over_its_environment_is_ended(tmp_path: Path) -> 
     script = BEGIN + "told()\n" + BARE.format(LOOPS)
     ended = watch(tmp_path, script, Leave(4.0, 58.0), stops=True, grace_s=3)
     assert (ended.told, ended.signal) == (HALTED, signal.SIGTERM)
+
+
+def test_its_time_counts_from_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not from when it was noted: the database may have been away. And whom we have ended ourselves
+    has not left because of a signal of Slurm's, which would be waited for."""
+    monkeypatch.setattr(supervising, "SIGNAL_LAG_S", 3600.0)
+    script = BEGIN + "time.sleep(3600)\n"
+    limits = {"objectives": (PATTERN,), "trial_time_s": 1000}
+    ended = watch(tmp_path, script, Leave(4.0, 58.0), ran_s=1000, **limits)
+    assert (ended.told, ended.signal) == (TOO_LONG, signal.SIGTERM)
 
 
 def test_a_training_that_cannot_be_ended_is_said(

@@ -140,6 +140,10 @@ class Child:
         )
         return self.process.pid
 
+    def is_process(self, pid: int) -> bool:
+        """Tell whether it is this process, and lives."""
+        return self.process is not None and self.process.pid == pid and self.process.poll() is None
+
     def end(self, *, at_once: bool = False) -> None:
         """End it, if it lives.
 

@@ -86,8 +86,12 @@ class DatabaseService:
 
     def run(self) -> str:
         """Serve; return why it ended: "unused", "asked" (TERM), "time" (USR1) or ``until``'s."""
-        signal.signal(signal.SIGTERM, lambda *_: self._leave("asked"))
-        signal.signal(signal.SIGUSR1, lambda *_: self._leave("time"))
+        signal.signal(signal.SIGTERM, lambda *_: self.leave("asked"))
+        signal.signal(signal.SIGUSR1, lambda *_: self.leave("time"))
+        return self.serve()
+
+    def serve(self) -> str:
+        """Serve, as ``run`` does, until ``leave`` is called."""
         make_private(self.data_dir)
         server = self._begin()
         if server is None:
@@ -116,10 +120,12 @@ class DatabaseService:
         is_ours = self.lease.is_mine()
         self.child.end(at_once=not is_ours)
         if is_ours:
-            start_stop.stop(self.data_dir)  # its record goes, too
+            # Its record goes, too; what serves by now is another's.
+            start_stop.forget(self.data_dir)
         self.lease.give_up()
 
-    def _leave(self, why: str) -> None:
+    def leave(self, why: str) -> None:
+        """Have it end soon; the first reason counts."""
         self.leaving = self.leaving or why
 
     def _is_over(self) -> bool:
@@ -157,7 +163,7 @@ class DatabaseService:
     def _take_over(self) -> Server | None:
         """Start the server, unless another serves the data; the lease is ours."""
         other = running(self.data_dir)
-        if other is None:
+        if other is None or self.child.is_process(other.pid):
             return self._start()
         if other.stays and other.pid:
             # Its job was killed, and nobody renews the lease: it would never end.
@@ -167,8 +173,12 @@ class DatabaseService:
             self.waiting = f"a command serves the data at {other.url(masked=True)}; waiting"
         return None
 
+    @staticmethod
+    def _connection(server: Server) -> Database:
+        return Database(server.url(), timeout_s=10.0, application="sweep service")
+
     def _serve(self, server: Server) -> str:
-        database = Database(server.url(), timeout_s=10.0, application="sweep service")
+        database = self._connection(server)
         unused_since: float | None = None
         next_renewal = 0.0
         while not self._is_over():
@@ -180,7 +190,12 @@ class DatabaseService:
                     needed = bool(database.execute(_NEEDED_SQL)[0][0])
                 except DatabaseUnavailable as error:
                     self.say(error.message)
-                    server = self._start()
+                    # A command may have begun to serve the data meanwhile: it has its turn.
+                    again = self._begin()
+                    if again is None:
+                        break
+                    server, database = again, self._connection(again)
+                    self.say(f"serving at {server.url(masked=True)}")
                     continue
                 except Exception as error:  # no tables yet: nothing of sweep is in there
                     if type(error).__name__ != "UndefinedTable":

@@ -190,9 +190,7 @@ def stop_locked(folder: Folder) -> bool:
                 f"The database of {folder.root} runs on {record.place.host}.",
                 "Stop it there: sweep db stop",
             )
-        if record is not None and record.place == find_place() and not is_locked(folder.alive_file):
-            # It crashed: without the record other hosts know that it is over.
-            folder.record_file.unlink(missing_ok=True)
+        _forget(folder, record)
         return False
     # Fast shutdown (INT) ends the sessions and writes a checkpoint; immediate shutdown (QUIT)
     # leaves the work to the recovery at the next start, and loses nothing either.
@@ -205,6 +203,24 @@ def stop_locked(folder: Folder) -> bool:
     raise SweepError(
         f"The database's main process {postmaster.pid} does not end.\n{_log_tail(folder)}"
     )
+
+
+def forget(data_dir: Path) -> None:
+    """Let other hosts know that the server which this one started last is over, if it is.
+
+    Raises:
+        BusyError: Another command starts or stops it, and has not ended in three minutes.
+    """
+    folder = Folder(Path(data_dir).absolute())
+    with mind_os_errors(folder), locked(folder.lock_file, wait_s=LOCK_WAIT_S):
+        record = read_record(folder)
+        if find_postmaster(folder, record) is None:
+            _forget(folder, record)
+
+
+def _forget(folder: Folder, record: ServerRecord | None) -> None:
+    if record is not None and record.place == find_place() and not is_locked(folder.alive_file):
+        folder.record_file.unlink(missing_ok=True)
 
 
 def _start(folder: Folder, listen: str, within: Within | None, *, stays: bool) -> Server:

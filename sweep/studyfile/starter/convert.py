@@ -18,7 +18,8 @@ from sweep.studyfile.starter.nni import is_space, read_script
 from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestions
 from sweep.studyfile.starter.other_yaml import convert_other, find_other
 from sweep.studyfile.starter.recognised import PAGE, recognise_data, recognise_source
-from sweep.studyfile.starter.sbatch import convert_sbatch, is_sbatch
+from sweep.studyfile.starter.sbatch import convert_sbatch
+from sweep.studyfile.starter.sbatch_options import is_sbatch
 from sweep.studyfile.starter.wandb_sweep import convert_wandb, find_wandb, is_wandb
 from sweep.studyfile.tree import YamlError, decode
 

@@ -11,6 +11,7 @@ import ast
 import contextlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -189,9 +190,10 @@ def _evaluate(node: ast.AST, names: dict[str, Any]) -> Any:
     elif isinstance(node, ast.BinOp):
         return _operate(node, names)
     elif isinstance(node, ast.JoinedStr):
-        parts = [_evaluate(part, names) for part in node.values if isinstance(part, ast.Constant)]
-        if len(parts) == len(node.values):
-            return "".join(map(str, parts))
+        return "".join(str(_evaluate(part, names)) for part in node.values)
+    elif isinstance(node, ast.FormattedValue):
+        if node.format_spec is None and node.conversion == -1:
+            return str(_evaluate(node.value, names))
     elif isinstance(node, ast.Call):
         return _call(node, names)
     raise Unknown(ast.unparse(node))
@@ -200,6 +202,8 @@ def _evaluate(node: ast.AST, names: dict[str, Any]) -> Any:
 def _operate(node: ast.BinOp, names: dict[str, Any]) -> Any:
     left, right = _evaluate(node.left, names), _evaluate(node.right, names)
     numbers = all(isinstance(one, int | float) for one in (left, right))
+    if isinstance(node.op, ast.Mod) and isinstance(left, str) and _PLAIN_PERCENT.fullmatch(left):
+        return left % (tuple(right) if isinstance(right, list) else right)
     if isinstance(node.op, ast.Add) and (numbers or type(left) is type(right)):
         return left + right
     if numbers:
@@ -214,9 +218,18 @@ def _operate(node: ast.BinOp, names: dict[str, Any]) -> Any:
     raise Unknown(ast.unparse(node))
 
 
+# Texts into which values are put as they are: "units_%d", "units_{}".
+_PLAIN_PERCENT = re.compile(r"(?:[^%]|%[sdi])*")
+_PLAIN_BRACES = re.compile(r"(?:[^{}]|\{\d?\})*")
+
+
 def _call(node: ast.Call, names: dict[str, Any]) -> Any:
     called = ast.unparse(node.func)
     given = [_evaluate(argument, names) for argument in node.args]
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        text = _evaluate(node.func.value, names)
+        if isinstance(text, str) and _PLAIN_BRACES.fullmatch(text) and not node.keywords:
+            return text.format(*given)
     if called == "dict" and len(given) <= 1:
         found = dict(*given)
         for keyword in node.keywords:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from sweep.core.placeholders import EDIT
 from sweep.studyfile.starter.draft import HINTS, Draft, fit_grid, make_name
 from sweep.studyfile.starter.foreign_python import Unknown, evaluate
+from sweep.studyfile.starter.optuna_branches import (
+    MOST_VALUES,
+    PREFIX,
+    Parent,
+    Suggestion,
+    find_suggestions,
+)
 from sweep.studyfile.starter.wandb_ranges import distinct
 
 DEFAULT_TRIALS = 100
-_PREFIX = "suggest_"
 
 
 def has_suggestions(tree: ast.AST) -> bool:
     """Tell whether a script asks Optuna for values."""
     return any(
-        isinstance(node, ast.Attribute) and node.attr.startswith(_PREFIX) for node in ast.walk(tree)
+        isinstance(node, ast.Attribute) and node.attr.startswith(PREFIX) for node in ast.walk(tree)
     )
 
 
@@ -34,22 +40,10 @@ def convert_optuna(tree: ast.Module, path: Path, lost: list[str]) -> Draft:
         more={"trials": DEFAULT_TRIALS, "seed": 0, "sampler": "tpe", "max_parallel": 4},
     )
     names = _constants(tree)
-    conditional = {
-        id(node)
-        for branch in ast.walk(tree)
-        if isinstance(branch, ast.If | ast.For | ast.While)
-        for inner in (*branch.body, *branch.orelse)
-        for node in ast.walk(inner)
-    }
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr.startswith(_PREFIX)
-    ]
-    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
-        _add(draft, call, names, lost, is_conditional=id(call) in conditional)
+    found = find_suggestions(tree, names, lambda call: _parent(call, names))
+    for one in found:
+        _add(draft, one, lost)
+    _settle_conditions(draft, lost)
     _add_study(draft, tree, names, lost)
     lost.append(
         "the script: it runs a study of its own. Let it train once, with the values as its "
@@ -77,31 +71,96 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
     return names
 
 
-def _add(
-    draft: Draft, call: ast.Call, names: dict[str, Any], lost: list[str], *, is_conditional: bool
-) -> None:
+def _read(call: ast.Call, names: Mapping[str, Any], lost: list[str]) -> tuple[str, dict[str, Any]]:
+    """Return the name and the range that a call suggests.
+
+    Raises:
+        Unknown, KeyError, TypeError, ValueError, ArithmeticError: It is not known.
+    """
     assert isinstance(call.func, ast.Attribute)
-    kind = call.func.attr.removeprefix(_PREFIX)
+    kind = call.func.attr.removeprefix(PREFIX)
     order = ("name", "choices") if kind == "categorical" else ("name", "low", "high", "step")
     if kind == "discrete_uniform":
         order = ("name", "low", "high", "q")
+    known = dict(names)
+    given = {key: evaluate(value, known) for key, value in zip(order, call.args, strict=False)}
+    given |= {word.arg: evaluate(word.value, known) for word in call.keywords if word.arg}
+    name = given["name"]
+    if not isinstance(name, str):
+        raise TypeError(f"its name is no text (got {name!r})")
+    return name, _range(kind, given, lost)
+
+
+_UNREADABLE = (Unknown, KeyError, TypeError, ValueError, ArithmeticError)
+
+
+def _parent(call: ast.Call, names: Mapping[str, Any]) -> Parent | None:
+    """Return a suggestion on which others may depend; None where its values cannot be counted."""
     try:
-        given = {
-            key: evaluate(value, names) for key, value in zip(order, call.args, strict=False)
-        } | {word.arg: evaluate(word.value, names) for word in call.keywords if word.arg}
-        name = given["name"]
-        if not isinstance(name, str):
-            raise TypeError(f"its name is no text (got {name!r})")
-        found = _range(kind, given, lost)
-    except (Unknown, KeyError, TypeError, ValueError, ArithmeticError) as error:
-        lost.append(f"{ast.unparse(call)}: is not known without running the script ({error})")
+        name, found = _read(call, names, [])
+    except _UNREADABLE:
+        return None
+    values = _values(found)
+    return Parent(name, values) if values else None
+
+
+def _values(found: Mapping[str, Any]) -> tuple[Any, ...]:
+    if found["type"] == "categorical":
+        return tuple(found["choices"])
+    values = (
+        range(found["low"], found["high"] + 1, found.get("step", 1))
+        if (found["type"] == "int")
+        else range(0)
+    )
+    return tuple(values) if len(values) <= MOST_VALUES else ()
+
+
+def _add(draft: Draft, one: Suggestion, lost: list[str]) -> None:
+    try:
+        name, found = _read(one.call, one.names, lost)
+    except _UNREADABLE as error:
+        text = ast.unparse(one.call)
+        lost.append(f"{text}: is not known without running the script ({error})")
         return
-    if name in draft.space and draft.space[name] != found:
-        lost.append(f"{name}: is suggested twice, differently; the first was taken")
+    if one.unread:
+        lost.append(
+            f"{name}: is suggested only under a condition that is not known here ({one.unread}); "
+            "say with `when` where it exists"
+        )
+    when = one.when
+    if name not in draft.space:
+        draft.space[name] = found | ({"when": when} if when else {})
         return
-    draft.space[name] = found
-    if is_conditional:
-        lost.append(f"{name}: is suggested in an if or a loop; say with `when` where it exists")
+    before = draft.space[name].get("when", {})
+    if {key: value for key, value in draft.space[name].items() if key != "when"} != found:
+        where = f", where {before}" if before else ""
+        lost.append(f"{name}: is suggested twice, differently; the first was taken{where}")
+    elif before != when:
+        # Of two places with one condition each, on the same parameter: where either holds.
+        is_same = len(before) == 1 and before.keys() == when.keys()
+        if not is_same and before and when:
+            lost.append(f"{name}: is suggested in several places; say with `when` where it exists")
+        draft.space[name]["when"] = (
+            {
+                key: [*values, *(v for v in when[key] if v not in values)]
+                for key, values in before.items()
+            }
+            if is_same
+            else {}
+        )
+
+
+def _settle_conditions(draft: Draft, lost: list[str]) -> None:
+    """Take out of the conditions what always holds, and parents that are not there."""
+    for name, found in draft.space.items():
+        kept = {}
+        for parent, values in found.pop("when", {}).items():
+            if parent not in draft.space:
+                lost.append(f"{name}: depends on {parent}, which is not known")
+            elif len(values) < len(_values(draft.space[parent])):
+                kept[parent] = values[0] if len(values) == 1 else values
+        if kept:
+            found["when"] = kept
 
 
 def _range(kind: str, given: dict[str, Any], lost: list[str]) -> dict[str, Any]:

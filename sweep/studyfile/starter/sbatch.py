@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweep.core.masking import names_secret
 from sweep.core.placeholders import EDIT, RESERVED, escape
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
 from sweep.studyfile.starter.foreign_yaml import read_word
-from sweep.studyfile.starter.sbatch_indexes import pick, read_scalars, read_tasks
-
-_OPTION = re.compile(
-    r"^#SBATCH[ \t]+(--?[\w-]+)(?:[= \t]+([^\s#].*?))?[ \t]*(?:[ \t]#.*)?$", re.MULTILINE
+from sweep.studyfile.starter.sbatch_indexes import TASK, pick, read_scalars, read_tasks
+from sweep.studyfile.starter.sbatch_options import add_options, read_options
+from sweep.studyfile.starter.sbatch_text import (
+    cut,
+    likeliest,
+    number_names,
+    put_in,
+    read_setup,
+    straighten,
 )
-_SHORT = {
-    "-t": "time",
-    "-p": "partition",
-    "-A": "account",
-    "-q": "qos",
-    "-C": "constraint",
-    "-N": "nodes",
-    "-c": "cpus-per-task",
-    "-a": "array",
-    "-J": "job-name",
-    "-o": "output",
-    "-e": "error",
-    "-G": "gpus",
-    "-n": "ntasks",
-}
+
 _LIST = re.compile(r"^[ \t]*(?:declare\s+-a\s+)?(\w+)=\(([^()]*)\)", re.MULTILINE)
 _PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
 _VARIABLE = re.compile(r"^[ \t]*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
@@ -40,25 +33,25 @@ _CONTAINER = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")
+_COMPUTED = re.compile(r"\$\(\(.*?\)\)")
+_NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_PROGRAMS = (
+    r"python[\d.]*|torchrun|accelerate|deepspeed|bash|sh|uv|poetry|apptainer|singularity|Rscript|"
+    r"julia|mpirun|mpiexec|conda(?=\s+run)|mamba(?=\s+run)|micromamba(?=\s+run)|stdbuf|timeout|"
+    r"numactl|xvfb-run|matlab|java|node"
+)
+_SETTING = r"\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']*)[ \t]+"
 _COMMAND = re.compile(
-    r"^[ \t]*(?:time\s+|exec\s+)?(?:srun\s+(?:-\S+\s+)*)?"
-    r"((?:python3?|torchrun|accelerate|bash|uv|poetry|apptainer|singularity|Rscript|julia|\./\S+)\b.*)$",
+    rf"^[ \t]*(?:time\s+|exec\s+|nohup\s+|env\s+)*((?:{_SETTING})*)"
+    r"(?:\"?\$\{?SRUN\}?\"?\s+|srun\s+(?:[^|;&\n]*?\s)?)?"
+    rf"(\"?(?:[\w.~${{}}/-]*/)?(?:{_PROGRAMS})(?=[\s\"])(?!\s*<<)[^\n]*|\./\S+[^\n]*)$",
     re.MULTILINE,
 )
 
 
-def is_sbatch(text: str) -> bool:
-    """Tell whether a script has lines for sbatch."""
-    return _OPTION.search(text) is not None
-
-
 def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     """Return the study of a job-array script; what could not be carried over goes to ``lost``."""
-    text = re.sub(r"\\\n\s*", " ", text)
-    options: dict[str, str] = {}
-    for found in _OPTION.finditer(text):
-        name = _SHORT.get(found[1], found[1].lstrip("-"))
-        options[name] = (found[2] or "").strip("\"'")
+    options = read_options(text)
     draft = Draft(
         f"Made from the job script {path.name}.",
         make_name(options.get("job-name") or path.stem),
@@ -66,44 +59,92 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
         hints=list(HINTS),
         objectives=[{"metric": "val_loss", "direction": "minimize"}],
     )
-    lists = {found[1]: _split(found[2]) for found in _LIST.finditer(text)}
-    picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(text)}
-    body = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
+    body = number_names(straighten(text))
+    lists = {found[1]: _split(found[2]) for found in _LIST.finditer(body)}
+    picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(body)}
     tasks = read_tasks(options.get("array", ""))
     scalars = read_scalars(body) | _counts(tasks)
-    commands = [found[1] for found in _COMMAND.finditer(body)]
-    uses = [one for one in commands if "$" in one]
-    line = (uses or commands or [f"python {EDIT}"])[-1]
+    body = put_in(
+        body,
+        {
+            name: value
+            for name, value in scalars.items()
+            if not re.search(r"[$`]", value) and name not in picked
+        },
+    )
+    lines = [(found[1], cut(found[2])) for found in _COMMAND.finditer(body)]
+    commands = [line for _, line in lines]
+    taken = likeliest(commands) if commands else -1
+    variables, line = lines[taken] if lines else ("", f"python {EDIT}")
     outside = _leave_container(body, line, lost)
-    plain = {
-        name: value
-        for name, value in scalars.items()
-        if not re.search(r"[$`]", value) and name not in picked
-    }
-    line = re.sub(r"\$\{?(\w+)\}?", lambda m: plain.get(m[1], m[0]), line)
-    indexes: dict[str, str] = {}
-    draft.command = _command(draft, line, lists, picked, indexes, options, lost)
-    if len(commands) > 1:
-        lost.append(f"the script runs {len(commands)} commands; {line.split()[0]} … was taken")
+    picks = Picks(lists, scalars, tasks or list(range(10)))
+    draft.command = _command(draft, put_in(line, picked), picks, lost)
+    if "array" not in options and picks.indexes:
+        lost.append("--array: is not in the script; tasks 0 to 9 were taken")
+    others = [one for place, one in enumerate(commands) if place != taken]
+    if others:
+        shown = ", ".join(one[:60] for one in others[:3])
+        lost.append(f"the script runs {len(commands)} commands; left out: {shown}")
     if re.search(r"\b(sed|awk|head)\b[^\n]*SLURM_ARRAY_TASK_ID", body):
         lost.append(
             "the lines of a file: each task reads its own. Make the file a CSV with names in its "
             "first line, and write points: file.csv"
         )
-    if tasks and indexes and _pick_points(draft, indexes, tasks, scalars, lists, lost):
+    indexes = picks.indexes
+    if indexes and _pick_points(draft, indexes, picks.tasks, scalars, lists, lost):
         draft.more.setdefault("seed", 0)
     else:
         _pair(draft, indexes, lost)
     add_options(draft, options, lost)
-    setup = [
-        one.strip()
-        for one in outside.split("\n")
-        if re.match(r"\s*(module|ml|source|conda activate|\. )\b", one)
-    ]
+    setup = read_setup(outside, [*commands, *(text for text, _ in lines if text)], lost)
     if setup:
         draft.more.setdefault("slurm", {})["setup"] = setup
+    _add_variables(draft, variables, lost)
     lost.append("objective: a job array compares nothing; name what the script prints or reports")
     return draft
+
+
+@dataclass
+class Picks:
+    """What tasks pick from.
+
+    Attributes:
+        lists: Bash arrays by name.
+        scalars: Variables that are set once, as they stand.
+        indexes: By parameter, the expression that says which value a task takes.
+    """
+
+    lists: dict[str, list[Any]]
+    scalars: dict[str, str]
+    tasks: list[int]
+    indexes: dict[str, str] = field(default_factory=dict)
+
+    def is_number(self, expression: str) -> bool:
+        """Tell whether a task's number makes a number of it."""
+        sizes = {name: len(values) for name, values in self.lists.items()}
+        try:
+            found = {pick(expression, self.scalars, sizes, task) for task in self.tasks}
+        except ValueError:
+            return False
+        return len(found) > 1
+
+
+def _add_variables(draft: Draft, given: str, lost: list[str]) -> None:
+    """Add the variables that stand before the command: ``A=1 python train.py``."""
+    env: dict[str, Any] = {}
+    for name, equals, value in (word.partition("=") for word in _split(given) if "=" in str(word)):
+        if equals and names_secret(name):
+            env[name] = None
+            lost.append(
+                f"{name}: is a secret by its name, and was not copied; set it in the shell that "
+                "launches"
+            )
+        elif "$" in value:
+            lost.append(f"{name}={value}: is not known without running the script")
+        else:
+            env[name] = value
+    if env:
+        draft.more["environment"] = {"env": env}
 
 
 def _counts(tasks: list[int]) -> dict[str, str]:
@@ -194,27 +235,26 @@ def _split(text: str) -> list[Any]:
         return []
 
 
-def _command(
-    draft: Draft,
-    line: str,
-    lists: dict[str, list[Any]],
-    picked: dict[str, str],
-    indexes: dict[str, str],
-    options: dict[str, str],
-    lost: list[str],
-) -> list[str]:
+def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str]:
     """Return the command with placeholders for what each task picks for itself."""
-    line = re.sub(r"\s+(?:[12&]?>>?|\|).*$", "", line)
-    for name, value in picked.items():
-        line = re.sub(rf"\$\{{{name}\}}|\${name}\b", value.replace("\\", r"\\"), line)
-    picks: list[tuple[str, str]] = []
+    kept: list[tuple[str, str, bool]] = []
 
-    def keep(match: re.Match[str]) -> str:
-        picks.append((match[1], match[2]))
-        return f"\0{len(picks) - 1}\1"
+    def keep(name: str, expression: str, *, is_list: bool = False) -> str:
+        kept.append((name, expression, is_list))
+        return f"\0{len(kept) - 1}\1"
 
-    # An index may hold spaces, at which the line would be split.
-    line = _PICKED.sub(keep, line)
+    def put(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        value = picks.scalars.get(name)
+        if name == TASK or (value is not None and picks.is_number(value)):
+            return keep(name, value or name)
+        return match[0] if value is None or re.search(r"`|\$\(", value) else value
+
+    # What varies is kept apart, as an index may hold spaces, at which the line would be split.
+    for _ in range(5):
+        line = _PICKED.sub(lambda match: keep(match[1], match[2], is_list=True), line)
+        line = _COMPUTED.sub(lambda m: keep("", m[0]) if picks.is_number(m[0]) else m[0], line)
+        line = _NAME.sub(put, line)
     try:
         words = split_words(line)
     except ValueError:
@@ -224,21 +264,29 @@ def _command(
         before = words[i - 1] if i else ""
         option = word.partition("=")[0] if word.startswith("-") and "=" in word else before
         name = re.sub(r"\W+", "_", option.lstrip("-")) if option.startswith("-") else ""
+        value = word.partition("=")[2] if option != before else word
         pieces = []
-        for piece in re.split(r"(\x00\d+\x01|\$\{?SLURM_ARRAY_TASK_ID\}?)", word):
+        for piece in re.split(r"(\x00\d+\x01)", word):
             if piece.startswith("\0"):
-                array, index = picks[int(piece[1:-1])]
+                own, expression, is_list = kept[int(piece[1:-1])]
+                # Of a text with more in it the option is not the name.
                 pieces.append(
-                    _add(draft, name or array.lower(), lists.get(array), index, indexes, lost)
+                    _add(
+                        draft,
+                        name if value == piece else "",
+                        own,
+                        expression,
+                        picks,
+                        lost,
+                        is_list=is_list,
+                    )
                 )
-            elif _TASK.fullmatch(piece):
-                low, high = _bounds(options.get("array", ""))
-                own = "task" if not name or name in RESERVED else name
-                draft.space[own] = {"type": "int", "low": low, "high": high}
-                indexes.setdefault(own, piece)
-                pieces.append(f"{{{own}}}")
+            elif re.search(r"\$\(|`", piece):
+                lost.append(f"command: {piece} is not known without running it; replace {EDIT}")
+                pieces.append(EDIT)
             elif "$" in piece:
-                lost.append(f"command: {piece} holds a variable; replace {EDIT}")
+                shown = re.sub(r"(\$\{?\w+?)__(?:\d+|unread)\b", r"\1", piece)
+                lost.append(f"command: {shown} holds a variable; replace {EDIT}")
                 pieces.append(escape(re.sub(r"\$\{?\w+\}?", EDIT, piece)))
             else:
                 pieces.append(escape(piece))
@@ -248,27 +296,43 @@ def _command(
 
 def _add(
     draft: Draft,
-    name: str,
-    values: list[Any] | None,
-    index: str,
-    indexes: dict[str, str],
+    option: str,
+    own: str,
+    expression: str,
+    picks: Picks,
     lost: list[str],
+    *,
+    is_list: bool,
 ) -> str:
-    """Add the choices that a task picks one of; return what stands in the command."""
-    if not values:
+    """Add what a task picks; return what stands in the command.
+
+    Args:
+        option: The name that it is passed by; "" where none is told.
+        own: The list of which it picks, or the variable that has its number.
+    """
+    values = picks.lists.get(own) if is_list else None
+    if is_list and not values:
+        name = option or own
         lost.append(f"{name}: its list is not known without running the script; replace {EDIT}")
         return EDIT
-    if re.fullmatch(r"\d+", index.strip()) and int(index) < len(values):
-        return escape(str(values[int(index)]))
-    name = f"{name}_value" if name in RESERVED else name
-    draft.space[name] = {"type": "categorical", "choices": values}
-    indexes[name] = index
+    plain = re.sub(r"__\d+$", "", own).lower()
+    if own == TASK or plain in RESERVED:
+        plain = "task"
+    name = option or plain or "task"
+    if name in RESERVED:
+        name = f"{name}_value" if is_list else "task"
+    if values and re.fullmatch(r"\d+", expression.strip()) and int(expression) < len(values):
+        return escape(str(values[int(expression)]))
+    entry = {"type": "categorical", "choices": values} if values else {"type": "int"}
+    for known, index in picks.indexes.items():
+        if index == expression and draft.space[known] == entry:
+            return f"{{{known}}}"
+    number = 2
+    while name in draft.space:
+        name, number = f"{name.rstrip('0123456789')}{number}", number + 1
+    draft.space[name] = entry
+    picks.indexes[name] = expression
     return f"{{{name}}}"
-
-
-def _bounds(array: str) -> tuple[int, int]:
-    found = re.match(r"(\d+)-(\d+)", array)
-    return (int(found[1]), int(found[2])) if found else (0, 9)
 
 
 def _pair(draft: Draft, indexes: dict[str, str], lost: list[str]) -> None:
@@ -309,46 +373,8 @@ def _pair(draft: Draft, indexes: dict[str, str], lost: list[str]) -> None:
         draft.more |= {"seed": 0, "sampler": "grid"}
         if not draft.space:
             draft.more["trials"] = 1
-            lost.append("no list and no use of SLURM_ARRAY_TASK_ID was found in the command")
-
-
-def add_options(draft: Draft, options: dict[str, str], lost: list[str]) -> None:
-    """Add the options of sbatch, by their long names, as ``resources`` and ``slurm``."""
-    resources: dict[str, Any] = {}
-    slurm: dict[str, Any] = {}
-    extra: list[str] = []
-    for name, value in options.items():
-        if name == "array":
-            width = re.search(r"%(\d+)$", value)
-            draft.more["max_parallel"] = int(width[1]) if width else 4
-        elif name == "time":
-            resources["time"] = value
-        elif name == "nodes" and value.isdecimal():
-            if int(value) > 1:
-                resources["nodes"] = int(value)
-        elif name == "cpus-per-task" and value.isdecimal():
-            resources["cpus"] = int(value)
-        elif name == "mem":
-            resources["memory"] = value
-        elif name in ("gres", "gpus", "gpus-per-node", "gpus-per-task"):
-            found = re.fullmatch(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d+)|gpu", value)
-            if found:
-                count = int(found[2] or 1)
-                resources["gpus"] = f"{found[1]}:{count}" if found[1] else count
-            else:
-                lost.append(f"--{name}={value}: has no counterpart here; see resources.gpus")
-        elif name in ("partition", "account", "qos", "constraint", "reservation"):
-            slurm[name] = value
-        elif name == "exclusive":
-            slurm["exclusive"] = True
-        elif name in ("job-name", "output", "error", "ntasks", "ntasks-per-node", "open-mode"):
-            if name.startswith("ntasks") and value not in ("", "1"):
-                lost.append(f"--{name}={value}: see the key launcher, and ddp.ranks_per_node")
-        else:
-            extra.append(f"--{name}={value}" if value else f"--{name}")
-    if extra:
-        slurm["extra"] = extra
-    if resources:
-        draft.more["resources"] = resources
-    if slurm:
-        draft.more["slurm"] = slurm
+            draft.command.append(EDIT)
+            lost.append(
+                "no list and no use of SLURM_ARRAY_TASK_ID was found in the command: name under "
+                f"space what is to vary, and replace {EDIT} by how it is passed"
+            )

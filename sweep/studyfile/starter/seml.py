@@ -10,7 +10,7 @@ from typing import Any
 from sweep.core.placeholders import EDIT, escape
 from sweep.studyfile.starter.draft import Draft, fit_grid, make_name
 from sweep.studyfile.starter.foreign_parts import spaced, try_add, whole
-from sweep.studyfile.starter.sbatch import add_options
+from sweep.studyfile.starter.sbatch_options import add_options
 from sweep.studyfile.starter.wandb_ranges import distinct
 
 

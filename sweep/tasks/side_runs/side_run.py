@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -165,9 +166,12 @@ def train(
     except SweepError as error:
         return reports, End(outcomes.NOT_STARTED, error.message)
     else:
+        started = time.monotonic()
         began(argv)
         channel = _Kept(reports, lambda: touch(child.pid))
-        supervisor = Supervisor(child, values.token, folder, study, journal, channel, leave)
+        supervisor = Supervisor(
+            child, values.token, folder, study, journal, channel, leave, began=started
+        )
         ended = supervisor.run()
         reports.extend(supervisor.unsent)
         reports.extend(journal.rest())

@@ -1,0 +1,83 @@
+"""The ``#SBATCH`` lines of a job script as ``resources`` and ``slurm``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sweep.studyfile.starter.draft import Draft
+
+_OPTION = re.compile(
+    r"^#SBATCH[ \t]+(--?[\w-]+)(?:[= \t]+([^\s#].*?))?[ \t]*(?:[ \t]#.*)?$", re.MULTILINE
+)
+_SHORT = {
+    "-t": "time",
+    "-p": "partition",
+    "-A": "account",
+    "-q": "qos",
+    "-C": "constraint",
+    "-N": "nodes",
+    "-c": "cpus-per-task",
+    "-a": "array",
+    "-J": "job-name",
+    "-o": "output",
+    "-e": "error",
+    "-G": "gpus",
+    "-n": "ntasks",
+}
+
+
+def is_sbatch(text: str) -> bool:
+    """Tell whether a script has lines for sbatch."""
+    return _OPTION.search(text) is not None
+
+
+def read_options(text: str) -> dict[str, str]:
+    """Return the options of a script's ``#SBATCH`` lines by their long names."""
+    options: dict[str, str] = {}
+    for found in _OPTION.finditer(text):
+        name = _SHORT.get(found[1], found[1].lstrip("-"))
+        options[name] = (found[2] or "").strip("\"'")
+    return options
+
+
+def add_options(draft: Draft, options: dict[str, str], lost: list[str]) -> None:
+    """Add the options of sbatch, by their long names, as ``resources`` and ``slurm``."""
+    resources: dict[str, Any] = {}
+    slurm: dict[str, Any] = {}
+    extra: list[str] = []
+    for name, value in options.items():
+        if name == "array":
+            width = re.search(r"%(\d+)$", value)
+            draft.more["max_parallel"] = int(width[1]) if width else 4
+        elif name == "time":
+            resources["time"] = value
+        elif name == "nodes" and value.isdecimal():
+            if int(value) > 1:
+                resources["nodes"] = int(value)
+        elif name == "cpus-per-task" and value.isdecimal():
+            resources["cpus"] = int(value)
+        elif name == "mem":
+            resources["memory"] = value
+        elif name in ("gres", "gpus", "gpus-per-node", "gpus-per-task"):
+            found = re.fullmatch(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d+)|gpu", value)
+            if found:
+                count = int(found[2] or 1)
+                resources["gpus"] = f"{found[1]}:{count}" if found[1] else count
+            else:
+                lost.append(f"--{name}={value}: has no counterpart here; see resources.gpus")
+        elif name in ("partition", "account", "qos", "constraint", "reservation"):
+            slurm[name] = value
+        elif name == "exclusive":
+            slurm["exclusive"] = True
+        elif name in ("job-name", "output", "error", "ntasks", "ntasks-per-node", "open-mode"):
+            if name.startswith("ntasks") and value not in ("", "1"):
+                lost.append(f"--{name}={value}: see the key launcher, and ddp.ranks_per_node")
+        else:
+            extra.append(f"--{name}={value}" if value else f"--{name}")
+    if extra:
+        slurm["extra"] = extra
+    if resources:
+        draft.more["resources"] = resources
+    if slurm:
+        draft.more["slurm"] = slurm

@@ -1,0 +1,207 @@
+"""The text of a job script, made plain: one command a line, names set once, known values put in.
+
+Bash itself is not run. A name that is set again counts as another one from there on; one that is
+set within an if, a loop or a function is not known.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sweep.core.masking import names_secret
+
+_HERE = re.compile(r"<<-?[ \t]*([\"']?)(\w+)\1([^\n]*)\n.*?^[ \t]*\2[ \t]*$", re.M | re.S)
+_ASSIGNED = re.compile(r"^[ \t]*(?:export\s+|local\s+|declare\s+(?:-\w+\s+)?|let\s+)?(\w+)=")
+_OPENS = re.compile(r"^(?:if|for|while|until|case|select)\b|\{$")
+_CLOSES = re.compile(r"^(?:fi|done|esac)\b|^\}")
+_SAYS_NOTHING = re.compile(
+    r"(?:echo|printf|date|hostname|pwd|nvidia-smi|mkdir|exit|set|shopt|ulimit|wait|sleep|which|ls|"
+    r"exec|time|true|env|lscpu|free|scontrol|sstat|sacct|trap|umask)\b|:"
+)
+_BLOCK = re.compile(r"^(?:if|then|else|elif|fi|for|while|until|do|done|case|esac|\S*\)|;;|\}|\{)")
+_IS_SETUP = re.compile(r"^(?:module|ml|source|conda\s+activate|micromamba\s+activate|spack|\.)\s")
+_EXPORT = re.compile(r"^export\s+(\w+)=(.*)$")
+
+
+_CODE = re.compile(r"\b(python[\d.]*(?:[ \t]+-\w+)*?[ \t]+-c)[ \t]+(?:\"[^\"]*\"|'[^']*')")
+_LIST = re.compile(r"^([ \t]*(?:declare\s+-a\s+)?\w+=\()([^()]*)\)", re.M)
+
+
+def straighten(text: str) -> str:
+    """Return a script with one command in a line: without comments, here-documents and the code
+    of ``python -c``, with joined lines and lists."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    text = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
+    text = re.sub(r"[ \t]#(?=[ \t\w])[^\"'\n]*$", "", text, flags=re.M)
+    text = _HERE.sub(lambda found: f"<<{found[2]}{found[3]}", text)
+    text = _CODE.sub(r"\1 ''", text)
+    text = _LIST.sub(lambda found: f"{found[1]}{' '.join(found[2].split())})", text)
+    lines = [one for line in text.split("\n") for one in _apart(line)]
+    return "\n".join(lines)
+
+
+def _apart(line: str) -> list[str]:
+    """Return the commands of a line, one each."""
+    ends = [found.start() for found in _PIECE.finditer(line) if found[0] == ";"]
+    parts = [
+        line[a:b] for a, b in zip([0, *(e + 1 for e in ends)], [*ends, len(line)], strict=True)
+    ]
+    split = [re.sub(r"^(\s*)(then|do|else)[ \t]+(?=\S)", r"\1\2\n", part) for part in parts]
+    return [one for part in split for one in part.split("\n")]
+
+
+def cut(line: str) -> str:
+    """Return a command up to its pipe, redirection or the next command."""
+    for found in _PIECE.finditer(line):
+        if found["ends"]:
+            return line[: found.start()].rstrip()
+    return line.rstrip()
+
+
+_PIECE = re.compile(
+    r";;|'[^']*'|\"(?:\\.|[^\"\\])*\"|\(\(.*?\)\)|\$\{[^}]*\}|\\.|"
+    r"(?P<ends>&&|\|\|?|;|(?<!\S)[12&]?>>?|<|&[ \t]*$)"
+)
+
+
+def likeliest(commands: list[str]) -> int:
+    """Return which of a script's commands trains: one that varies, by its name one that does, the
+    last of several."""
+
+    def rank(place: int) -> tuple[bool, bool, bool, int]:
+        words = re.split(r"[\W_]+", commands[place].lower())
+        return (
+            "$" in commands[place],
+            not _OTHER.intersection(words[:6]),
+            bool(_TRAINS.intersection(words[:6])),
+            place,
+        )
+
+    return max(range(len(commands)), key=rank)
+
+
+_TRAINS = {"train", "training", "trainer", "main", "fit", "finetune", "run"}
+_OTHER = {"eval", "evaluate", "test", "plot", "prepare", "preprocess", "download", "process", "pip"}
+
+
+def number_names(body: str) -> str:
+    """Return a script in which a name that is set again is another one from there on: ``X``,
+    ``X__2``; what is set within an if, a loop or a function is set nowhere.
+
+    Args:
+        body: As ``straighten`` returns it.
+    """
+    versions: dict[str, int] = {}
+    lines = []
+    depth = 0
+    for line in body.split("\n"):
+        plain = line.strip()
+        if _CLOSES.match(plain):
+            depth = max(0, depth - 1)
+        depth += 1 if _OPENS.search(plain) else 0
+        line = _rename(line, {key: n for key, n in versions.items() if n > 1})
+        for found in reversed(list(_SETS.finditer(line))):
+            name, end = found["name"], found.end("name")
+            begins = not line[: found.start()].strip() and found["sign"] == "="
+            is_sure = depth == 0 and begins
+            number = versions.get(name, 0) + 1
+            # Whether it is set so is not known: from here on its name has no value.
+            versions[name] = number if is_sure else max(2, number)
+            suffix = (f"__{number}" if number > 1 else "") if is_sure else "__unread"
+            line = f"{line[:end]}{suffix}{line[end:]}"
+        for looped in re.findall(r"^\s*(?:for|select)\s+(\w+)\b", line):
+            versions[looped] = max(2, versions.get(looped, 0) + 1)
+        for looped in re.findall(r"^[^#\n]*\b(?:read|mapfile|readarray)\b(.*)$", line):
+            for name in re.findall(
+                r"(?<![\w$/.-])([A-Za-z_]\w*)(?![\w/.])", looped.partition("<")[0]
+            ):
+                versions[name] = max(2, versions.get(name, 0) + 1)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+_SETS = re.compile(
+    r"(?:^[ \t]*|(?:&&|\|\||\)|\{)[ \t]*|\(\([ \t]*)"
+    r"(?:export\s+|local\s+|readonly\s+|declare\s+(?:-\w+\s+)?|let\s+)?"
+    r"(?P<name>[A-Za-z_]\w*)(?:[ \t]*(?P<sign>[-+*/%]?=|\+\+|--)(?!=))"
+)
+
+
+def _rename(line: str, versions: dict[str, int]) -> str:
+    for name, number in versions.items():
+        line = re.sub(rf"(\$\{{?[#!]?){name}\b", rf"\g<1>{name}__{number}", line)
+        # Within arithmetic names have no dollar.
+        bare = re.compile(rf"(?<![\w$]){name}\b(?!\s*=[^=])")
+        new = f"{name}__{number}"
+        line = _WITHIN.sub(lambda found, bare=bare, new=new: bare.sub(new, found[0]), line)  # type: ignore[misc]
+    return line
+
+
+_WITHIN = re.compile(r"\(\((.*?)\)\)|\[([^\]]*)\]")
+
+
+def put_in(body: str, scalars: dict[str, str]) -> str:
+    """Return a script with the values of plain names in the place of ``$NAME`` and ``${NAME}``."""
+    for _ in range(5):
+        done = re.sub(
+            r"(?<!\\)\$(?:\{(\w+)\}|(\w+))", lambda m: scalars.get(m[1] or m[2], m[0]), body
+        )
+        if done == body:
+            break
+        body = done
+    return body
+
+
+def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
+    """Return the lines that prepare a task, for ``slurm.setup``; say in ``lost`` which were left
+    out.
+
+    Args:
+        outside: The script, with known values in place, without what runs in a container.
+        commands: The lines of which one was taken; these are not named again.
+    """
+    setup: list[str] = []
+    left: list[str] = []
+    depth = 0
+    for line in outside.split("\n"):
+        plain = line.strip().rstrip(";")
+        if _CLOSES.match(plain):
+            depth = max(0, depth - 1)
+        opens = bool(_OPENS.search(plain))
+        export = _EXPORT.match(plain)
+        if depth == 0 and not opens and _IS_SETUP.match(plain):
+            setup.append(plain)
+        elif depth == 0 and export and names_secret(export[1]):
+            lost.append(
+                f"export {export[1]}: is a secret by its name, and was not copied; set it in the "
+                f"shell that launches, and write environment: {{env: {{{export[1]}: null}}}}"
+            )
+        elif depth == 0 and export and "SLURM_ARRAY" not in plain and "__" not in plain:
+            setup.append(plain)
+        elif re.match(r"(?:cd|pushd)\s", plain) and "SLURM_SUBMIT_DIR" not in plain:
+            lost.append(
+                f"{plain}: trials run in a copy of the folder in which sweep launch is called; "
+                "call it there"
+            )
+        elif _is_left_out(plain, commands):
+            left.append(plain.split()[0])
+        depth += 1 if opens else 0
+    if left:
+        lost.append(
+            f"{', '.join(dict.fromkeys(left))}: what the script does beside its command was left "
+            "out; what a trial needs before it belongs into slurm.setup"
+        )
+    return setup
+
+
+def _is_left_out(plain: str, commands: list[str]) -> bool:
+    """Tell whether a line does something that the study will not do."""
+    if not plain or plain.startswith("#") or re.match(r"cd\s|pushd\s|popd", plain):
+        return False
+    if _BLOCK.match(plain) or _SAYS_NOTHING.match(plain) or re.match(r"(?:\[|\(\()", plain):
+        return False
+    if _ASSIGNED.match(plain) or re.match(r"(?:declare|local|readonly|unset|let)\b", plain):
+        return False
+    return (
+        not any(one in plain for one in commands) and re.match(r"[\w./$\"'~{]", plain) is not None
+    )
