@@ -106,7 +106,7 @@ HEAVY_MODULES = {
     "sweep.storage.optuna_studies",
     "sweep.tasks.tracking.mlflow",
     "sweep.tasks.tracking.tensorboard",
-    "sweep.tasks.tracking.wandb",
+    "sweep.tasks.tracking.wandb_runs",
 }
 # What is SQL, in capitals as ours is written; what runs one; and what brings it.
 SQL = (

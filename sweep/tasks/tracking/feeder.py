@@ -191,7 +191,7 @@ def open_tracker(name: str, study: Study, folder: StudyFolder) -> Tracker:
         ImportError: Its package is not installed.
     """
     if name == "wandb":
-        from sweep.tasks.tracking.wandb import WandbTracker
+        from sweep.tasks.tracking.wandb_runs import WandbTracker
 
         return WandbTracker(study, folder)
     if name == "mlflow":
