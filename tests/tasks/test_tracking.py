@@ -594,3 +594,4 @@ def test_a_tracker_that_is_down_hurts_nobody(
     with load(runs=runs) as loaded:
         assert list(loaded.trials().state) == ["complete"] * TRIALS
     assert (root / "tracking" / f"{track}.log").read_text() != ""
+    assert f"tracker {track} does not get everything" in sweep("status").out

@@ -21,6 +21,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from sweep.control.tracker_trouble import Trouble
+from sweep.core.masking import mask
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Report, trial_seed
@@ -243,7 +244,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def say(text: str) -> None:
         trouble.note(text)
-        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {mask(text)}", flush=True)
 
     try:
         tracker = open_tracker(name, study, folder)
