@@ -66,7 +66,7 @@ TOP: dict[str, set[str]] = {
 BESIDE: dict[str, set[str]] = {"integrations": {"report"}}
 # What its modules import: the framework they are named for, which is why one imports them.
 INTEGRATIONS = {
-    **{name: set() for name in ("__init__", "base", "function", "wandb")},
+    **{name: set() for name in ("__init__", "base", "child", "function", "tensorboard", "wandb")},
     **{name: set() for name in ("accelerate", "deepspeed")},  # they are handed the user's objects
     "dcp": {"torch"},
     "lightning": {"lightning", "pytorch_lightning"},
@@ -85,6 +85,7 @@ TORCH_MAY = {"sweep/search/propose.py", "sweep/search/samplers.py", "sweep/contr
 SAME_NAME = {
     "report": "`sweep report` is what users type, `sweep.report` what their training imports",
     "scheduler": "core's base class, and in each scheduler's folder its implementation",
+    "tensorboard": "its event files: read within training, written by the tracker",
 }
 
 # What users import: of one of these modules only, so that the names are the same in each.

@@ -86,7 +86,8 @@ def say(found: Confirmed) -> str:
     name, metric = found.study.name, found.study.objective.metric
     data = found.to_data()
     if found.judgement is None:
-        return f"No run with a fresh seed gave a {metric}; see {name}'s reruns/*/log.txt."
+        why = f"\nthe last of them: {found.why}" if found.why else ""
+        return f"No run with a fresh seed gave a {metric}; see {name}'s reruns/*/log.txt.{why}"
     lines = [f"{name}: {metric} over {len(found.seeds)} fresh seeds, with 95 % intervals"]
     lines.append("  rank  trial  in the search        mean   interval")
     for entry in data["trials"]:

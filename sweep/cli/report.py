@@ -6,14 +6,7 @@ from pathlib import Path
 
 import click
 
-from sweep.cli.common import (
-    get_runs,
-    look_once,
-    open_study,
-    runs_option,
-    scheduler_for,
-    study_argument,
-)
+from sweep.cli.common import get_runs, open_study, runs_option, scheduler_view, study_argument
 from sweep.control.slurm_energy import note_tasks
 from sweep.results.page import write
 
@@ -58,8 +51,8 @@ def report(
     The file needs no network and nothing beside it: send it, archive it, print it.
     """
     opened = open_study(get_runs(runs), study)
-    schedule = scheduler_for(opened.study)(opened.folder)
-    look_once(opened, schedule)
-    note_tasks(opened.ledger, schedule)
-    for path in write.report(opened, output, figures, formats or ("png", "svg")):
+    view = scheduler_view(opened)
+    scheduler = view.ask()
+    note_tasks(opened.ledger, view.schedule)
+    for path in write.report(opened, output, figures, formats or ("png", "svg"), scheduler):
         click.echo(f"wrote {path}")

@@ -198,5 +198,5 @@ def show(verdict: Verdict) -> None:
             )
     if verdict.picture:
         click.echo(f"  picture              {verdict.picture}")
-    if verdict.verdict == "failed":
+    if verdict.verdict == "failed" and Path(verdict.folder, "log.txt").exists():
         click.echo(f"  log                  {verdict.folder}/log.txt")

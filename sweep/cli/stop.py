@@ -14,6 +14,7 @@ from sweep.control.waves import stop_study
 from sweep.core import trial_choice
 from sweep.core.errors import InputError
 from sweep.results.terminal import count_trials
+from sweep.tasks.side_runs import side_run
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened
@@ -44,7 +45,8 @@ def stop(
     """Stop a study: its running trials save a checkpoint and leave, and no further one starts.
 
     They are told within ten seconds, and have `grace` to leave. `sweep launch` takes the study up
-    again; nothing is lost. Only this study's tasks are touched.
+    again; nothing is lost. Re-runs and other commands of the study are ended too, but not with
+    --drain. Only this study's tasks are touched.
 
     With --trial single trials are cancelled, and the study goes on: one that waits at once, one
     that runs once it has left. That is final; `sweep launch STUDY.yaml --retry 7` gives it back.
@@ -61,8 +63,13 @@ def stop(
         return
     schedule = scheduler_for(opened.study)(opened.folder)
     left = stop_study(opened.ledger, schedule, "by `sweep stop`", drain=drain, now=now)
+    beside = 0 if drain else side_run.stop_all(opened, schedule)
+    if beside:
+        which = "re-run or other command is" if beside == 1 else "re-runs or other commands are"
+        click.echo(f"study {opened.study.name}: {beside} {which} told to end")
     if not left:
-        click.echo(f"study {opened.study.name}: all its trials have ended; nothing to stop")
+        if not beside:
+            click.echo(f"study {opened.study.name}: all its trials have ended; nothing to stop")
         return
     if drain:
         click.echo(f"study {opened.study.name}: no further trial starts; those that run may end")

@@ -89,7 +89,7 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
         return f"the study is {state.word}: {state.reason}"
     if was_fruitless(ledger, schedule, token, state.since):
         reason = f"the tasks of the last wave ended without a trial; see {folder.logs}"
-        held = studies.StudyState(studies.HELD, reason)
+        held = studies.StudyState(studies.HELD, reason, since=state.since)
         db.retry(lambda _: studies.write_state(db, ledger.study_id, held))
         return reason
     if live_wave(ledger, schedule) is not None:

@@ -27,6 +27,7 @@ class SchedulerView:
     Args:
         say: Told what was done to the study's jobs.
         unseen_s: Attempts that have been silent for so long are looked after.
+        only_looks: The study is not looked after.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class SchedulerView:
         say: Callable[[str], None] = lambda _: None,
         *,
         unseen_s: float = UNSEEN_S,
+        only_looks: bool = False,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.opened = opened
         self.schedule = schedule
         self.say = say
         self.unseen_s = unseen_s
+        self.only_looks = only_looks
         self.now_s = now_s
         self.every_s = 0.0 if schedule.is_cheap_to_ask else EVERY_S
         self._answer: dict[str, Any] = {}
@@ -58,14 +61,15 @@ class SchedulerView:
         ledger, schedule = self.opened.ledger, self.schedule
         full = [note] if (note := access.explain_full(ledger.db)) else []
         full += tracker_trouble.notes(self.opened.folder)
-        look_after(
-            ledger,
-            self.opened.folder,
-            schedule,
-            self.say,
-            unseen_s=self.unseen_s,
-            every_s=TURN_EVERY_S,
-        )
+        if not self.only_looks:
+            look_after(
+                ledger,
+                self.opened.folder,
+                schedule,
+                self.say,
+                unseen_s=self.unseen_s,
+                every_s=TURN_EVERY_S,
+            )
         waves = ledger.db.retry(lambda db: studies.read_waves(db, ledger.study_id))
         jobs = [wave.job for wave in waves if wave.job and not wave.over]
         try:

@@ -25,6 +25,7 @@ RELEASED = "sweep:released:"  # the same: how often what was held of it was rele
 NO_SUBMIT = "sweep:nodes-may-not-submit"  # why a finaliser could not submit the next wave
 FIRST_RUNG = "sweep:first_rung"  # what its pruner has made of "auto"
 WARM_START = "sweep:warm_start"  # the earlier study's trials from which its sampler learns
+NOTICE = "sweep:notice:"  # by the event: who tells the user of it, and what came of that
 RETRIES = "sweep:retries"  # how often trials that were final have been made to run again
 METRIC_NAMES = "study:metric_names"  # Optuna's: its dashboard writes them on its axes
 

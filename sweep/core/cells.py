@@ -45,7 +45,9 @@ BOOKKEEPING = frozenset(
 _OPTUNAS = frozenset(
     ["number", "value", "state", "datetime_start", "datetime_complete", "duration"]
 )
-_GROUPS = re.compile(r"(params|values|metrics)\.|(params|values|user_attrs|system_attrs)_")
+_GROUPS = re.compile(
+    r"(params|values|metrics|confirmed)\.|(params|values|user_attrs|system_attrs)_"
+)
 # What is never missing from such a file; a file of one's own hardly has both.
 _MARKS = ({"trial", "state"}, {"trial", "metric"}, {"number", "state"})
 

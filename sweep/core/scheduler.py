@@ -153,7 +153,7 @@ class TaskEnergy:
 
 # How tasks are started and what they read and write: script, study.json, rows, journal. Raised
 # where tasks of the version before would not get on with what this one writes.
-TASK_FORMAT = 5
+TASK_FORMAT = 6
 
 
 @dataclass(frozen=True)
@@ -210,6 +210,7 @@ class Scheduler(ABC):
         others_end_tasks: A task's SIGTERM may be another's wish than sweep's: the user's, the
             site's, a time limit's.
         finalises_by_job: What runs ``after`` an array is a job of its own, which may be lost.
+        sends_mail: It can tell its user by mail that a job has ended.
         settle_s: How long the name token of a lost submission is looked for.
     """
 
@@ -225,6 +226,7 @@ class Scheduler(ABC):
     may_requeue: ClassVar[bool] = False
     others_end_tasks: ClassVar[bool] = False
     finalises_by_job: ClassVar[bool] = False
+    sends_mail: ClassVar[bool] = False
     settle_s: ClassVar[float] = 0.0
 
     # Of the kind: asked before there is a study's own.

@@ -54,15 +54,8 @@ def stand_ins(study: Study) -> dict[str, str]:
 def names_in(study: Study) -> list[str]:
     """Return the options, or the like, whose secrets stand in the commands of a study as it was
     written: ``--api-key``, ``token``."""
-    found = []
-    for words in (study.command, *study.commands.values()):
-        for before, word in zip(("", *words), words, strict=False):
-            place = _place(before, word)
-            if place is not None:
-                found.append(
-                    before if is_secret_option(before) else place[0].rstrip("=") or "a URL"
-                )
-    return list(dict.fromkeys(found))
+    commands = (study.command, *study.commands.values())
+    return list(dict.fromkeys(name for words in commands for name in blank(words, "")[1]))
 
 
 def notes(study: Study) -> list[str]:
@@ -96,6 +89,20 @@ def plain_places(study: Study) -> list[str]:
         names = [name for line in lines for name in _SETS.findall(line) if names_secret(name)]
         found += [f"{section}: {name}" for name in names]
     return found
+
+
+def blank(command: Sequence[str], instead: str) -> tuple[list[str], list[str]]:
+    """Return a command with another text in the place of each secret, and what these belong to."""
+    words: list[str] = []
+    found: list[str] = []
+    for before, word in zip(("", *command), command, strict=False):
+        place = _place(before, word)
+        if place is None:
+            words.append(word)
+            continue
+        words.append(f"{place[0]}{instead}")
+        found.append(before if is_secret_option(before) else place[0].rstrip("=") or "a URL")
+    return words, found
 
 
 def _is_named(name: str) -> bool:

@@ -80,6 +80,24 @@ class Retry:
     max_user_failures: int | None = None
 
 
+ENDED, HELD, STUCK = NOTICES = ("ended", "held", "stuck")  # of what a user may be told
+
+
+@dataclass(frozen=True)
+class Notify:
+    """Who is told what becomes of the study.
+
+    Attributes:
+        email: Whether Slurm sends a mail to its user; an address: to that one.
+        command: Run once for each event, with what happened as JSON on its standard input.
+        on: The events that run it, of NOTICES.
+    """
+
+    email: bool | str = False
+    command: tuple[str, ...] = ()
+    on: tuple[str, ...] = NOTICES
+
+
 @dataclass(frozen=True)
 class Resources:
     """What one trial needs, on each of its nodes.
@@ -306,6 +324,7 @@ class Study:
     data: tuple[str, ...] = ()
     track: tuple[str, ...] = ()
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notify: Notify = Notify()
     share: str = "none"
     source: str = ""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os.path import samestat
 from pathlib import Path
 
 from sweep.core.errors import InputError, closest
@@ -95,7 +96,8 @@ def copy_out(
     force: bool,
     environ: Mapping[str, str] = os.environ,
 ) -> Path:
-    """Copy the template in force to where it can be changed; return the copy.
+    """Copy the template in force, other than a copy there, to where it can be changed; return the
+    copy.
 
     Args:
         to_user: Into the user's folder, for all studies, instead of the study's.
@@ -113,7 +115,10 @@ def copy_out(
     target = folder / name
     if target.exists() and not force:
         raise InputError(f"{target} exists.", "Replace it with --force.")
-    content = found.path.read_bytes()
+    # A copy that is there would be the one in force: it is to be replaced by what it hides.
+    there = target.stat() if target.exists() else None
+    sources = (p for p in (found.path, *found.hidden) if not there or not samestat(p.stat(), there))
+    content = next(sources).read_bytes()
     target.parent.mkdir(parents=True, exist_ok=True)
     write_output(target, content, "Copy it to another folder.")
     return target

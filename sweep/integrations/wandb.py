@@ -14,18 +14,14 @@ pieces), and each record a protobuf message.
 import glob
 import json
 import os
-import signal
 import struct
-import subprocess
-import sys
-import time
 
+from sweep.integrations.child import fields, run
 from sweep.report import Reporter
 
 BLOCK = 32768
 HEADER = 7  # of the file: ":W&B", two bytes, its version; and of each piece: checksum, size, kind
 WHOLE, FIRST, MIDDLE, LAST = 1, 2, 3, 4
-EVERY_S = 1.0
 # Field numbers of W&B's messages (wandb_internal.proto): Record, HistoryRecord, HistoryItem.
 HISTORY, ITEM, STEP, STEP_NUMBER = 2, 1, 2, 1
 KEY, NESTED_KEY, VALUE_JSON = 1, 2, 16
@@ -33,9 +29,6 @@ KEY, NESTED_KEY, VALUE_JSON = 1, 2, 16
 
 def main():
     """Run the script that the arguments name, and report; end as it ends."""
-    command = sys.argv[1:]
-    if not command:
-        sys.exit("usage: python -m sweep.integrations.wandb SCRIPT.py [ARGUMENT ...]")
     reporter = Reporter()
     environ = dict(os.environ)
     folder = environ.get("SWEEP_TRIAL_DIR")
@@ -43,59 +36,14 @@ def main():
         environ["WANDB_DIR"] = folder
         if not environ.get("WANDB_API_KEY"):
             environ.setdefault("WANDB_MODE", "offline")
-    child = subprocess.Popen([sys.executable, *command], env=environ)
-    # Whoever ends the training signals its whole group: what the script has logged is read first.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-        signal.signal(number, lambda *_: None)
-    found = 0
-    runs = RunFiles(folder) if folder else None
-    while child.poll() is None:
-        found += send(reporter, runs)
-        if is_pruned():
-            reporter.should_stop()  # which notes that it was seen
-            child.terminate()
-        try:
-            child.wait(EVERY_S)
-        except subprocess.TimeoutExpired:
-            continue
-    found += send(reporter, runs)
-    if folder and not found and child.returncode == 0:
-        print(
-            "sweep: no number of wandb.log was found under %s: does the script call wandb.init(), "
-            "with no dir= of its own and WANDB_MODE not disabled?" % os.path.join(folder, "wandb"),
-            file=sys.stderr,
-        )
-    leave(child.returncode)
-
-
-def is_pruned():
-    """Tell whether sweep wants no more of this training.
-
-    The other word, to save and to leave, is none that a script hears which knows nothing of sweep.
-    """
-    try:
-        with open(os.environ.get("SWEEP_CONTROL", ""), encoding="utf-8") as stream:
-            return json.load(stream).get("stop") == "pruned"
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def leave(code):
-    """End as the child did: by its exit code, or by its signal."""
-    if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-        time.sleep(10)  # the signal comes first
-    sys.exit(code)
-
-
-def send(reporter, runs):
-    """Report what is new in the run files; return how many steps had a number."""
-    count = 0
-    for step, metrics in runs.read() if runs is not None else ():
-        reporter.log(step=step, metrics=metrics)
-        count += 1
-    return count
+    run(
+        "sweep.integrations.wandb",
+        reporter,
+        (lambda _: RunFiles(folder)) if folder else None,
+        environ,
+        "no number of wandb.log was found under %s: does the script call wandb.init(), with no "
+        "dir= of its own and WANDB_MODE not disabled?" % os.path.join(folder or "", "wandb"),
+    )
 
 
 class RunFiles:
@@ -188,40 +136,6 @@ def read_item(item):
             if isinstance(read, (int, float)) and not isinstance(read, bool):
                 number = read
     return name or ".".join(nested), number
-
-
-def fields(message):
-    """Yield (field number, value) of a protobuf message: bytes, or a whole number.
-
-    Groups, which W&B has none of, end it.
-    """
-    at = 0
-    while at < len(message):
-        tag, at = whole(message, at)
-        kind = tag & 7
-        if kind == 0:
-            value, at = whole(message, at)
-        elif kind == 2:
-            size, at = whole(message, at)
-            value, at = message[at : at + size], at + size
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
-            value, at = message[at : at + size], at + size
-        else:
-            return
-        yield tag >> 3, value
-
-
-def whole(message, at):
-    """Return a number of seven bits a byte, and the place behind it."""
-    value = shift = 0
-    while at < len(message):
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            break
-    return value, at
 
 
 if __name__ == "__main__":

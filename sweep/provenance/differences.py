@@ -91,7 +91,8 @@ def _compare_code(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         without = a if b.get("commit") else b
         when = "then" if without is a else "now"
         found.append(f"no commit is known {when} ({without.get('git', 'git was not asked')})")
-    before, after = a.get("files", {}), b.get("files", {})
+    both = "files" in a and "files" in b
+    before, after = (a["files"], b["files"]) if both else ({}, {})
     for path in sorted(before.keys() | after.keys()):
         if path not in after:
             found.append(f"{path} is gone")
@@ -99,7 +100,7 @@ def _compare_code(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
             found.append(f"{path} is new")
         elif before[path] != after[path]:
             found.append(f"{path} has changed")
-    modules = {**a.get("submodules", {}), **b.get("submodules", {})}
+    modules = {**a.get("submodules", {}), **b.get("submodules", {})} if both else {}
     found += [
         f"the submodule {path} has another commit"
         for path in sorted(modules)

@@ -19,8 +19,8 @@ class Column:
     """One column of a wide table.
 
     Attributes:
-        name: Its heading: a key of the row, ``params.<name>``, ``values.<metric>`` or
-            ``metrics.<metric>``.
+        name: Its heading: a key of the row, ``params.<name>``, ``values.<metric>``,
+            ``metrics.<metric>`` or ``confirmed.<what>``.
         kind: int, float, bool, text, time, or json (anything, told apart by its JSON text).
         read: Gives a row's value; None where there is none, and ``MISSING`` in a json column.
     """
@@ -53,6 +53,9 @@ def columns(rows: Sequence[Row], study: Study, *, text_only: bool = False) -> li
     found += [_key("seed", "int"), _key("attempts", "int"), _key("duration_s", "float")]
     found += [_key("gpu_hours", "float"), _key("energy_j", "float")]
     found += [_key("reason", "text"), _key("started", "time"), _key("ended", "time")]
+    if any("confirmed" in row for row in rows):
+        found += [_inner("confirmed", name, "float") for name in ("mean", "low", "high")]
+        found.append(_inner("confirmed", "seeds", "int"))
     if any("retried" in row for row in rows):
         found.append(_key("retried", "int"))
     if any("code" in row for row in rows):

@@ -17,7 +17,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ from sweep.core.errors import InputError, closest
 from sweep.core.files import write_output
 from sweep.core.json_text import finite
 from sweep.core.study import Study
+from sweep.results import paper
 from sweep.results.columns import MISSING, Column, Row, cell, columns
+from sweep.results.paper import AskedColumn
 
 SUFFIXES = {
     ".json": "json",
@@ -50,29 +53,38 @@ def export(
     *,
     digits: int | None = None,
     shape: Callable[..., list[Column]] = columns,
+    names: Sequence[str] = (),
+    best: Mapping[str, Collection[int]] = {},
 ) -> str | bytes:
     """Return rows in one of FORMATS: bytes for Parquet, text for the rest.
 
     Args:
         digits: Significant digits in Markdown and LaTeX; all when None. A table has 6.
+        names: Of the columns to show, in this order; all when empty (see ``paper.ask``).
+        best: Of a column, by its full name, the rows that Markdown and LaTeX print bold.
         shape: Gives the rows' columns: ``columns`` for trials, ``long_columns`` for steps.
 
     Raises:
-        InputError: The format is unknown, or needs something that is not installed.
+        InputError: The format is unknown, or needs something that is not installed; or there is no
+            column of such a name.
     """
+    if format not in FORMATS:
+        raise unknown_format(format)
+    wide = shape(rows, study, text_only=format == "csv")
+    asked = paper.ask(wide, names, study) if names else []
     if format == "json":
-        return json.dumps(finite(rows), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    if format == "csv":
-        return _csv(rows, shape(rows, study, text_only=True))
-    if format == "parquet":
-        return _parquet(rows, shape(rows, study))
-    if format == "markdown":
-        return _markdown(*_grid(rows, shape(rows, study), digits))
-    if format == "latex":
-        return _latex(*_grid(rows, shape(rows, study), digits))
+        data = paper.flat(rows, asked) if asked else rows
+        return json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if format in ("csv", "parquet"):
+        shown = paper.renamed(asked) if asked else wide
+        return _csv(rows, shown) if format == "csv" else _parquet(rows, shown)
+    lined_up = digits is not None
     if format == "table":
-        return _table(*_grid(rows, shape(rows, study), digits or TABLE_DIGITS))
-    raise unknown_format(format)
+        digits = digits or TABLE_DIGITS
+    shown_columns = asked or _said(rows, wide)
+    cells = [paper.texts(one.column, rows, digits, lined_up=lined_up) for one in shown_columns]
+    grid = _grid(shown_columns, cells, best)
+    return {"markdown": _markdown, "latex": _latex, "table": _table}[format](grid)
 
 
 def unknown_format(word: str) -> InputError:
@@ -163,34 +175,76 @@ def _parquet(rows: Sequence[Row], wide: Sequence[Column]) -> bytes:
     return out.getvalue()
 
 
-def _grid(
-    rows: Sequence[Row], wide: Sequence[Column], digits: int | None
-) -> tuple[list[str], list[bool], list[list[str]]]:
-    """Return headings, whether each column is of numbers, and cells, for people to read.
+@dataclass(frozen=True)
+class Grid:
+    """A table for people.
 
-    Only what is read: no reasons where there are none, no times, and parameters by their own name.
+    Attributes:
+        headings: One a column; numeric: whether it is of numbers.
+        cells: Their texts, row by row.
+        bold: (row, column) of the best ones.
     """
-    taken = {column.name for column in wide}
+
+    headings: Sequence[str]
+    numeric: Sequence[bool]
+    cells: Sequence[Sequence[str]]
+    bold: Collection[tuple[int, int]] = ()
+
+    def written(
+        self, escape: Callable[[str], str], bold: Callable[[str], str]
+    ) -> tuple[list[str], list[list[str]]]:
+        """Return headings and cells as a format has them."""
+        lines = [
+            [
+                bold(escape(text)) if text and (row, place) in self.bold else escape(text)
+                for place, text in enumerate(line)
+            ]
+            for row, line in enumerate(self.cells)
+        ]
+        return [escape(text) for text in self.headings], lines
+
+
+def _said(rows: Sequence[Row], wide: Sequence[Column]) -> list[AskedColumn]:
+    """Return the columns that people read: no reasons where there are none, no times."""
     kept = []
     for column in wide:
-        if column.name in ("started", "ended", "logged", "checkpoint"):
+        if column.name in ("started", "ended", "logged", "checkpoint", paper.LOW, paper.HIGH):
             continue
         if column.name in ("reason", "gpu_hours", "energy_j") and not any(map(column.read, rows)):
             continue
-        kept.append(column)
-    names = [column.name.partition(".")[2] or column.name for column in kept]
+        kept.append(AskedColumn(column))
+    return kept
+
+
+def _grid(
+    asked: Sequence[AskedColumn],
+    cells: Sequence[Sequence[str]],
+    best: Mapping[str, Collection[int]],
+) -> Grid:
+    """Return a table for people; parameters by their own name where that says one column.
+
+    Args:
+        cells: Texts, column by column.
+    """
+    wide = [one.column for one in asked]
+    taken = {one.heading or one.column.name for one in asked}
+    short = [column.name.partition(".")[2] or column.name for column in wide]
     headings = [
-        column.name if name in taken or names.count(name) > 1 else name
-        for column, name in zip(kept, names, strict=True)
+        one.heading or (one.column.name if name in taken or short.count(name) > 1 else name)
+        for one, name in zip(asked, short, strict=True)
     ]
-    numeric = [column.kind in ("int", "float") for column in kept]
-    return headings, numeric, [[cell(column, row, digits) for column in kept] for row in rows]
+    return Grid(
+        headings,
+        [column.kind in ("int", "float") for column in wide],
+        [list(line) for line in zip(*cells, strict=True)],
+        {(row, place) for place, c in enumerate(wide) for row in best.get(c.name, ())},
+    )
 
 
-def _markdown(headings: list[str], numeric: list[bool], cells: list[list[str]]) -> str:
-    heading, *lines = [[markdown_escape(text) for text in line] for line in [headings, *cells]]
-    lines = [heading, ["---:" if number else ":---" for number in numeric], *lines]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def _markdown(grid: Grid) -> str:
+    heading, lines = grid.written(markdown_escape, lambda text: f"**{text}**")
+    rule = ["---:" if number else ":---" for number in grid.numeric]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [heading, rule, *lines])
 
 
 def markdown_escape(text: str) -> str:
@@ -217,6 +271,7 @@ _LATEX = {
     "\n": r"\newline{}",
     "[": "{[}",
     "]": "{]}",
+    "±": r"$\pm$",
 }
 
 
@@ -225,9 +280,10 @@ def latex_escape(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
-def _latex(headings: list[str], numeric: list[bool], cells: list[list[str]]) -> str:
-    align = "".join("r" if number else "l" for number in numeric)
-    lines = [" & ".join(map(latex_escape, line)) + r" \\" for line in [headings, *cells]]
+def _latex(grid: Grid) -> str:
+    heading, cells = grid.written(latex_escape, lambda text: rf"\textbf{{{text}}}")
+    align = "".join("r" if number else "l" for number in grid.numeric)
+    lines = [" & ".join(line) + r" \\" for line in [heading, *cells]]
     return "\n".join(
         [
             r"% \usepackage[T1]{fontenc} \usepackage{booktabs}",
@@ -243,13 +299,13 @@ def _latex(headings: list[str], numeric: list[bool], cells: list[list[str]]) -> 
     )
 
 
-def _table(headings: list[str], numeric: list[bool], cells: list[list[str]]) -> str:
-    shown = [[" ".join(text.split()) for text in line] for line in [headings, *cells]]
+def _table(grid: Grid) -> str:
+    shown = [[" ".join(text.split()) for text in line] for line in [grid.headings, *grid.cells]]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     return "".join(
         "  ".join(
             text.rjust(width) if number else text.ljust(width)
-            for text, width, number in zip(line, widths, numeric, strict=True)
+            for text, width, number in zip(line, widths, grid.numeric, strict=True)
         ).rstrip()
         + "\n"
         for line in shown

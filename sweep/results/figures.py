@@ -22,11 +22,21 @@ GREY, FAINT = "#555555", "#BBBBBB"
 TOP_COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE)
 
 LOG_RATIO = 30.0  # values that span more than this get a logarithmic axis
+LEAST_SHOWN, MOST_SHOWN = 1e-100, 1e100
 SHOWN_SHARE = 0.9  # of the results lie inside the axis; the worst are drawn at its edge
 GOOD_MARGIN, BAD_MARGIN = 0.14, 0.06  # of the values' span; the best's label needs room
 
 
+def on_axis(value: float) -> float:
+    """Return where an axis has a finite value: at 0 or at 1e100 what is beyond that in size.
+
+    Ratios and margins of what is drawn are finite then; 5e-324 beside 5 has neither.
+    """
+    return 0.0 if abs(value) < LEAST_SHOWN else max(-MOST_SHOWN, min(MOST_SHOWN, value))
+
+
 def spans_decades(values: Sequence[float]) -> bool:
+    """Tell whether placed values are all positive and far apart."""
     return min(values) > 0 and max(values) / min(values) > LOG_RATIO
 
 
@@ -40,6 +50,7 @@ def set_limits(
     than half the axis.
 
     Args:
+        values: As ``on_axis`` has them.
         best: Is seen as well; results that break the constraints may lie beyond it.
     """
     ordered = sorted(values)

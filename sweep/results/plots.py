@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -22,6 +23,7 @@ from sweep.results.figures import (
     TOP_COLOURS,
     VERMILLION,
     new_figure,
+    on_axis,
     save,
     set_legend,
     set_limits,
@@ -79,8 +81,8 @@ def plot_history(records: Sequence[TrialRecord], study: Study, path: Path) -> bo
     complete = [r for r in done if r.state == outcomes.COMPLETE and r.is_feasible]
     broken = [r for r in done if r.state == outcomes.COMPLETE and not r.is_feasible]
     pruned = [record for record in done if record.state == outcomes.PRUNED]
-    best = best_of([record.values[0] for record in complete], objective)
-    low, high = set_limits([record.values[0] for record in done], objective, axes, best)
+    best = best_of([on_axis(record.values[0]) for record in complete], objective)
+    low, high = set_limits([on_axis(record.values[0]) for record in done], objective, axes, best)
     size = 36 if len(done) <= 150 else 12
     for group, style in (
         (pruned, {"marker": "x", "color": FAINT, "label": f"pruned, last value ({len(pruned)})"}),
@@ -96,16 +98,16 @@ def plot_history(records: Sequence[TrialRecord], study: Study, path: Path) -> bo
             },
         ),
     ):
-        inside = [record for record in group if low <= record.values[0] <= high]
+        inside = [record for record in group if low <= on_axis(record.values[0]) <= high]
         if group:
             axes.scatter(
                 [spots[r.number] for r in inside],
-                [r.values[0] for r in inside],
+                [on_axis(r.values[0]) for r in inside],
                 s=size,
                 zorder=2,
                 **style,
             )
-    outside = [record for record in done if not low <= record.values[0] <= high]
+    outside = [record for record in done if not low <= on_axis(record.values[0]) <= high]
     edge, marker = (low, "v") if objective.direction == "maximize" else (high, "^")
     beyond = "below" if marker == "v" else "above"
     if outside:
@@ -145,12 +147,12 @@ def _draw_best(
 ) -> None:
     """Draw the best so far as a line, and the best of all as a star."""
     best = complete[0]
-    xs, ys = [float(spots[best.number])], [best.values[0]]
+    xs, ys = [float(spots[best.number])], [on_axis(best.values[0])]
     for record in complete[1:]:
         if better(record.values[0], best.values[0], objective.direction):
             best = record
             xs.append(spots[record.number])
-            ys.append(record.values[0])
+            ys.append(on_axis(record.values[0]))
     axes.step(
         [*xs, total],
         [*ys, ys[-1]],
@@ -162,7 +164,7 @@ def _draw_best(
     )
     axes.scatter(
         [spots[best.number]],
-        [best.values[0]],
+        [on_axis(best.values[0])],
         marker="*",
         s=220,
         color=VERMILLION,
@@ -173,12 +175,12 @@ def _draw_best(
     _annotate(axes, spots[best.number], best, total, objective)
 
 
-def _annotate(axes: Any, place: int, best: TrialRecord, total: int, objective: Objective) -> None:
-    right = place > 0.6 * total
+def _annotate(axes: Any, spot: int, best: TrialRecord, total: int, objective: Objective) -> None:
+    right = spot > 0.6 * total
     below = objective.direction == "maximize"
     axes.annotate(
         f"trial {best.number}: {best.values[0]:.6g}",
-        (place, best.values[0]),
+        (spot, on_axis(best.values[0])),
         xytext=(-10 if right else 10, 12 if below else -14),
         textcoords="offset points",
         ha="right" if right else "left",
@@ -199,7 +201,9 @@ def plot_curves(records: Sequence[TrialRecord], study: Study, path: Path) -> boo
 
     objective = study.objective
     curves = {
-        record.number: [(s, v) for s, v in record.metrics.get(objective.metric, ()) if _ok(v)]
+        record.number: [
+            (s, on_axis(v)) for s, v in record.metrics.get(objective.metric, ()) if math.isfinite(v)
+        ]
         for record in records
     }
     curves = {number: series for number, series in curves.items() if len(series) > 1}
@@ -212,7 +216,7 @@ def plot_curves(records: Sequence[TrialRecord], study: Study, path: Path) -> boo
     stride = max(1, math.ceil(len(others) / MOST_CURVES))
     drawn = others[::stride]
     figure, axes = new_figure()
-    best = best_of([record.values[0] for record in top], objective)
+    best = best_of([on_axis(record.values[0]) for record in top], objective)
     set_limits([v for r in (*drawn, *top) for _, v in curves[r.number]], objective, axes, best)
     for record, colour, mark in zip(top, TOP_COLOURS, "osD^v", strict=False):
         steps, values = zip(*curves[record.number], strict=True)
@@ -267,7 +271,11 @@ def plot_front(records: Sequence[TrialRecord], study: Study, path: Path) -> bool
         False, without a file, when no trial is complete.
     """
     places = ranks(records, study)
-    complete = [record for record in records if places[record.number] is not None]
+    complete = [
+        dataclasses.replace(record, values=tuple(map(on_axis, record.values)))
+        for record in records
+        if places[record.number] is not None
+    ]
     if not complete:
         return False
     figure, axes = new_figure()
@@ -348,9 +356,5 @@ def best_of(values: Sequence[float], objective: Objective) -> float | None:
     return pick(values, default=None)
 
 
-def _ok(value: float) -> bool:
-    return math.isfinite(value)
-
-
 def _finite(record: TrialRecord) -> bool:
-    return bool(record.values) and all(map(_ok, record.values))
+    return bool(record.values) and all(map(math.isfinite, record.values))

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from sweep.control import retrying, sick_nodes
+from sweep.control.notifying import complaints
 from sweep.core import outcomes, scheduler
 from sweep.core.executors import slots_of
 from sweep.core.files import read_tail
@@ -24,9 +25,10 @@ from sweep.core.scheduler import Task, TaskState
 from sweep.core.times import iso_utc
 from sweep.results.feasibility import read_none_feasible
 from sweep.results.running import RunningLine, lines_of
-from sweep.storage import promotion, records, running_rows, status_rows, studies
+from sweep.storage import notices, promotion, records, running_rows, status_rows, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.storage.notices import Notice
 from sweep.storage.running_rows import RunningTrial
 from sweep.storage.status_rows import Failure, Times
 
@@ -253,7 +255,7 @@ def snapshot(
         expected_end=None if left_s is None else seen.times.now + timedelta(seconds=left_s),
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
-        notes=(*notes, *sick, *seen.noted),
+        notes=(*notes, *sick, *seen.noted, *complaints(seen.notices, seen.times.now.timestamp())),
         slots=slots_of(study),
         running=lines_of(seen.running, study, seen.lengths, seen.times.mean_s, folder, shown),
         spare_tasks=_count_spare(tasks, seen.running),
@@ -272,6 +274,7 @@ class _Seen:
     front: Sequence[Mapping[str, Any]]
     front_size: int
     noted: Sequence[str]
+    notices: Mapping[str, Notice]
     infeasible: str
     untold: int
     retried: Sequence[int]
@@ -317,6 +320,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         front=front,
         front_size=size,
         noted=status_rows.noted(ledger),
+        notices=notices.read_notices(db, study_id),
         infeasible=read_none_feasible(ledger) if counts[outcomes.COMPLETE] and not found else "",
         untold=untold,
         retried=status_rows.retried(ledger),

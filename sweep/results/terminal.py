@@ -25,7 +25,8 @@ from sweep.core.study import Study
 from sweep.core.times import clock, span, stopwatch
 from sweep.results import status as states
 from sweep.results.columns import Row
-from sweep.results.running_table import SHOWN, VALUE_DIGITS, RunningTable, Sparkline, shown_value
+from sweep.results.running_table import SHOWN, RunningTable, Sparkline
+from sweep.results.running_text import VALUE_DIGITS, shown_value
 from sweep.results.status import Status
 from sweep.storage import studies
 

@@ -54,6 +54,7 @@ SELECT GREATEST(
    WHERE d.datname = current_database() AND d.datconnlimit > 0)
 )
 """
+POOLERS_STATES = ("08P01", None)  # with which a pooler says what it does not take, and hangs up
 UNPREPARED_STATES = ("26000", "42P05")  # no statement of this name; there is one already
 
 
@@ -413,6 +414,8 @@ class Database:
             raise DatabaseUnavailable(*self._lost(error)) from None
         except psycopg2.Error as error:
             state = error.pgcode
+            if state in POOLERS_STATES and advice_for(str(error)) is not None:
+                raise self._refusal(error) from error
             if passes(error):
                 sound = state in HARMLESS_STATES and not connection.closed
                 raise DatabaseUnavailable(*self._lost(first_line(error))) from error

@@ -165,7 +165,7 @@ class Endings(Attempts):
             return state
         self.leave(token, end, checkpoint)
         if self._should_hold():
-            state = studies.StudyState(studies.HELD, self.clean(end.reason))
+            state = studies.StudyState(studies.HELD, self.clean(end.reason), since=state.since)
             studies.write_state(self.db, self.study_id, state)
         return state
 

@@ -38,6 +38,10 @@ REFUSALS = {
     "does not exist": "Create it on the server (createdb, createuser), or correct the URL.",
     "permission denied for database": "Ask the server's administrator for the CONNECT privilege.",
     "invalid connection option": "Remove the unknown option from the storage URL.",
+    "statement pooling mode": (
+        "Set pool_mode = transaction (or session) for this database in PgBouncer, or name the "
+        "server's own address."
+    ),
     "is not permitted to log in": "Ask the server's administrator for a role that may log in.",
 }
 # Also "does not exist" when a server is away: the socket's file. That one passes.

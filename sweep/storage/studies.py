@@ -212,8 +212,9 @@ def write_state(db: Database, study_id: int, state: StudyState) -> None:
 def hold(db: Database, study_id: int, reason: str) -> None:
     """Hold a study that runs: what is wrong is wrong for every task; inside ``db.retry``."""
     lock_study(db, study_id)
-    if read_state(db, study_id).word == RUNNING:
-        write_state(db, study_id, StudyState(HELD, reason))
+    state = read_state(db, study_id)
+    if state.word == RUNNING:
+        write_state(db, study_id, StudyState(HELD, reason, since=state.since))
 
 
 def read_state(db: Database, study_id: int) -> StudyState:

@@ -16,7 +16,16 @@ from sweep.core.errors import closest
 from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
 from sweep.core.relations import breaches, keeps_to, read_relation, read_relations
 from sweep.core.space import Space, same_value
-from sweep.core.study import Choice, ConfigFile, Ddp, Environment, Objective, Resources, Slurm
+from sweep.core.study import (
+    Choice,
+    ConfigFile,
+    Ddp,
+    Environment,
+    Notify,
+    Objective,
+    Resources,
+    Slurm,
+)
 from sweep.studyfile.conditions import describe_values
 from sweep.studyfile.keys import TRIAL
 from sweep.studyfile.relation_keys import check_relation, known_values
@@ -443,6 +452,17 @@ def _sampler_learns_from_a_warm_start(
     elif warm_start is not None and sampler.type == "cmaes" and any(p.when for p in space):
         rule = "cannot go with sampler cmaes where a parameter depends on another (when)"
         root["warm_start"].report(rule, "Use the sampler tpe.", "")
+
+
+@crosscheck
+def _notify_tells_somebody(root: Entry, notify: Notify, executor: str) -> None:
+    """Mail comes from Slurm alone; and what does nothing is a mistake."""
+    if notify.email and executor == "local":
+        advice = "Remove it, or let notify.command send one."
+        root["notify"]["email"].report("is Slurm's, and needs executor slurm", advice)
+    elif not notify.email and not notify.command and "notify" in root:
+        example = "For example notify: {command: [python, tell.py]}."
+        root["notify"].report("tells nobody anything", example, "")
 
 
 @crosscheck

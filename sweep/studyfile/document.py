@@ -13,7 +13,7 @@ from sweep.core.errors import InputError
 from sweep.studyfile.address import EMBEDDED, STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import BOUNDS
-from sweep.studyfile.keys import CONFIG, OBJECTIVE, READING, RETRY, STUDY
+from sweep.studyfile.keys import CONFIG, NOTIFY, OBJECTIVE, READING, RETRY, STUDY
 from sweep.studyfile.own_class import LIMIT_DOC, LIMIT_EXAMPLE, TIME_LIMIT_S
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
@@ -74,7 +74,7 @@ def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
         '`{type: "my_search.samplers:Mine", …}`',
         {"time_limit": Key(Duration(), LIMIT_DOC, LIMIT_EXAMPLE, default=TIME_LIMIT_S)},
     )
-    for section in (RETRY, RESOURCES, ENVIRONMENT, DDP, SLURM, SERVICE):
+    for section in (RETRY, RESOURCES, ENVIRONMENT, DDP, SLURM, SERVICE, NOTIFY):
         yield section.what, "", section.keys
     yield "storage", "A URL, or these keys.", STORAGE.section.keys
     yield "storage.embedded", "One of the words of `at`, or these keys.", EMBEDDED.keys

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweep.core import executors
-from sweep.core.study import ConfigFile, Objective, Retry, Study
+from sweep.core.study import NOTICES, ConfigFile, Notify, Objective, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
-from sweep.studyfile.kinds import Command, Commands, OneOrMore
+from sweep.studyfile.kinds import Command, Commands, Email, OneOrMore
 from sweep.studyfile.relation_keys import Relations
 from sweep.studyfile.rules import (
     INVALID,
@@ -158,6 +158,34 @@ CONFIG = Section(
             "In which format it is written.",
             example="json",
             aliases="type suffix",
+        ),
+    },
+)
+
+NOTIFY = Section(
+    "notify",
+    Notify,
+    {
+        "email": Key(
+            Email(),
+            "Slurm sends a mail when the finaliser of an array has ended: true for the user's own "
+            "address as the site knows it, or an address. Needs Slurm, and a site that sends mail.",
+            example=True,
+            aliases="mail mail_user",
+        ),
+        "command": Key(
+            Command(),
+            "Run once for each event, in the workdir, for at most a minute, with a JSON object on "
+            "its standard input: event, study, reason, counts, best and more.",
+            example=["python", "tell.py"],
+            aliases="cmd script run hook exec",
+        ),
+        "on": Key(
+            TextList(Word(NOTICES)),
+            "The events that run the command. ended: all trials are final; held: the study waits "
+            "for a correction; stuck: trials are left, and nothing of it runs any more.",
+            example=["ended", "held"],
+            aliases="events when",
         ),
     },
 )
@@ -459,6 +487,12 @@ STUDY = Section(
             "runs/<name>/tensorboard. Training never waits for them.",
             example=["tensorboard"],
             aliases="tracker trackers tracking loggers logger",
+        ),
+        "notify": Key(
+            NOTIFY,
+            "Who is told when the study ends, is held, or needs somebody.",
+            example={"command": ["python", "tell.py"], "on": ["ended", "held"]},
+            aliases="notifications notification hooks hook callbacks mail email alert",
         ),
         "commands": Key(
             Commands(),

@@ -15,6 +15,7 @@ from sweep.studyfile.rules import INVALID, Entry, Rule, either
 _SECRET = {"KEY", "APIKEY", "TOKEN", "PASSWORD", "PASSWD", "SECRET"}
 SHELLS = ("sh", "bash", "zsh", "dash", "ksh", "fish")
 _OPERATOR = re.compile(r"\|\|?|&&?|;+|\d*(>>?|<|>&|&>)\S*|\S*;")
+_ADDRESS = r"[A-Za-z0-9._%+-]{1,64}(@[A-Za-z0-9.-]{1,200})?"  # Slurm takes a user's name as well
 _EXPANSION = re.compile(r"\$[A-Za-z_{(]|`")
 
 
@@ -100,6 +101,24 @@ class Commands:
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": Command().schema()}
+
+
+@dataclass(frozen=True)
+class Email:
+    """Whether a mail is sent; or to which address."""
+
+    in_words = "true, false or an address"
+
+    def read(self, at: Entry) -> Any:
+        value = at.node.value
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and re.fullmatch(_ADDRESS, value, re.ASCII):
+            return value
+        return at.report("must be true, false or an address", "For example me@example.org.")
+
+    def schema(self) -> dict[str, Any]:
+        return either([{"type": "boolean"}, {"type": "string", "pattern": f"^{_ADDRESS}$"}])
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 from sweep.control import job_owners
 from sweep.control.check import node_task
 from sweep.control.finaliser import finalise
+from sweep.control.notifying import tell
 from sweep.control.open_study import Opened
 from sweep.control.place import COUNT_VARIABLE, SLOT_VARIABLE
 from sweep.control.reconcile import settle_wave
@@ -30,6 +31,7 @@ from sweep.core.errors import (
     REFUSALS,
     CouldNotAsk,
     RefusedBySystem,
+    SchedulerError,
     SweepError,
 )
 from sweep.core.masking import keep_environment, mask
@@ -105,10 +107,15 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     if options[:1] == ["--finalise"]:
         db.patience_s = AWAY_PATIENCE_S
         settle_wave(ledger, folder, schedule, options[1])
-        print(finalise(ledger, folder, schedule, options[1]), flush=True)
+        try:
+            _say(finalise(ledger, folder, schedule, options[1]))
+        except SchedulerError as error:
+            tell(ledger, folder, _say, stuck=f"the next wave was not submitted: {error.message}")
+            raise
         if not db.retry(lambda _: ledger.unfinished()):
             note_tasks(ledger, schedule)
-            at_the_end(Opened(folder, study, ledger), lambda text: print(mask(text), flush=True))
+            at_the_end(Opened(folder, study, ledger), _say)
+        tell(ledger, folder, _say)
         share(study, folder)
         return EXIT_DONE
     processes.adopt_orphans()  # what a training leaves behind is found without reading all of /proc
@@ -131,6 +138,10 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     done = Worker(context).run()
     print(f"{done} attempts made", flush=True)
     return EXIT_DONE
+
+
+def _say(text: str) -> None:
+    print(mask(text), flush=True)
 
 
 def _serve(folder: StudyFolder, study: Study) -> int:

@@ -13,6 +13,7 @@ import time
 
 from sweep.control import sick_nodes
 from sweep.control.look_after import look_after
+from sweep.control.notifying import tell
 from sweep.control.reconcile import EVERY_S, UNSEEN_S, end_predecessors
 from sweep.control.tracker_trouble import Trouble
 from sweep.core import outcomes
@@ -107,6 +108,8 @@ class Worker:
             if not self.leave.wanted:  # else the trial's next attempt sends all that counts
                 for name in late:
                     Trouble(self.folder, name).note("it was not done when a task ended")
+        if not self.leave.wanted:  # else the finaliser does
+            tell(self.ledger, self.folder, self.say)
         return self.done
 
     def _pull_and_run(self) -> None:

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sweep.cli.diff import say_comparison
+from sweep.tasks.side_runs.diff import Side, compare
+from tests.study_rows import make_study
 from tests.toys import TRAINING, write_toy
 
 
@@ -51,3 +54,30 @@ def test_diff_names_what_differs(tmp_path: Path, runs: Path, sweep: Any, fresh_u
     assert any("steps" in sentence for sentence in found["study"])
     missing = sweep("diff", "toy:7", "toy:0", env=env)
     assert (missing.code, "toy has no trial 7" in missing.err) == (2, True)
+
+
+def test_null_is_a_value_and_none_is_none() -> None:
+    """A choice may be null; a parameter of another branch is not there at all."""
+    a, b = (
+        Side(name, make_study(), values, {}, {})
+        for name, values in (
+            ("0", {"clip": None, "depth": None, "same": None, "word": "null"}),
+            ("1", {"clip": 0.5, "same": None, "word": None, "width": None}),
+        )
+    )
+    found = compare(a, b)
+    assert found.values == {
+        "clip": (None, 0.5),
+        "depth": (None, None),
+        "word": ("null", None),
+        "width": (None, None),
+    }
+    assert found.only_in == {"depth": "a", "width": "b"}
+    assert json.loads(found.to_json())["only_in"] == {"depth": "a", "width": "b"}
+    said = [line.split() for line in say_comparison(found).splitlines() if "|" in line]
+    assert said == [
+        ["clip", "null", "|", "0.5"],
+        ["depth", "null", "|", "-"],
+        ["word", '"null"', "|", "null"],
+        ["width", "-", "|", "null"],
+    ]

@@ -64,7 +64,10 @@ def test_nothing_is_removed_while_anything_runs(
     sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
 ) -> None:
     """Nor where the study's runner is on another machine, and nobody here can say."""
-    path = write_toy(tmp_path, trials=2, command=gated(tmp_path))
+    hold = f"python -c \"import pathlib, time; p = pathlib.Path('{tmp_path}'); (p / 'held').touch()"
+    hold += "\nwhile not (p / 'gate').exists(): time.sleep(0.02)\""
+    commands = json.dumps({"hold": hold})
+    path = write_toy(tmp_path, trials=2, command=gated(tmp_path), commands=commands)
     assert sweep("launch", path).code == 0
     wait_for(lambda: min(steps_of(runs, "toy", 0), steps_of(runs, "toy", 1)) >= 2, "two steps")
     before = rows(fresh_url)
@@ -73,6 +76,24 @@ def test_nothing_is_removed_while_anything_runs(
     assert rows(fresh_url)["trials"] == before["trials"]
     (tmp_path / "gate").touch()
     assert sweep("launch", path, "--wait").code == 0
+    # A re-run and another command of the study are no trials: its scheduler has them all the same.
+    for start, begun in (
+        (["rerun-best"], runs / "toy/reruns/1/checkpoints/last"),
+        (["run", "hold"], tmp_path / "held"),
+    ):
+        (tmp_path / "gate").unlink()
+        assert sweep(*start).code == 0
+        wait_for(begun.exists, f"{start} to begin")
+        ran = sweep("remove", "toy", "--yes")
+        assert ran.code == 1 and "is running" in ran.err and "sweep stop toy" in ran.err, ran
+        assert rows(fresh_url)["trials"] == before["trials"] and (runs / "toy").is_dir()
+        ran = sweep("stop", "toy", "--drain")
+        assert ran.code == 0 and "nothing to stop" in ran.out, ran
+        ran = sweep("stop", "toy")
+        assert ran.code == 0 and "1 re-run or other command" in ran.out, ran
+        ran = sweep(*start, "--wait")
+        assert ran.code == 1 and "asked to leave" in ran.out, ran
+        (tmp_path / "gate").touch()
     record = next((runs / "toy" / "local").glob("*/runner.json"))
     text = record.read_text()
     found = json.loads(text)

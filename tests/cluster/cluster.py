@@ -372,6 +372,7 @@ class Cluster:
         self._write("etc/slurm.conf", config.slurm_conf(self.layout))
         self._write("etc/gres.conf", config.gres_conf(self.layout))
         self._write("etc/prolog", config.prolog(self.layout), 0o755)
+        self._write("etc/mail", config.mail(self.layout), 0o755)
         if self.layout.proctrack == "cgroup":
             self._write("etc/cgroup.conf", config.cgroup_conf())
 

@@ -122,6 +122,7 @@ PropagateResourceLimits=NONE
 ProctrackType=proctrack/{layout.proctrack}
 TaskPlugin={"task/cgroup" if cgroup else "task/none"}
 Prolog={root}/etc/prolog
+MailProg={root}/etc/mail
 PrologFlags={"Contain" if cgroup else "Alloc"}
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=5
@@ -167,6 +168,11 @@ AccountingStorageTRES=gres/gpu,gres/gpu:{layout.gpu_type},gres/{layout.shared}""
 def prolog(layout: Layout) -> str:
     """Return what a node runs before a job; it refuses while there is a file ``refuse-jobs``."""
     return f"#!/bin/sh\n[ ! -e {layout.root}/refuse-jobs ]\n"
+
+
+def mail(layout: Layout) -> str:
+    """Return what Slurm sends mail with: it writes subject and address into a file."""
+    return f'#!/bin/sh\necho "$2 to $3" >> {layout.root}/log/mail\n'
 
 
 def slurmdbd_conf(layout: Layout, password: str) -> str:

@@ -70,3 +70,7 @@ def test_copies_are_in_force(tmp_path: Path, environ: dict[str, str]) -> None:
     copy.write_text("changed")
     templates.copy_out("task.sh.j2", study, to_user=True, force=True, environ=environ)
     assert (tmp_path / "user/templates/task.sh.j2").read_text() == "changed"
+    # Replaced by what it hides, not by itself.
+    copy.write_text("changed again")
+    templates.copy_out("task.sh.j2", study, to_user=False, force=True, environ=environ)
+    assert copy.read_text() == "changed"

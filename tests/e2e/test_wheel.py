@@ -221,6 +221,68 @@ def test_newcomer_as_an_ordinary_user(installed: Installed) -> None:
     assert [process.command for process in find_processes(installed.top)] == []
 
 
+WITHOUT_RIGHTS = """
+import contextlib, io, json, os, pathlib, sys
+from sweep.cli import run_command
+
+said = []
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as stderr, contextlib.redirect_stdout(stderr):
+        code = run_command(words)
+    said.append([code, stderr.getvalue()])
+print(json.dumps(said))
+"""
+
+
+def test_folders_that_may_not_be_written(installed: Installed) -> None:
+    """Whatever is to be made there: a sentence that names the place and what to do, never 70."""
+    empty = installed.top / "of others"
+    empty.mkdir(mode=0o555)
+    sweep = installed.bin / "sweep"
+    installed.make_folder(home := installed.top / "a study's")
+    installed.run(sweep, "init", folder=home)
+    edit = ["-e", "s/^trials: 20 /trials: 2 /", "-e", "s/epochs: 15/epochs: 1/"]
+    installed.run("sed", "-i", *edit, "study.yaml", folder=home)
+    installed.run(sweep, "launch", "study.yaml", "--executor", "local", "--wait", folder=home)
+    installed.run(sweep, "report", folder=home)
+    kept, name = home / "kept.csv", "first-study"
+    kept.write_text("kept")
+    kept.chmod(0o444)
+    results = home / f"runs/{name}/results"
+    calls = {
+        ("init", "--dir", empty): empty / "study.yaml",
+        ("init", "--dir", empty / "new"): empty / "new",
+        ("templates", "--copy", "task.sh.j2", empty): empty / "templates",
+        ("launch", home / "study.yaml", "--runs", empty): empty,
+        ("launch", home / "study.yaml", "--runs", empty / "runs"): empty / "runs",
+        ("try", home / "study.yaml", "--runs", empty / "runs"): empty / "runs",
+        ("db", "start", "--runs", empty / "runs"): empty / "runs",
+        ("collect", name, "--format", "csv", "-o", empty / "x.csv"): empty / "x.csv",
+        ("collect", name, "--format", "latex", "-o", empty / "x"): empty / "x",
+        ("collect", name, "--format", "json", "-o", kept): kept,
+        ("report", name, "-o", empty / "x.html"): empty / "x.html",
+        ("report", name, "-o", kept): kept,
+        ("report", name, "-o", home / "page", "--figures", empty): empty,
+        ("report", name, "-o", home / "page", "--figures", empty / "new"): empty / "new",
+        ("report", name): results / "report.html",
+    }
+    words = json.dumps([[str(word) for word in call] for call in calls])
+    python = installed.bin / "python"
+    results.chmod(0o555)
+    try:
+        told = json.loads(installed.run(python, "-c", WITHOUT_RIGHTS, words, folder=home))
+    finally:
+        results.chmod(0o755)
+    for (call, place), (code, text) in zip(calls.items(), told, strict=True):
+        assert code in (1, 2) and text.count("Error: ") == 1, (call, code, text)
+        said = text[text.index("Error: ") :].splitlines()
+        assert str(place) in said[0] and "Permission denied" in said[0], (call, said)
+        assert len(said) == 2, (call, said)
+    assert list(empty.iterdir()) == [] and kept.read_text() == "kept"
+    assert not list(home.rglob(".crashes"))
+    installed.run(sweep, "db", "stop", folder=home)
+
+
 def test_batch_script_template_is_found(installed: Installed) -> None:
     """The Slurm batch script's template lies inside the installed package."""
     code = "from sweep.core.templates import own_folder; print(own_folder())"

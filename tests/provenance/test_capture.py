@@ -531,3 +531,14 @@ def test_a_conda_environment_by_its_folder(tmp_path: Path) -> None:
     found = describe_conda(tmp_path)
     assert found["python"] == "3.12.4"
     assert found["packages"] == {"cuda-toolkit": "12.4.1", "numpy": "2.1"}
+
+
+def test_what_one_record_lacks_is_no_difference() -> None:
+    """A re-run that never began has no record: its files are not gone."""
+    code = {"commit": "a" * 40, "files": {"train.py": "1"}, "submodules": {"lib": "2"}}
+    record: dict[str, Any] = {"code": code, "environment": {"python": "3.11"}}
+    assert differences(record, {}) == differences({}, record) == []
+    modified = ["code: no commit is known now (git was not asked)."]
+    assert differences(record, {"code": {"modified": []}}) == modified
+    changed = differences(record, {"code": {**code, "files": {}, "submodules": {}}})
+    assert changed == ["code: train.py is gone.", "code: the submodule lib has another commit."]

@@ -108,6 +108,20 @@ def source() -> Source:
     return make(study, trials, curves)
 
 
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+@pytest.mark.parametrize("values", [(5e-324, 5.0), (5e-324, 1.7e308), (-1.7e308, 1.7e308)], ids=str)
+def test_any_finite_values_have_an_axis(values: tuple[float, float], direction: str) -> None:
+    """Margins and ratios of such values are not finite: a chart of them would be empty."""
+    study = make_study(objectives=(Objective("acc", direction),), trials=2)
+    trials = [record(n, "complete", (v,), attempt(n, 1, n, n + 1)) for n, v in enumerate(values)]
+    curves = [series(n, (1, 0, values[0], n), (1, 1, v, n + 1)) for n, v in enumerate(values)]
+    found = contents.arrange(make(study, trials, curves))
+    for chart in found.charts:
+        json.dumps(chart.spec, allow_nan=False)
+    scale = views.scale_of(values, direction)
+    assert scale is not None and -1e150 < scale.low < scale.high < 1e150
+
+
 def test_hours_are_what_collect_counts(source: Source) -> None:
     """Training is the sum of collect's durations; GPU-hours are those times the GPUs."""
     spent = accounts.hours(source)
@@ -276,7 +290,7 @@ def test_hostile_texts_stay_text(source: Source) -> None:
     )
     hostile = _parse(make(study, records, list(source.series.values())))
     assert "img" not in hostile.tags and "b" in hostile.tags  # ours, of the tiles
-    assert hostile.tags.count("script") == plain.tags.count("script") == 4
+    assert hostile.tags.count("script") == plain.tags.count("script") == 9
 
 
 def _parse(source: Source) -> _Elements:

@@ -16,7 +16,8 @@ from sweep.core.scheduler import TaskState
 from sweep.core.study import Objective, Resources
 from sweep.results import plain, terminal
 from sweep.results.running import RunningLine, lines_of
-from sweep.results.running_table import RunningTable, bars, ends
+from sweep.results.running_table import RunningTable, bars
+from sweep.results.running_text import ends
 from sweep.results.status import snapshot
 from sweep.storage import running_rows
 from sweep.storage.ledger import Ledger

@@ -200,6 +200,20 @@ def test_sbatch_argv_of_a_wave() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("mail", "options"),
+    [
+        (False, []),
+        (True, ["--mail-type=END,FAIL"]),
+        ("me@example.org", ["--mail-type=END,FAIL", "--mail-user=me@example.org"]),
+    ],
+)
+def test_sbatch_argv_of_a_job_that_sends_mail(mail: bool | str, options: list[str]) -> None:
+    """To its user, or to an address; the user's own options follow, and win."""
+    argv = sbatch_argv(ArrayRequest("t", "s", "l", mail=mail, extra=["--mail-type=NONE"]))
+    assert [word for word in argv if "mail" in word] == [*options, "--mail-type=NONE"]
+
+
 def test_sbatch_argv_of_a_plain_job() -> None:
     """The finaliser is one job, without an array, and need not come back after a fault."""
     request = ArrayRequest(

@@ -25,7 +25,7 @@ from sweep.core.system.processes import find_process
 from sweep.storage import access
 from sweep.storage.embedded import server as servers
 from sweep.storage.embedded import start_stop
-from sweep.storage.embedded.folder import Folder, Starter
+from sweep.storage.embedded.folder import Folder, Starter, is_locked
 from sweep.storage.embedded.server import Server, clients, connected, running, using
 from sweep.storage.embedded.service import DatabaseService
 from tests.needs import require, skip_or_fail
@@ -613,6 +613,22 @@ def test_an_interface_that_is_not_there(data_dir: Path) -> None:
     with pytest.raises(SweepError, match=r"cannot listen on 192\.0\.2\.1"):
         start_stop.start(data_dir, listen="192.0.2.1")
     assert running(data_dir) is None
+
+
+def test_a_server_that_is_being_ended_is_waited_for(data_dir: Path) -> None:
+    """A job that serves the data ends it without the folder's lock; a command was refused then."""
+    before = start_stop.start(data_dir)
+    with connected(before):
+        os.kill(before.pid, signal.SIGTERM)  # it ends once its sessions have
+        wait_for(lambda: running(data_dir) is None, "the server to be ending")
+        found: list[Server] = []
+        thread = threading.Thread(target=lambda: found.append(start_stop.start(data_dir)))
+        thread.start()
+        wait_for(lambda: is_locked(Folder(data_dir).lock_file), "the command to be at it")
+    thread.join()
+    assert found[0].pid != before.pid
+    with connected(found[0]):
+        pass
 
 
 def test_a_job_whose_server_was_killed_waits_for_a_command_that_serves(data_dir: Path) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.core.system import processes
 from sweep.storage import locks, tables
 from sweep.storage.connection import Database
@@ -50,7 +51,13 @@ def find_pgbouncer() -> str:
 
 
 @pytest.fixture
-def pooled(fresh_url: str, tmp_path: Path) -> Iterator[str]:
+def pool_mode() -> str:
+    """When the pooler hands out another session."""
+    return "transaction"
+
+
+@pytest.fixture
+def pooled(fresh_url: str, tmp_path: Path, pool_mode: str) -> Iterator[str]:
     """A URL of the same database behind a pooler that keeps four sessions."""
     program, parts = find_pgbouncer(), urlsplit(fresh_url)
     with socket.socket() as free:
@@ -66,7 +73,7 @@ def pooled(fresh_url: str, tmp_path: Path) -> Iterator[str]:
         f"password='{password}'\n"
         "[pgbouncer]\n"
         f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-        "auth_type = any\npool_mode = transaction\ndefault_pool_size = 4\nmax_client_conn = 100\n"
+        f"auth_type = any\npool_mode = {pool_mode}\ndefault_pool_size = 4\nmax_client_conn = 100\n"
     )
     user = ["-u", "nobody"] if os.geteuid() == 0 else []
     child = processes.spawn(
@@ -89,6 +96,15 @@ def pooled(fresh_url: str, tmp_path: Path) -> Iterator[str]:
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
+
+
+@pytest.mark.parametrize("pool_mode", ["statement"])
+def test_a_pooler_without_transactions_is_refused(pooled: str) -> None:
+    """At once, and not as a database that is away."""
+    with closing(Database(pooled)) as db, pytest.raises(SweepError, match="statement pooling") as e:
+        db.retry(lambda db: db.execute("SELECT 1"))
+    assert not isinstance(e.value, DatabaseUnavailable)
+    assert "pool_mode = transaction" in e.value.hint
 
 
 def test_locks_are_given_back(pooled: str, fresh_url: str) -> None:

@@ -104,12 +104,14 @@ def test_a_whole_wandb_sweep(tmp_path: Path) -> None:
         (
             "{distribution: log_uniform, min: -9.21034, max: 0}",
             ("float", 0.0001, 1.0, None, True),
-            "",
+            "parameters.x: log_uniform takes min and max as exponents of e, so W&B draws from "
+            "0.0001 to 1.",
         ),
         (
             "{distribution: inv_log_uniform, min: 0, max: 9.21034}",
             ("float", 0.0001, 1.0, None, True),
-            "",
+            "parameters.x: inv_log_uniform takes min and max as exponents of e, so W&B draws from "
+            "0.0001 to 1.",
         ),
         (
             "{distribution: inv_log_uniform_values, min: 0.01, max: 1}",

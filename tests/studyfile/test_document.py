@@ -12,12 +12,12 @@ from sweep.core.errors import InputError
 from sweep.studyfile import document, json_schema, loads
 from sweep.studyfile.address import EMBEDDED, STORAGE
 from sweep.studyfile.document import renew, shown_default
-from sweep.studyfile.keys import CONFIG, OBJECTIVE, RETRY, STUDY
+from sweep.studyfile.keys import CONFIG, NOTIFY, OBJECTIVE, RETRY, STUDY
 from sweep.studyfile.sections import REQUIRED, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
 from sweep.studyfile.space_keys import PARAMETERS
 
-PLAIN = (CONFIG, RETRY, RESOURCES, SERVICE, DDP, STORAGE.section)
+PLAIN = (CONFIG, RETRY, RESOURCES, SERVICE, DDP, NOTIFY, STORAGE.section)
 PATH = Path(__file__).parents[2] / "docs" / "study-file.md"
 
 

@@ -114,7 +114,7 @@ def test_what_an_earlier_version_stored() -> None:
     # fields that were new one day
     del data["terminator"], data["environment"]["built"], data["resume"]
     del data["objectives"][0]["step_pattern"], data["space"]["parameters"][0]["prior"]
-    del data["slurm"]["service"]["qos"], data["share"]
+    del data["slurm"]["service"]["qos"], data["share"], data["notify"]
     assert Study.from_json(json.dumps(data)) == study
 
 

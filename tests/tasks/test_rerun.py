@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,7 @@ from sweep.core.errors import CouldNotAsk, InputError
 from sweep.core.paths import Runs
 from sweep.core.scheduler import RUNNING, TaskState
 from sweep.storage import reruns
+from sweep.tasks.side_runs.reproduction import judge
 from sweep.tasks.side_runs.rerun import choose_trial, choose_trials, refresh
 from sweep.tasks.side_runs.side_run import ask
 from tests.study_rows import Row, Tried, fill, make_study
@@ -95,3 +96,24 @@ def test_a_rerun_is_asked_of_the_executor_that_has_it(
     assert (old.jobs, new.jobs, away.jobs) == (["7", "8"], ["here"], ["9"])
     outcomes = {r.job: r.outcome for r in ask(ledger, reruns.read_all)}
     assert outcomes == {"7": None, "8": "lost", "here": "lost", "9": None}
+
+
+def test_a_lost_rerun_says_what_its_task_said(opened: Opened) -> None:
+    """A task that could not make the re-run's folder, say; and nothing is said of its code then."""
+    ledger = opened.ledger
+    _, trial_id, _ = choose_trial(opened, 0)
+    numbers = ask(ledger, reruns.insert_all, [(trial_id, reruns.SAME_SEED, n) for n in range(3)])
+    for k in numbers:
+        ask(ledger, reruns.set_job, k, "7", "local")
+    opened.folder.logs.mkdir(parents=True)
+    said = "The system refuses: /runs/digits/reruns: No space left on device."
+    (opened.folder.logs / f"rerun-{numbers[0]}_1.log").write_text(f"starts\nsweep: {said}\nRoom.\n")
+    refresh(opened, cast(Any, Asked("local", [])))
+    plain = "its task ended without a result"
+    reasons = [run.reason for run in ask(ledger, reruns.read_all)]
+    assert reasons == [plain, f"{plain}: sweep: {said} Room.", plain]
+    verdict = judge(opened, numbers[1])
+    assert verdict.verdict == "failed" and verdict.axes == []
+    assert verdict.differences == [
+        f"the re-run ended without a result: {plain}: sweep: {said} Room."
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from sweep.core.errors import InputError
 from sweep.core.space import Space
 from sweep.core.study import Environment, Objective, Resources, Slurm, Study
-from sweep.training.command import apptainer
+from sweep.training.command import apptainer, enroot
 from sweep.training.command.assembly import build
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.runtime_failure import explain
 from sweep.training.images import needs_build
+from tests.needs import skip_or_fail
 
 GOLDEN = Path(__file__).parent / "runtimes.txt"
 TRIAL = Path("/w/runs/s/trials/00007")
@@ -244,3 +246,25 @@ def test_ranges_of_ids_are_by_name_or_number() -> None:
 
 if __name__ == "__main__":
     GOLDEN.write_text("\n".join(write(name) for name in SPECS), encoding="utf-8")
+
+
+def test_enroot_takes_a_folder_of_its_own_where_anothers_has_the_name(tmp_path: Path) -> None:
+    """/tmp is everybody's: what another user has put there, a link or a folder, is passed by."""
+    wanted = tmp_path / f"sweep-enroot-{os.geteuid()}"
+    env = {"TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": "/run/user/7"}
+    assert enroot.places(env)["ENROOT_DATA_PATH"] == f"{wanted}/data"
+    wanted.mkdir()
+    assert enroot.places(env)["ENROOT_DATA_PATH"] == f"{wanted}/data"
+    second = Path(f"{wanted}-2")
+    second.symlink_to(tmp_path)
+    try:
+        os.chown(wanted, 12345, -1)
+        os.lchown(second, 12345, -1)
+    except PermissionError:
+        skip_or_fail("root", "only root gives folders to others")
+    assert enroot.places(env) == {
+        "ENROOT_DATA_PATH": f"{wanted}-3/data",
+        "ENROOT_CACHE_PATH": f"{wanted}-3/cache",
+    }
+    given = enroot.places({**env, "ENROOT_CACHE_PATH": "/c"})
+    assert given["ENROOT_CACHE_PATH"] == "/c"

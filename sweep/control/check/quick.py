@@ -68,6 +68,10 @@ def look(study: Study, runs: Runs, url: str | None, environ: Mapping[str, str]) 
             probes.ask_space(runs.study(study.name).root, write=False), trials=study.trials
         ),
     ]
+    if study.notify.email and not kind_of(study).sends_mail:
+        said = f"no mail is sent: {kind_of(study).place} sends none"
+        advice = "Let notify.command send one, or run the study on Slurm."
+        lines.append(Line("notify", WARNING, said, advice))
     if url is None and study.storage.listen and not kind_of(study).keeps_database_in_job(study):
         folder = runs.postgres
         fact = probes.ask_embedded(folder, elsewhere=True, listen=study.storage.listen)

@@ -273,6 +273,41 @@ def curves(view: View, objective: Objective, scale: Scale | None) -> Spec:
     return base(*layers)
 
 
+def running(cells: Sequence[Mapping[str, Any]], metric: str) -> Spec:
+    """Return the curves of trials that train: rows of trial, step, value."""
+    return base(
+        {
+            "mark": {"type": "line", "strokeWidth": 2, "point": True},
+            "encoding": {
+                "x": {
+                    "field": "step",
+                    "type": "quantitative",
+                    "title": "step",
+                    "scale": {"zero": False, "nice": False},
+                    "axis": {"tickMinStep": 1},
+                },
+                "y": {
+                    "field": "value",
+                    "type": "quantitative",
+                    "title": metric,
+                    "scale": {"zero": False},
+                },
+                "color": {
+                    "field": "trial",
+                    "type": "nominal",
+                    "title": None,
+                    "sort": None,
+                    "scale": {"scheme": "tableau10"},
+                    "legend": {"columns": {"expr": "max(1, floor(width / 90))"}},
+                },
+                "tooltip": tip(("trial", "trial"), ("step", "step"), ("value", metric)),
+            },
+        },
+        height=220,
+        data={"values": list(cells)},
+    )
+
+
 def bars(shares: Mapping[str, float]) -> Spec:
     """Return parameter importances."""
     cells = [

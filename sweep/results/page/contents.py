@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweep.core import outcomes
 from sweep.results.page import accounts, charts, charts_space, charts_tasks, views
 from sweep.results.page.charts import Chart
+from sweep.results.page.current import Current
+from sweep.results.page.dataset import MOST_AXES, columns
 from sweep.results.page.importance import importances
 from sweep.results.page.lanes import timeline
 from sweep.results.page.source import Source
 from sweep.results.page.tiles import Tile, tiles
 from sweep.results.page.views import View
+from sweep.storage.reruns import SAME_SEED, Rerun
 
-MOST_AXES = 10  # of parallel coordinates
 MOST_MAPS = 3  # contours
 TABLE = 20  # trials in the table
 FAILED_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A re-run's value of an objective beside the trial's own, and the difference in words."""
+
+    value: float | None
+    before: float | None
+    difference: str
+
+
+@dataclass(frozen=True)
+class Again:
+    """A re-run as the page shows it."""
+
+    k: int
+    trial: int
+    seed: str
+    outcome: str
+    values: list[Pair]
 
 
 @dataclass(frozen=True)
@@ -29,6 +52,10 @@ class Contents:
     Attributes:
         command: Runs the winner again; empty without one.
         charts: In reading order.
+        columns: All trials, for brushing and comparing.
+        current: What the study does now, where that was read.
+        trials: The best; behind the complete ones the pruned ones, by what they reported last.
+        not_listed: How many trials have no place in such a table, in words.
         noted: What could not be read or stored of trials: number and sentence.
     """
 
@@ -43,29 +70,100 @@ class Contents:
     trials: list[Mapping[str, Any]]
     noted: list[tuple[int, str]] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    current: Current | None = None
+    not_listed: str = ""
+    reruns: list[Again] = field(default_factory=list)
+
+    def at(self, current: Current) -> Contents:
+        """Return the same at another moment: what the study does now is read more often."""
+        return replace(self, current=current)
+
+    @property
+    def has_pruned(self) -> bool:
+        """Whether the table of the best holds pruned trials."""
+        return any(row["state"] == outcomes.PRUNED for row in self.trials)
 
 
-def arrange(source: Source, runs: str | None = None) -> Contents:
+def arrange(
+    source: Source,
+    runs: str | None = None,
+    current: Current | None = None,
+    judge: Callable[[Source], Mapping[str, float]] = importances,
+) -> Contents:
     """Return what a report shows.
 
     Args:
         runs: The runs folder, where a command must name it.
+        current: What the study does now.
+        judge: Gives the parameters' importances; they take seconds.
     """
+    shares = judge(source)
     spent = accounts.hours(source)
     failed = [row for row in source.rows if row["state"] == outcomes.FAILED]
     return Contents(
         source=source,
         tiles=tiles(source, spent),
         command=rerun_command(source, runs),
-        charts=_charts(source),
+        charts=_charts(source, shares),
         levels=accounts.levels(source),
         hours=spent,
         failures=accounts.failures(source),
         failed=failed[:FAILED_SHOWN],
-        trials=[row for row in source.rows if row["rank"] is not None][:TABLE],
+        trials=_table(source),
+        not_listed=_not_listed(source),
+        reruns=[_again(source, one) for one in source.reruns],
         noted=[(record.number, note) for record in source.records for note in record.notes],
         facts=_facts(source),
+        columns=columns(source, views.varied(source, shares)),
+        current=current,
     )
+
+
+def _table(source: Source) -> list[Mapping[str, Any]]:
+    ranked = [row for row in source.rows if row["rank"] is not None][:TABLE]
+    if source.study.is_multi_objective:
+        return ranked
+    sign = -1.0 if source.study.objective.direction == "maximize" else 1.0
+    pruned = [
+        row for row in source.rows if row["state"] == outcomes.PRUNED and row["value"] is not None
+    ]
+    pruned.sort(key=lambda row: (sign * row["value"], row["trial"]))
+    return [*ranked, *pruned][:TABLE]
+
+
+def _not_listed(source: Source) -> str:
+    without = (outcomes.FAILED, outcomes.CANCELLED)
+    said = [f"{source.counts[state]:,} {state}" for state in without if source.counts[state]]
+    return f"Not in this table: {' and '.join(said)}." if said else ""
+
+
+def _again(source: Source, one: Rerun) -> Again:
+    own = {record.number: record for record in source.records}
+    before = own[one.trial].values if one.trial in own else ()
+    found = one.result.get("values") or ()
+    seed = f"{one.seed} (its own)" if one.kind == SAME_SEED else str(one.seed)
+    return Again(
+        one.k,
+        one.trial,
+        seed,
+        one.outcome or ("waiting" if one.claimed is None else "running"),
+        [
+            _pair(found[place] if place < len(found) else None, before[place : place + 1])
+            for place in range(len(source.study.objectives))
+        ],
+    )
+
+
+def _pair(value: float | None, own: Sequence[float]) -> Pair:
+    before = own[0] if own else None
+    if value is None or before is None:
+        return Pair(value, before, "")
+    if value == before:
+        return Pair(value, before, "none")
+    if not before or not math.isfinite(value) or not math.isfinite(before):
+        return Pair(value, before, "differs")
+    return Pair(value, before, f"{(value - before) / abs(before):+.3%}")
 
 
 def rerun_command(source: Source, runs: str | None) -> str:
@@ -138,12 +236,14 @@ def _part(view: View, what: str) -> str:
     return f"Drawn: {view.shown:,} of {view.total:,} {what}, spread evenly."
 
 
-def _charts(source: Source) -> list[Chart]:
-    found: list[Chart] = []
-    makers: list[Callable[[Source], list[Chart]]] = [_progress, _pareto, _learning, _space, _work]
-    for make in makers:
-        found += make(source)
-    return found
+def _charts(source: Source, shares: Mapping[str, float]) -> list[Chart]:
+    return [
+        *_progress(source),
+        *_pareto(source),
+        *_learning(source),
+        *_space(source, shares),
+        *_work(source),
+    ]
 
 
 def _scale(source: Source, objective: int = 0) -> views.Scale | None:
@@ -237,9 +337,8 @@ def _learning(source: Source) -> list[Chart]:
     ]
 
 
-def _space(source: Source) -> list[Chart]:
+def _space(source: Source, shares: Mapping[str, float]) -> list[Chart]:
     objective = source.study.objective
-    shares = importances(source)
     chosen = views.varied(source, shares)
     found = []
     if shares:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sweep.control.open_study import Opened
-from sweep.core.outcomes import STATES
+from sweep.core.outcomes import RUNNING, STATES, WAITING
 from sweep.core.study import Study
 from sweep.core.trial import TrialRecord
 from sweep.provenance import manifest
@@ -16,7 +16,8 @@ from sweep.results import mixed_code
 from sweep.results.feasibility import none_feasible_of
 from sweep.results.mixed_code import MixedCode
 from sweep.results.ranking import rank, ranks, rows
-from sweep.storage import records, series
+from sweep.storage import records, reruns, series
+from sweep.storage.reruns import Rerun
 from sweep.storage.series import Series
 
 
@@ -31,6 +32,7 @@ class Source:
         series: The first objective's metric, by trial number: its lineage.
         code: Which code each trial ran, where that is not the same.
         provenance: What launch noted of code and machine; empty where that is gone.
+        reruns: Re-runs of trials, by number.
         made: When this was read.
     """
 
@@ -41,12 +43,19 @@ class Source:
     series: Mapping[int, Series]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     code: MixedCode = field(default_factory=MixedCode)
+    reruns: Sequence[Rerun] = ()
     made: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @property
     def counts(self) -> dict[str, int]:
         """How many trials are in each state."""
         return records.count(self.records)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every trial is final."""
+        counts = self.counts
+        return not counts[RUNNING] and not counts[WAITING]
 
     @property
     def best(self) -> TrialRecord | None:
@@ -76,7 +85,8 @@ def read(opened: Opened) -> Source:
         lambda db: series.read_series(db, ledger.study_id, names=[study.objective.metric])
     )
     code = mixed_code.read(opened.folder, study, found)
-    return make(study, found, curves, manifest.read(opened.folder), code)
+    again = ledger.db.retry(lambda db: reruns.read_all(db, ledger.study_id))
+    return make(study, found, curves, manifest.read(opened.folder), code, again)
 
 
 def make(
@@ -85,6 +95,7 @@ def make(
     curves: Sequence[Series],
     provenance: Mapping[str, Any] | None = None,
     code: MixedCode | None = None,
+    again: Sequence[Rerun] = (),
 ) -> Source:
     """Return the source of a report from what was read."""
     return Source(
@@ -95,4 +106,5 @@ def make(
         {s.trial: s for s in curves},
         provenance or {},
         code or MixedCode(),
+        again,
     )

@@ -17,8 +17,10 @@ from sweep.core.space import Parameter
 from sweep.core.study import Objective
 from sweep.core.trial import TrialRecord
 from sweep.results.feasibility import BREAKS
+from sweep.results.figures import on_axis
 from sweep.results.page import accounts
 from sweep.results.page.source import Source
+from sweep.storage.series import Series
 
 Cells = list[dict[str, Any]]
 
@@ -61,8 +63,8 @@ class View:
 
 
 def short(value: float) -> float:
-    """Return a number with as many digits as a chart needs."""
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else value
+    """Return a number with as many digits as a chart needs, where an axis has it."""
+    return float(f"{on_axis(value):.{DIGITS}g}") if math.isfinite(value) else value
 
 
 def evenly(items: Sequence[Any], most: int) -> list[Any]:
@@ -82,9 +84,10 @@ def scale_of(values: Sequence[float], direction: str, best: float | None = None)
     Args:
         best: Is seen as well; results that break the constraints may lie beyond it.
     """
-    ordered = sorted(value for value in values if math.isfinite(value))
+    ordered = sorted(on_axis(value) for value in values if math.isfinite(value))
     if not ordered:
         return None
+    best = None if best is None else on_axis(best)
     low, high = ordered[0], ordered[-1]
     if direction == "minimize" and low > 0 and high / low > LOG_RATIO:
         ratio = high / low
@@ -149,10 +152,10 @@ def clock(source: Source) -> tuple[str, float]:
     begin = accounts.first_claim(source)
     ended = [accounts.end_of(attempt) for _, attempt in accounts.attempts(source)]
     whole_s = (max(ended) - begin).total_seconds() if begin is not None else 0.0
-    for name, unit_s in (("days", 86400.0), ("hours", 3600.0)):
+    for name, unit_s in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if whole_s > 3 * unit_s:
             return name, unit_s
-    return "minutes", 60.0
+    return "seconds", 1.0
 
 
 def _timer(source: Source) -> Callable[[TrialRecord], float | None]:
@@ -193,8 +196,11 @@ def evenly_with_last(items: Sequence[Any], most: int) -> list[Any]:
 
 def _finite(source: Source, record: TrialRecord) -> list[tuple[int, float]]:
     curve = source.series.get(record.number)
-    if curve is None:
-        return []
+    return [] if curve is None else finite_points(curve)
+
+
+def finite_points(curve: Series) -> list[tuple[int, float]]:
+    """Return a curve's points that can be drawn: (step, value)."""
     pairs = zip(curve.steps, curve.values, strict=True)
     return [(step, value) for step, value in pairs if math.isfinite(value)]
 
@@ -230,8 +236,8 @@ def parallel(source: Source, parameters: Sequence[Parameter]) -> tuple[View, Cel
     done = valued(source)
     drawn = evenly(done, MOST_LINES)
     value_scale = complete_scale(source)
-    if not drawn or value_scale is None:
-        return View([]), []
+    if len(drawn) < 2 or value_scale is None:
+        return View([]), []  # one line between axes says no more than a table
     last = len(parameters)
     cells, marks = [], []
     for axis, parameter in enumerate(parameters):
@@ -277,11 +283,18 @@ def _axis(parameter: Parameter, values: Sequence[Any]) -> tuple[Any, list[tuple[
         places = {text: (place + 0.5) / len(texts) for place, text in enumerate(texts)}
         marks = [(y, text) for text, y in places.items()]
         return lambda value: places.get(text_of(value), NOWHERE), marks
-    low, high = float(parameter.low or 0.0), float(parameter.high or 1.0)
-    # Trials of an earlier, wider space may lie outside.
-    numbers = [float(value) for value in values if isinstance(value, int | float)]
-    low, high = min([low, *numbers]), max([high, *numbers])
+    low, high = bounds(parameter, values)
     return _linear(low, high, parameter.log), [(0.0, f"{low:.4g}"), (1.0, f"{high:.4g}")]
+
+
+def bounds(parameter: Parameter, values: Sequence[Any]) -> tuple[float, float]:
+    """Return the ends of a numeric parameter's axis: its own, or beyond them if values are.
+
+    Those of trials of an earlier, wider space may be.
+    """
+    low, high = float(parameter.low or 0.0), float(parameter.high or 1.0)
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    return min([low, *numbers]), max([high, *numbers])
 
 
 def _linear(low: float, high: float, log: bool) -> Any:

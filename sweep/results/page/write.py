@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from sweep.control.open_study import Opened
 from sweep.core.errors import InputError, SweepError
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder, runs_folder
 from sweep.core.sharing import share
-from sweep.results.page import html, pictures, source
+from sweep.results.page import current, html, pictures, source
 from sweep.results.page.contents import Contents, arrange
 
 
-def contents(opened: Opened) -> Contents:
+def contents(opened: Opened, scheduler: Mapping[str, Any] | None = None) -> Contents:
     """Return what a study's report shows.
+
+    Args:
+        scheduler: What it says of the study's tasks, as ``status.snapshot`` takes it.
 
     Raises:
         DatabaseUnavailable: The database does not answer at present.
     """
     runs = opened.folder.root.parent
-    return arrange(source.read(opened), None if runs == runs_folder("runs") else str(runs))
+    named = None if runs == runs_folder("runs") else str(runs)
+    return arrange(source.read(opened), named, current.read(opened, scheduler))
 
 
 def report(
@@ -29,15 +34,19 @@ def report(
     output: Path | None = None,
     figures: Path | None = None,
     formats: tuple[str, ...] = pictures.FORMATS,
+    scheduler: Mapping[str, Any] | None = None,
 ) -> list[Path]:
     """Write the page, and pictures where a folder for them is given; return the files.
+
+    Args:
+        scheduler: As ``contents`` takes it.
 
     Raises:
         InputError: The drawing library is missing, or a place cannot be written to.
         DatabaseUnavailable: The database does not answer at present.
     """
     html.drawing()  # before anything else is done
-    found = contents(opened)
+    found = contents(opened, scheduler)
     target = output or opened.folder.report
     if output is None:
         _make_results_folder(opened.folder)

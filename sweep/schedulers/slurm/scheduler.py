@@ -68,6 +68,7 @@ class SlurmScheduler(OwnTask):
     may_requeue = True
     others_end_tasks = True
     finalises_by_job = True
+    sends_mail = True
     settle_s = FIND_PATIENCE_S
 
     @classmethod

@@ -215,6 +215,7 @@ class SmallJobs(Asker, Scheduler):
             cpus=1,
             chdir=str(job.cwd),
             arguments=tuple(job.after[len(self.base(job)) :]),
+            mail=self.study.notify.email,
             extra=service.extra,
         )
 

@@ -270,9 +270,11 @@ def _start(folder: Folder, listen: str, within: Within | None, *, stays: bool) -
 
 
 def _adopt(folder: Folder, server: Server | None) -> Server | None:
-    """Return the server that runs, waiting for one that is starting, under the folder's lock.
+    """Return the server that runs, waiting for one that is starting or ending, under the folder's
+    lock; None where none does.
 
-    One is still starting when the command that started it was killed meanwhile.
+    One is still starting when the command that started it was killed meanwhile; one is ending when
+    the job that serves it leaves, which does not wait for the lock.
     """
     if server is not None and server.pid == 0:
         return server
@@ -291,14 +293,24 @@ def _adopt(folder: Folder, server: Server | None) -> Server | None:
         postmaster = find_postmaster(folder, record)
         if postmaster is None:
             return None
-        pid = postmaster.pid
         size = folder.log.stat().st_size if folder.log.exists() else 0
-        server = describe(folder, record, _wait_ready(folder, pid, size))
+        try:
+            postmaster = _wait_ready(folder, postmaster.pid, size)
+        except _Ended:
+            # Its job was ending it; or it could not start, which is seen when we start it.
+            if not _wait(lambda: not is_locked(folder.alive_file), ORPHANS_WAIT_S):
+                raise
+            return None
+        server = describe(folder, record, postmaster)
     _create_database(server)  # the command that started it may have been killed just before
     return server
 
 
-class _PortTaken(SweepError):
+class _Ended(SweepError):
+    """The server ended before it accepted connections."""
+
+
+class _PortTaken(_Ended):
     """Another program took the port between our look and the server's start."""
 
 
@@ -322,7 +334,7 @@ def _wait_ready(folder: Folder, pid: int, log_offset: int) -> Postmaster:
                     f"The database in {folder.root} does not start: no space is left on its disk.",
                     "Make room there; then it starts when it is next asked.",
                 )
-            kind = _PortTaken if "Address already in use" in tail else SweepError
+            kind = _PortTaken if "Address already in use" in tail else _Ended
             raise kind(f"The database in {folder.root} did not start:\n{tail}")
         if time.monotonic() > deadline:
             raise SweepError(

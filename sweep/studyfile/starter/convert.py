@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.errors import InputError, Problem, StudyFileError
+from sweep.core.masking import names_secret
+from sweep.core.placeholders import EDIT
+from sweep.core.secret_arguments import blank
 from sweep.studyfile.reading import loads
 from sweep.studyfile.starter.draft import Draft, make_name, write_draft
 from sweep.studyfile.starter.foreign_python import UNREAD, find_dicts, read_source
@@ -18,14 +21,14 @@ from sweep.studyfile.starter.nni import is_space, read_script
 from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestions
 from sweep.studyfile.starter.other_yaml import convert_other, find_other
 from sweep.studyfile.starter.recognised import PAGE, recognise_data, recognise_source
-from sweep.studyfile.starter.sbatch import convert_sbatch
+from sweep.studyfile.starter.sbatch import convert_sbatch, is_loop
 from sweep.studyfile.starter.sbatch_options import is_sbatch
 from sweep.studyfile.starter.wandb_sweep import convert_wandb, find_wandb, is_wandb
 from sweep.studyfile.tree import YamlError, decode
 
 SCRIPTS = (".py", ".ipynb")
 # Whose files say by themselves what is varied.
-VARIES = ("W&B", "NNI", "Determined", "seml")
+VARIES = ("W&B", "NNI", "Determined", "seml", "bash")
 _SHOWN = 5
 
 
@@ -36,7 +39,7 @@ class Converted:
     Attributes:
         text: The study file; what is in ``lost`` stands on top of it as comments, too.
         lost: What was not carried over, or only nearly, and what to do: one sentence each.
-        source: The tool: "W&B", "Hydra", "Optuna", "Slurm", "NNI", "Determined" or "seml".
+        source: The tool: "W&B", "Hydra", "Optuna", "Slurm", "bash", "NNI", "Determined" or "seml".
     """
 
     text: str
@@ -56,8 +59,11 @@ def convert(path: Path) -> Converted:
         source, draft = _convert_script(text, path, lost)
     elif is_sbatch(text):
         source, draft = "Slurm", convert_sbatch(text, path, lost)
+    elif is_loop(text, path):
+        source, draft = "bash", convert_sbatch(text, path, lost)
     else:
         source, draft = _convert_data(_read(text, path), path, text, lost)
+    _leave_secrets(draft, lost)
     lost = [f"{sentence}." for sentence in dict.fromkeys(lost)]
     _settle(draft, path, lost)
     if source in VARIES and not draft.space and not (source == "W&B" and draft.fixed):
@@ -104,7 +110,7 @@ def _convert_data(read: Read, path: Path, text: str, lost: list[str]) -> tuple[s
     raise InputError(
         f"{path} is neither a W&B sweep nor a Hydra configuration with a sweeper.",
         "A W&B sweep has `parameters`; a Hydra configuration `hydra: {sweeper: {params: …}}`. "
-        "Also read: NNI, Determined, seml, Optuna scripts and job arrays of Slurm.",
+        "Also read: NNI, Determined, seml, Optuna scripts, job arrays of Slurm and bash loops.",
     )
 
 
@@ -181,6 +187,30 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(below) for below in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _leave_secrets(draft: Draft, lost: list[str]) -> None:
+    """Take out of a draft what is secret by its name: a study file is shown and shared."""
+    draft.command, found = blank(draft.command, EDIT)
+    if found:
+        lost.append(
+            f"command: the value of {', '.join(found)} is a secret by its name, and was not copied "
+            f"({EDIT}); better have training read it from a variable of the shell that launches"
+        )
+    for name in [n for n, value in draft.fixed.items() if value and names_secret(n)]:
+        if isinstance(draft.fixed[name], str):
+            del draft.fixed[name]
+            lost.append(
+                f"{name}: is a secret by its name, and was not copied; have training read it from "
+                "a variable of the shell that launches"
+            )
+    env = draft.more.get("environment", {}).get("env", {})
+    for name in [n for n, value in env.items() if value and names_secret(n)]:
+        env[name] = None
+        lost.append(
+            f"{name}: is a secret by its name, and was not copied; set it in the shell that "
+            "launches"
+        )
 
 
 def _settle(draft: Draft, path: Path, lost: list[str]) -> None:

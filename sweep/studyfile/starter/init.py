@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,17 +28,25 @@ from sweep.studyfile.starter.flags import (
 )
 from sweep.studyfile.starter.guesses import find_place, guess_parameter, is_effort
 from sweep.studyfile.starter.interfaces import Interface, read_interface
-from sweep.studyfile.starter.logged import WANDB
+from sweep.studyfile.starter.logged import TENSORBOARD, WANDB
 from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
 from sweep.studyfile.starter.notebook import read_notebook
 from sweep.studyfile.starter.other_scripts import NO_SEED, OtherScript, add_arguments, reads_seed
 from sweep.studyfile.starter.python_flags import Sources
 from sweep.studyfile.starter.python_text import parse_python
 from sweep.studyfile.starter.r_script import read_r
+from sweep.studyfile.starter.ranks import add_ranks
 from sweep.studyfile.starter.shell_script import read_shell
 
 STUDY_FILE = "study.yaml"
-READS_WANDB = "sweep.integrations.wandb"
+# What runs a script unchanged and reports what it logs: its module, and how that reads it.
+READERS = {
+    WANDB: (
+        "sweep.integrations.wandb",
+        "what W&B's own file has (offline, unless WANDB_MODE or WANDB_API_KEY is set)",
+    ),
+    TENSORBOARD: ("sweep.integrations.tensorboard", "what TensorBoard's event files have"),
+}
 LIKELY_SCRIPTS = ("train.py", "main.py")
 
 
@@ -124,18 +131,25 @@ def draft_study(script: Path, folder: Path) -> Draft:
     metrics = _find_metrics(script, source)
     if interface.reports and not any(metric.pattern is None for metric in metrics):
         metrics = _report(draft, interface.reports, metrics)
-    if metrics and metrics[0].logged == WANDB:
-        draft.command[1:1] = ["-m", READS_WANDB]
-        metrics = [
-            dataclasses.replace(m, pattern=None, logged="") for m in metrics if m.logged == WANDB
-        ]
-        draft.remarks.append(
-            f"{metrics[0].name} is given to W&B alone: {READS_WANDB} runs the script, and reports "
-            "what W&B's own file has (offline, unless WANDB_MODE or WANDB_API_KEY is set)."
-        )
+    if metrics and metrics[0].logged in READERS:
+        metrics = _read_logged(draft, metrics)
     _add_objective(draft, metrics)
-    _add_ranks(draft, source)
+    add_ranks(draft, source)
     return draft
+
+
+def _read_logged(draft: Draft, metrics: list[Metric]) -> list[Metric]:
+    """Have a logger's own files read by what runs the script; return the metrics as they come."""
+    logger = metrics[0].logged
+    module, how = READERS[logger]
+    draft.command[1:1] = ["-m", module]
+    draft.remarks.append(
+        f"{metrics[0].name} is given to {'W&B' if logger == WANDB else logger} alone: {module} "
+        f"runs the script, and reports {how}."
+    )
+    return [
+        dataclasses.replace(one, pattern=None, logged="") for one in metrics if one.logged == logger
+    ]
 
 
 def _begin(shown: str, script: Path, start: list[str]) -> Draft:
@@ -381,27 +395,3 @@ def _add_objective(draft: Draft, metrics: list[Metric]) -> None:
         objective["from"] = {"stdout": chosen.pattern}
     draft.objectives.append(objective)
     draft.notes["objective"] = note
-
-
-def _add_ranks(draft: Draft, source: str) -> None:
-    """Have a script that meets other ranks started by their launcher: torchrun, also for a single
-    one, or mpirun."""
-    if _IS_MPI.search(source) and not _MEETS.search(source):
-        draft.command[:0] = ["mpirun", "-n", "2"]
-        draft.more["resources"] = {"cpus": 2}
-        draft.notes["resources"] = "one for each rank that mpirun starts"
-    if _MEETS.search(source) and not _MEETS_BY_ITSELF.search(source):
-        draft.more["ddp"] = {"ranks_per_node": 1}
-        draft.notes["ddp"] = "torchrun starts the script, which waits for its variables"
-
-
-_MEETS = re.compile(r"\binit_process_group\(|\bdeepspeed\.initialize\(")
-_IS_MPI = re.compile(
-    r"^[ \t]*(?:from\s+mpi4py\b|import\s+mpi4py\b)|"
-    r"\bcluster_detection_method\s*=\s*[\"']mpi4py\b",  # of jax.distributed.initialize
-    re.MULTILINE,
-)
-# env:// reads the variables of a launcher.
-_MEETS_BY_ITSELF = re.compile(
-    r"\binit_method\s*=(?!\s*[\"']env://)|\bMASTER_ADDR\b|\b(mp|multiprocessing)\.spawn\("
-)

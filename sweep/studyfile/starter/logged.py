@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 WANDB = "wandb.log"
+TENSORBOARD = "TensorBoard"
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Logged:
     """A metric by its name.
 
     Attributes:
-        how: Who gets it, for the reader: "self.log", "wandb.log", "the Trainer", "Keras".
+        how: Who gets it, for the reader: "self.log", WANDB, TENSORBOARD, "the Trainer", "Keras".
         is_printed: Whether that prints it, as ``'name': 0.5`` or ``name: 0.5``.
     """
 
@@ -79,6 +80,8 @@ def _of_loggers(tree: ast.AST) -> Iterator[Logged]:
         ):
             continue
         how = WANDB if owner in runs and method == "log" else called
+        if method == "add_scalar" and not owner.endswith("experiment"):  # which is Lightning's
+            how = TENSORBOARD
         for argument in (*call.args[:1], *(k.value for k in call.keywords if k.arg == "data")):
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield Logged(argument.value, how)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweep.core.masking import names_secret
 from sweep.core.placeholders import EDIT, RESERVED, escape
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
-from sweep.studyfile.starter.foreign_yaml import read_word
-from sweep.studyfile.starter.sbatch_indexes import TASK, pick, read_scalars, read_tasks
+from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, pick, read_scalars, read_tasks
 from sweep.studyfile.starter.sbatch_options import add_options, read_options
 from sweep.studyfile.starter.sbatch_text import (
     cut,
+    find_loops,
     likeliest,
     number_names,
     put_in,
     read_setup,
+    read_shell_word,
+    settle,
     straighten,
 )
+from sweep.studyfile.starter.shell_script import SHEBANG
 
 _LIST = re.compile(r"^[ \t]*(?:declare\s+-a\s+)?(\w+)=\(([^()]*)\)", re.MULTILINE)
 _PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
@@ -38,7 +39,7 @@ _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _PROGRAMS = (
     r"python[\d.]*|torchrun|accelerate|deepspeed|bash|sh|uv|poetry|apptainer|singularity|Rscript|"
     r"julia|mpirun|mpiexec|conda(?=\s+run)|mamba(?=\s+run)|micromamba(?=\s+run)|stdbuf|timeout|"
-    r"numactl|xvfb-run|matlab|java|node"
+    r"numactl|xvfb-run|matlab|java|node|sbatch"
 )
 _SETTING = r"\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']*)[ \t]+"
 _COMMAND = re.compile(
@@ -53,7 +54,7 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     """Return the study of a job-array script; what could not be carried over goes to ``lost``."""
     options = read_options(text)
     draft = Draft(
-        f"Made from the job script {path.name}.",
+        f"Made from the {'job script' if options else 'loops of'} {path.name}.",
         make_name(options.get("job-name") or path.stem),
         [],
         hints=list(HINTS),
@@ -63,7 +64,7 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     lists = {found[1]: _split(found[2]) for found in _LIST.finditer(body)}
     picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(body)}
     tasks = read_tasks(options.get("array", ""))
-    scalars = read_scalars(body) | _counts(tasks)
+    scalars = settle(read_scalars(body) | _counts(tasks))
     body = put_in(
         body,
         {
@@ -77,8 +78,9 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     taken = likeliest(commands) if commands else -1
     variables, line = lines[taken] if lines else ("", f"python {EDIT}")
     outside = _leave_container(body, line, lost)
-    picks = Picks(lists, scalars, tasks or list(range(10)))
-    draft.command = _command(draft, put_in(line, picked), picks, lost)
+    loops = find_loops(body, lines[taken][1], lists) if lines else {}
+    picks = Picks({**lists, **loops}, scalars, tasks or list(range(10)), set(loops))
+    draft.command = _run_here(_command(draft, put_in(line, picked), picks, lost), lost)
     if "array" not in options and picks.indexes:
         lost.append("--array: is not in the script; tasks 0 to 9 were taken")
     others = [one for place, one in enumerate(commands) if place != taken]
@@ -91,7 +93,15 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
             "first line, and write points: file.csv"
         )
     indexes = picks.indexes
-    if indexes and _pick_points(draft, indexes, picks.tasks, scalars, lists, lost):
+    if indexes and picks.looped:
+        # What a task picks is as many combinations again for each turn of its loop.
+        lost.append(
+            f"{', '.join(picks.looped)}: goes through a loop within each task; here all "
+            "combinations with what tasks pick are tried, one a trial"
+        )
+        _pair(draft, {}, lost)
+        _number_tasks(draft, picks)
+    elif indexes and _pick_points(draft, indexes, picks.tasks, scalars, lists, lost):
         draft.more.setdefault("seed", 0)
     else:
         _pair(draft, indexes, lost)
@@ -100,46 +110,45 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     if setup:
         draft.more.setdefault("slurm", {})["setup"] = setup
     _add_variables(draft, variables, lost)
-    lost.append("objective: a job array compares nothing; name what the script prints or reports")
+    what = "a job array" if options else "the script"
+    lost.append(f"objective: {what} compares nothing; name what the script prints or reports")
     return draft
 
 
-@dataclass
-class Picks:
-    """What tasks pick from.
+def is_loop(text: str, path: Path) -> bool:
+    """Tell whether a file is a shell script with loops."""
+    is_shell = path.suffix in (".sh", ".bash") or SHEBANG.match(text) is not None
+    return is_shell and re.search(r"^[ \t]*for\s+\w+\s+in\s", text, re.MULTILINE) is not None
 
-    Attributes:
-        lists: Bash arrays by name.
-        scalars: Variables that are set once, as they stand.
-        indexes: By parameter, the expression that says which value a task takes.
-    """
 
-    lists: dict[str, list[Any]]
-    scalars: dict[str, str]
-    tasks: list[int]
-    indexes: dict[str, str] = field(default_factory=dict)
+def _run_here(command: list[str], lost: list[str]) -> list[str]:
+    """Return a command without sbatch, and with the home folder in the place of "~"."""
+    home = str(Path.home())
+    command = [home + word[1:] if word.startswith("~/") else word for word in command]
+    scripts = [i for i, word in enumerate(command) if i and not word.startswith("-")]
+    if command[:1] != ["sbatch"] or not scripts:
+        return command
+    named = [i for i in scripts if re.search(r"\.\w+$", command[i])] or scripts
+    script = command[named[0]]
+    lost.append(
+        f"sbatch: {script} runs as a part of each trial here; its #SBATCH lines, and the options "
+        "of sbatch, belong into resources and slurm"
+    )
+    return ["bash", *command[named[0] :]]
 
-    def is_number(self, expression: str) -> bool:
-        """Tell whether a task's number makes a number of it."""
-        sizes = {name: len(values) for name, values in self.lists.items()}
-        try:
-            found = {pick(expression, self.scalars, sizes, task) for task in self.tasks}
-        except ValueError:
-            return False
-        return len(found) > 1
+
+def _number_tasks(draft: Draft, picks: Picks) -> None:
+    """Give what tasks pick as whole numbers the bounds of the tasks."""
+    for name in picks.indexes:
+        if "choices" not in draft.space[name]:
+            draft.space[name] |= {"low": min(picks.tasks), "high": max(picks.tasks)}
 
 
 def _add_variables(draft: Draft, given: str, lost: list[str]) -> None:
     """Add the variables that stand before the command: ``A=1 python train.py``."""
     env: dict[str, Any] = {}
     for name, equals, value in (word.partition("=") for word in _split(given) if "=" in str(word)):
-        if equals and names_secret(name):
-            env[name] = None
-            lost.append(
-                f"{name}: is a secret by its name, and was not copied; set it in the shell that "
-                "launches"
-            )
-        elif "$" in value:
+        if equals and "$" in value:
             lost.append(f"{name}={value}: is not known without running the script")
         else:
             env[name] = value
@@ -230,7 +239,7 @@ def _pick_points(
 
 def _split(text: str) -> list[Any]:
     try:
-        return [read_word(word) for word in split_words(text, comments=True)]
+        return [read_shell_word(word) for word in split_words(text, comments=True)]
     except ValueError:
         return []
 
@@ -246,6 +255,8 @@ def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str
     def put(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         value = picks.scalars.get(name)
+        if name in picks.loops:
+            return keep(name, "", is_list=True)
         if name == TASK or (value is not None and picks.is_number(value)):
             return keep(name, value or name)
         return match[0] if value is None or re.search(r"`|\$\(", value) else value
@@ -287,7 +298,8 @@ def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str
             elif "$" in piece:
                 shown = re.sub(r"(\$\{?\w+?)__(?:\d+|unread)\b", r"\1", piece)
                 lost.append(f"command: {shown} holds a variable; replace {EDIT}")
-                pieces.append(escape(re.sub(r"\$\{?\w+\}?", EDIT, piece)))
+                rest = re.sub(r"\$(?:\{\w+\}|\w+)", EDIT, piece)
+                pieces.append(EDIT if "$" in rest else escape(rest))
             else:
                 pieces.append(escape(piece))
         found.append("".join(pieces))
@@ -315,23 +327,31 @@ def _add(
         name = option or own
         lost.append(f"{name}: its list is not known without running the script; replace {EDIT}")
         return EDIT
+    of_loop = own in picks.loops
     plain = re.sub(r"__\d+$", "", own).lower()
     if own == TASK or plain in RESERVED:
         plain = "task"
+    if of_loop and values is not None and len(values) == 1:
+        return escape(str(values[0]))
     name = option or plain or "task"
     if name in RESERVED:
         name = f"{name}_value" if is_list else "task"
     if values and re.fullmatch(r"\d+", expression.strip()) and int(expression) < len(values):
         return escape(str(values[int(expression)]))
+    if values:  # a choice that is there twice would be tried twice
+        values = [one for i, one in enumerate(values) if one not in values[:i] or not of_loop]
     entry = {"type": "categorical", "choices": values} if values else {"type": "int"}
-    for known, index in picks.indexes.items():
-        if index == expression and draft.space[known] == entry:
+    for known, index in (picks.looped if of_loop else picks.indexes).items():
+        if index == (own if of_loop else expression) and draft.space[known] == entry:
             return f"{{{known}}}"
     number = 2
     while name in draft.space:
         name, number = f"{name.rstrip('0123456789')}{number}", number + 1
     draft.space[name] = entry
-    picks.indexes[name] = expression
+    if of_loop:
+        picks.looped[name] = own
+    else:
+        picks.indexes[name] = expression
     return f"{{{name}}}"
 
 

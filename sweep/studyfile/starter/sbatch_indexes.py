@@ -6,6 +6,9 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from sweep.studyfile.starter.python_text import parse_expression
 
@@ -46,7 +49,9 @@ def read_scalars(body: str) -> dict[str, str]:
         found.setdefault(name, []).append(value)
     for name, value in re.findall(r"\(\(\s*(\w+)\s*=([^=].*?)\)\)", body):
         found.setdefault(name, []).append(f"$(({value}))")
-    return {name: values[0].strip("\"'") for name, values in found.items() if len(values) == 1}
+    once = {name: values[0].strip("\"'") for name, values in found.items() if len(values) == 1}
+    home = f"{Path.home()}/"
+    return {n: home + value[2:] if value.startswith("~/") else value for n, value in once.items()}
 
 
 def pick(expression: str, scalars: Mapping[str, str], sizes: Mapping[str, int], task: int) -> int:
@@ -99,3 +104,33 @@ def _evaluate(node: ast.AST, task: int) -> int:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_evaluate(node.left, task), _evaluate(node.right, task))
     raise ValueError(ast.unparse(node))
+
+
+@dataclass
+class Picks:
+    """What tasks pick from.
+
+    Attributes:
+        lists: Bash arrays by name.
+        scalars: Variables that are set once, as they stand.
+        loops: Names of those lists that a loop around the command goes through.
+        indexes: By parameter, the expression that says which value a task takes; none of what a
+            loop goes through.
+        looped: By parameter, the loop's variable.
+    """
+
+    lists: dict[str, list[Any]]
+    scalars: dict[str, str]
+    tasks: list[int]
+    loops: set[str] = field(default_factory=set)
+    indexes: dict[str, str] = field(default_factory=dict)
+    looped: dict[str, str] = field(default_factory=dict)
+
+    def is_number(self, expression: str) -> bool:
+        """Tell whether a task's number makes a number of it."""
+        sizes = {name: len(values) for name, values in self.lists.items()}
+        try:
+            found = {pick(expression, self.scalars, sizes, task) for task in self.tasks}
+        except ValueError:
+            return False
+        return len(found) > 1

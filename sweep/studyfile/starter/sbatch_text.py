@@ -7,6 +7,7 @@ set within an if, a loop or a function is not known.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from sweep.core.masking import names_secret
 
@@ -86,44 +87,123 @@ _OTHER = {"eval", "evaluate", "test", "plot", "prepare", "preprocess", "download
 
 def number_names(body: str) -> str:
     """Return a script in which a name that is set again is another one from there on: ``X``,
-    ``X__2``; what is set within an if, a loop or a function is set nowhere.
+    ``X__2``; what is set within an if, a loop or a function has no value behind it.
 
     Args:
         body: As ``straighten`` returns it.
     """
     versions: dict[str, int] = {}
-    lines = []
-    depth = 0
+    blocks: list[set[str]] = []  # what each open block has set
+    lines: list[str] = []
+
+    def forget(names: set[str]) -> None:
+        for name in names:
+            versions[name] = max(2, versions.get(name, 0) + 1)
+
     for line in body.split("\n"):
         plain = line.strip()
-        if _CLOSES.match(plain):
-            depth = max(0, depth - 1)
-        depth += 1 if _OPENS.search(plain) else 0
+        if _CLOSES.match(plain) and blocks:
+            forget(blocks.pop())
+        elif _BRANCHES.match(plain) and blocks:
+            forget(blocks[-1])
+        if _OPENS.search(plain):
+            blocks.append(set())
         line = _rename(line, {key: n for key, n in versions.items() if n > 1})
         for found in reversed(list(_SETS.finditer(line))):
             name, end = found["name"], found.end("name")
-            begins = not line[: found.start()].strip() and found["sign"] == "="
-            is_sure = depth == 0 and begins
             number = versions.get(name, 0) + 1
-            # Whether it is set so is not known: from here on its name has no value.
-            versions[name] = number if is_sure else max(2, number)
+            is_sure = not line[: found.start()].strip() and found["sign"] == "="
+            if blocks:
+                # In a loop's second turn it would be the first's that is read before.
+                is_first = number == 1 and not re.search(rf"\b{name}\b", "\n".join(lines))
+                is_sure = is_sure and is_first and not re.search(rf"\b{name}\b", line[end:])
+                blocks[-1].add(name)
+            if is_sure:
+                versions[name] = number
+            else:
+                forget({name})
             suffix = (f"__{number}" if number > 1 else "") if is_sure else "__unread"
             line = f"{line[:end]}{suffix}{line[end:]}"
-        for looped in re.findall(r"^\s*(?:for|select)\s+(\w+)\b", line):
-            versions[looped] = max(2, versions.get(looped, 0) + 1)
-        for looped in re.findall(r"^[^#\n]*\b(?:read|mapfile|readarray)\b(.*)$", line):
-            for name in re.findall(
-                r"(?<![\w$/.-])([A-Za-z_]\w*)(?![\w/.])", looped.partition("<")[0]
-            ):
-                versions[name] = max(2, versions.get(name, 0) + 1)
+        if looped := re.match(r"^(\s*(?:for|select)\s+)(\w+)\b(.*)$", line):
+            forget({looped[2]})
+            line = f"{looped[1]}{looped[2]}__{versions[looped[2]]}{looped[3]}"
+        for read in re.findall(r"\b(?:read|mapfile|readarray)\b(.*)$", line):
+            forget(
+                set(re.findall(r"(?<![\w$/.-])([A-Za-z_]\w*)(?![\w/.])", read.partition("<")[0]))
+            )
         lines.append(line)
     return "\n".join(lines)
+
+
+_BRANCHES = re.compile(r"^(?:else|elif)\b|;;")
+
+
+def read_shell_word(word: str) -> int | float | str:
+    """Return a word of a shell as a number where that is passed on as it stands (or is written
+    with an exponent), else as text: 01 is the name of a subject, yes no truth."""
+    if re.fullmatch(r"-?(?:0|[1-9]\d{0,15})", word):
+        return int(word)
+    if re.fullmatch(r"-?\d+(?:\.\d*)?[eE][-+]?\d{1,3}", word):
+        return float(word)
+    if re.fullmatch(r"-?\d+\.\d+", word) and str(float(word)) == word:
+        return float(word)
+    # Not with an exponent, as Python would write it: 0.00005.
+    if re.fullmatch(r"-?0\.0{4,}[1-9]\d*", word):
+        return float(word)
+    return word
+
+
+def find_loops(body: str, line: str, lists: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return the values of the loops around a line: by the loop's variable what it goes over.
+
+    Loops over what is not known are left out.
+    """
+    stack: list[tuple[str, str]] = []
+    for one in body.split("\n"):
+        plain = one.strip()
+        if line in one:
+            break
+        if _CLOSES.match(plain) and stack:
+            stack.pop()
+        if _OPENS.search(plain):
+            found = re.match(r"for\s+(\w+)\s+in\s+(.*)$", plain)
+            stack.append((found[1], found[2]) if found else ("", ""))
+    values = {name: _items(text, lists) for name, text in stack if name}
+    return {name: found for name, found in values.items() if found}
+
+
+def _items(text: str, lists: dict[str, list[Any]]) -> list[Any]:
+    """Return what a loop goes over; nothing where that is not known."""
+    found: list[Any] = []
+    text = re.sub(r"`(seq[^`]*)`", r"$(\1)", text)
+    for part in re.findall(r"\$\([^()]*\)|\S+", text):
+        several = re.fullmatch(r"\"?\$\{(\w+)\[[@*]\]\}\"?", part)
+        counted = re.fullmatch(r"\$\(\s*seq\s+((?:-?\d+\s*){1,3})\)|\{(-?\d+)\.\.(-?\d+)\}", part)
+        if several:
+            if not lists.get(several[1]):
+                return []
+            found += lists[several[1]]
+        elif counted:
+            ends = [int(word) for word in (counted[1] or f"{counted[2]} {counted[3]}").split()]
+            first, step = (1 if len(ends) == 1 else ends[0]), (ends[1] if len(ends) == 3 else 1)
+            if not 0 < (ends[-1] - first) / (step or 1) + 1 <= _MOST_VALUES:
+                return []
+            found += range(first, ends[-1] + (1 if step > 0 else -1), step)
+        elif re.search(r"[$`*?{]", part):
+            return []
+        else:
+            found.append(read_shell_word(part.strip("\"'")))
+    return found
+
+
+_MOST_VALUES = 10_000
 
 
 _SETS = re.compile(
     r"(?:^[ \t]*|(?:&&|\|\||\)|\{)[ \t]*|\(\([ \t]*)"
     r"(?:export\s+|local\s+|readonly\s+|declare\s+(?:-\w+\s+)?|let\s+)?"
-    r"(?P<name>[A-Za-z_]\w*)(?:[ \t]*(?P<sign>[-+*/%]?=|\+\+|--)(?!=))"
+    r"(?P<name>[A-Za-z_]\w*)(?:[ \t]*(?P<sign>[-+*/%]?=|\+\+|--)(?!=))",
+    re.MULTILINE,
 )
 
 
@@ -152,6 +232,16 @@ def put_in(body: str, scalars: dict[str, str]) -> str:
     return body
 
 
+def settle(scalars: dict[str, str]) -> dict[str, str]:
+    """Return variables with those within them replaced that are plain text."""
+    for _ in range(5):
+        plain = {n: value for n, value in scalars.items() if not re.search(r"[$`]", value)}
+        scalars = {
+            n: value if "((" in value else put_in(value, plain) for n, value in scalars.items()
+        }
+    return scalars
+
+
 def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
     """Return the lines that prepare a task, for ``slurm.setup``; say in ``lost`` which were left
     out.
@@ -163,6 +253,7 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
     setup: list[str] = []
     left: list[str] = []
     depth = 0
+    own = {re.sub(r"__\w+$", "", found["name"]) for found in _SETS.finditer(outside)}
     for line in outside.split("\n"):
         plain = line.strip().rstrip(";")
         if _CLOSES.match(plain):
@@ -176,8 +267,13 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
                 f"export {export[1]}: is a secret by its name, and was not copied; set it in the "
                 f"shell that launches, and write environment: {{env: {{{export[1]}: null}}}}"
             )
-        elif depth == 0 and export and "SLURM_ARRAY" not in plain and "__" not in plain:
-            setup.append(plain)
+        elif export:
+            used = set(re.findall(r"\$\{?(\w+?)(?:__\w+)?\b", export[2])) - {export[1]}
+            if depth or used & own or "SLURM_ARRAY" in plain:
+                shown = re.sub(r"__(?:\d+|unread)\b", "", plain)
+                lost.append(f"{shown}: is not the same for all tasks; was left out")
+            else:
+                setup.append(plain)
         elif re.match(r"(?:cd|pushd)\s", plain) and "SLURM_SUBMIT_DIR" not in plain:
             lost.append(
                 f"{plain}: trials run in a copy of the folder in which sweep launch is called; "

@@ -134,11 +134,11 @@ def _exponents(
         bounds = float(f"{math.exp(low):.6g}"), float(f"{math.exp(high):.6g}")
     except OverflowError:
         raise ValueError(f"{kind} takes exponents, and exp({high}) is infinite") from None
-    if low > 0 and high <= 1:
-        lost.append(
-            f"parameters.{name}: {kind} takes min and max as exponents, so W&B draws from "
-            f"{bounds[0]} to {bounds[1]}; for the values themselves use log_uniform_values"
-        )
+    likely = "; for the values themselves use log_uniform_values" if low > 0 and high <= 1 else ""
+    lost.append(
+        f"parameters.{name}: {kind} takes min and max as exponents of e, so W&B draws from "
+        f"{bounds[0]:g} to {bounds[1]:g}{likely}"
+    )
     return bounds
 
 

@@ -119,6 +119,7 @@ class Confirmed:
     Attributes:
         judgement: None when no run of any trial gave a value.
         no_value: Trials none of whose runs gave a value.
+        why: Why the last run without a value has none; "" where all gave one.
     """
 
     study: Study
@@ -126,6 +127,7 @@ class Confirmed:
     seeds: Sequence[int]
     judgement: Judgement | None
     no_value: Sequence[int]
+    why: str = ""
 
     @property
     def seed_is_ignored(self) -> bool:
@@ -187,4 +189,12 @@ def report(opened: Opened, chosen: Sequence[Candidate], seeds: Sequence[int]) ->
     direction = opened.study.objective.direction
     judgement = judge(estimates, direction) if estimates else None
     without = [trial for trial, got in values.items() if not got]
-    return Confirmed(opened.study, chosen, seeds, judgement, without)
+    ended = [
+        run
+        for run in ask(opened.ledger, reruns.read_all)
+        if run.kind == CONFIRM
+        and run.trial in values
+        and run.outcome not in (None, outcomes.FINISHED)
+    ]
+    why = ended[-1].reason if ended else ""
+    return Confirmed(opened.study, chosen, seeds, judgement, without, why)

@@ -22,7 +22,7 @@ from sweep.control.scheduler_view import EVERY_S
 from sweep.control.settle import expected
 from sweep.core import outcomes, scheduler
 from sweep.core.errors import CouldNotAsk, InputError, SweepError
-from sweep.core.files import make_private
+from sweep.core.files import make_private, read_tail
 from sweep.core.masking import MASK, hide_arguments
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
@@ -171,7 +171,7 @@ def submit(
         study,
         folder,
         arrays.name_token(f"{study.name}-rerun"),
-        f"rerun-{made[0]}_{{index}}",
+        _log_name(made[0], "{index}"),
         "--rerun",
         str(made[0]),
         size=len(made),
@@ -257,6 +257,11 @@ def summarise_reports(study: Study, reports: Sequence[Report]) -> dict[str, Any]
     return {"values": values, "steps": len({r.step for r in reports if metric in r.metrics})}
 
 
+def _log_name(first: int, index: object) -> str:
+    """Return what the log of an element is called, in the array whose first re-run is given."""
+    return f"rerun-{first}_{index}"
+
+
 def refresh(opened: Opened, schedule: Scheduler) -> None:
     """End re-runs whose task is gone."""
     ledger = opened.ledger
@@ -291,7 +296,12 @@ def refresh(opened: Opened, schedule: Scheduler) -> None:
             continue
         if rerun.process_group and rerun.token and rerun.host == socket.gethostname():
             processes.end_group(rerun.process_group, rerun.token, grace_s=0.0)
-        lost = End(outcomes.LOST, "its task ended without a result")
+        reason = "its task ended without a result"
+        if rerun.job:
+            log = _log_name(first[rerun.job], rerun.k - first[rerun.job])
+            tail = read_tail(opened.folder.logs / f"{log}.log", 2)
+            reason = ": ".join([reason, " ".join(tail)] if tail else [reason])
+        lost = End(outcomes.LOST, reason)
         ask(ledger, reruns.end, rerun.k, lost, {"values": [None], "steps": 0})
 
 

@@ -12,6 +12,7 @@ from sweep.results.figures import (
     INSTALL,
     VERMILLION,
     new_figure,
+    on_axis,
     save,
     set_legend,
     set_limits,
@@ -33,7 +34,7 @@ def plot_rerun(
         import matplotlib  # noqa: F401
     except ImportError:
         return INSTALL
-    series = [[(s, v) for s, v in curve.items() if math.isfinite(v)] for curve in curves]
+    series = [[(s, on_axis(v)) for s, v in curve.items() if math.isfinite(v)] for curve in curves]
     values = [value for one in series for _, value in one]
     if not values:
         return "neither run reported a finite value"

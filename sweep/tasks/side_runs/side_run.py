@@ -11,8 +11,10 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from sweep.control import job_owners
+from sweep.control.open_study import Opened
 from sweep.core import outcomes
 from sweep.core.errors import SweepError
 from sweep.core.files import write_atomic
@@ -71,6 +73,22 @@ def submit_requested(
         raise
     for k in runs:
         ask(ledger, reruns.set_job, k, job_id, schedule.name)
+
+
+def stop_all(opened: Opened, schedule: Scheduler) -> int:
+    """Have the scheduler end the study's re-runs and further commands; return how many lived.
+
+    Their tasks, or whoever looks next, write how they ended.
+
+    Raises:
+        SchedulerError: The scheduler refused.
+        CouldNotAsk: It does not answer.
+    """
+    live = [run for run in ask(opened.ledger, reruns.read_all) if run.outcome is None and run.job]
+    for job, executor in dict.fromkeys((run.job, run.executor) for run in live):
+        owner = job_owners.named(executor, opened.folder, opened.study, schedule)
+        owner.cancel(cast(str, job))
+    return len(live)
 
 
 def claim(context: Context, k: int, name: str) -> tuple[Rerun, str, AttemptFolder]:

@@ -51,6 +51,7 @@ class ArrayRequest:
         memory_mb: Memory per node in MiB.
         exclude: Nodes to stay away from, those that ``extra`` names too.
         nodelist: Nodes to use.
+        mail: Whether Slurm sends a mail when the job has ended; an address: to that one.
         extra: The user's further options, unchecked.
     """
 
@@ -80,6 +81,7 @@ class ArrayRequest:
     nodelist: Sequence[str] = ()
     chdir: str | None = None
     arguments: Sequence[str] = ()
+    mail: bool | str = False
     extra: Sequence[str] = ()
 
 
@@ -146,6 +148,10 @@ def sbatch_argv(request: ArrayRequest, sbatch: str = "sbatch") -> list[str]:
         argv.append(f"--gres={gres}")
     if request.exclusive:
         argv.append("--exclusive")
+    if request.mail:
+        argv.append("--mail-type=END,FAIL")
+    if isinstance(request.mail, str):
+        argv.append(f"--mail-user={request.mail}")
     argv += check_extra(request.extra)
     if request.exclude:  # behind the user's own, which it replaces
         argv.append(f"--exclude={','.join(request.exclude)}")
