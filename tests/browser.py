@@ -15,8 +15,6 @@ from typing import Any
 
 from tests.waiting import PATIENCE_S, text_of, wait_for
 
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # W3C's name of a reference to an element
-
 
 class Browser:
     """One window. What a script of the page returns comes back as plain data."""
@@ -62,11 +60,12 @@ class Browser:
         return str(self.run(script, selector))
 
     def click(self, selector: str) -> None:
-        found = self._call(
-            "POST", f"{self._session}/element", {"using": "css selector", "value": selector}
+        """Click an element, which a page that renews itself may replace at any time."""
+        self.run(
+            "const found = document.querySelector(arguments[0]);"
+            "found.scrollIntoView({block: 'center'}); found.click();",
+            selector,
         )
-        self.run("arguments[0].scrollIntoView({block: 'center'})", found)
-        self._call("POST", f"{self._session}/element/{found[ELEMENT]}/click", {})
 
     def drag(self, points: Sequence[tuple[float, float]]) -> None:
         """Press at the first point of the window, move over the others, and let go."""

@@ -172,6 +172,12 @@ def look_for_tmux() -> Found:
     return Found(bool(path), path or "apt-get install tmux")
 
 
+def look_for_zstd() -> Found:
+    """What unpacks .tar.zst."""
+    path = shutil.which("zstd")
+    return Found(bool(path), path or "apt-get install zstd")
+
+
 def look_for_zsh() -> Found:
     """The shell of that name, to complete in."""
     path = shutil.which("zsh")
@@ -184,6 +190,13 @@ def look_for_fish() -> Found:
     return Found(bool(path), path or "apt-get install fish")
 
 
+def look_for_latex() -> Found:
+    """What sets a table as a paper has it."""
+    path = shutil.which("pdflatex")
+    hint = "apt-get install texlive-latex-base texlive-latex-recommended"
+    return Found(bool(path), path or hint)
+
+
 def look_for_git() -> Found:
     """git, for what a run records of its code."""
     path = shutil.which("git")
@@ -194,6 +207,12 @@ def look_for_chromium() -> Found:
     """A browser that shows pages."""
     path = shutil.which("chromium")
     return Found(bool(path), path or "apt-get install chromium")
+
+
+def look_for_chromedriver() -> Found:
+    """A browser that tests drive."""
+    missing = [name for name in ("chromium", "chromedriver") if not shutil.which(name)]
+    return Found(not missing, "apt-get install chromium chromium-driver")
 
 
 def look_for_dashboard() -> Found:
@@ -336,8 +355,11 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "tmux": look_for_tmux,
     "zsh": look_for_zsh,
     "fish": look_for_fish,
+    "latex": look_for_latex,
     "git": look_for_git,
+    "zstd": look_for_zstd,
     "chromium": look_for_chromium,
+    "chromedriver": look_for_chromedriver,
     "dashboard": look_for_dashboard,
     "mlflow": look_for_mlflow,
     "mlflow_server": look_for_mlflow_server,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,12 @@ from sweep.results import mixed_code
 from sweep.results.columns import long_columns
 from sweep.results.exports import FORMATS, export, format_of, write
 from sweep.results.feasibility import none_feasible_of
+from sweep.results.paper import best_cells
 from sweep.results.plots import draw
 from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
 from sweep.results.terminal import trials_table
 from sweep.storage import records, series
+from sweep.tasks.side_runs import confirm
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened
@@ -42,7 +45,8 @@ if TYPE_CHECKING:
     "  sweep collect digits --format csv -o digits.csv\n"
     "  sweep collect --metric train_loss:min --metric val_accuracy:best\n"
     "  sweep collect --long -o steps.parquet\n"
-    "  sweep collect --state failed"
+    "  sweep collect --state failed\n"
+    "  sweep collect --top 5 --columns rank,lr,val_accuracy,mean --digits 3 --format latex"
 )
 @study_argument
 @click.option("--top", type=click.IntRange(1), help="The best so many [default: all results].")
@@ -83,6 +87,17 @@ if TYPE_CHECKING:
 )
 @click.option("--minimize/--maximize", "minimize", default=None, help="Direction for --by.")
 @click.option(
+    "--columns",
+    metavar="NAME,NAME,…",
+    shell_complete=suggest.columns,
+    help="Only these columns, in this order: as --format csv names them, or without their group.",
+)
+@click.option(
+    "--digits",
+    type=click.IntRange(1, 17),
+    help="Significant digits, in a table, Markdown and LaTeX [default: all; 6 in a table].",
+)
+@click.option(
     "--plots/--no-plots",
     default=None,
     help="Draw pictures into runs/<name>/results/ [default: beside a table].",
@@ -98,10 +113,15 @@ def collect(
     long_: bool,
     by: str | None,
     minimize: bool | None,
+    columns: str | None,
+    digits: int | None,
     plots: bool | None,
     runs: Path | None,
 ) -> None:
     """Rank the trials; print, export and plot them.
+
+    Markdown and LaTeX are fit to paste: the best is bold, and where `sweep confirm` has run, `mean`
+    is the mean over its fresh seeds ± half its 95 % interval.
 
     As a pandas frame in Python: sweep.load("digits").trials(), and .metrics() for all steps.
     """
@@ -113,6 +133,12 @@ def collect(
             )
     opened = open_study(get_runs(runs), study)
     look_once(opened, scheduler_for(opened.study)(opened.folder))
+    names = [name.strip() for name in columns.split(",")] if columns is not None else []
+    if digits is not None and format_ in ("json", "csv", "parquet"):
+        raise InputError(
+            f"--digits: {format_} is read by programs, and keeps all of them.",
+            "Leave it out, or choose --format markdown, latex or table.",
+        )
     as_table = format_ == "table" and output is None and not long_
     wants_plots = plots if plots is not None else as_table
     wanted = [parse_wanted(text, opened.study) for text in metrics] or None
@@ -123,9 +149,10 @@ def collect(
     ledger = opened.ledger
     found = ledger.db.retry(
         lambda db: records.read_trials(
-            db, ledger.study_id, opened.study, metrics=bool(by or wanted) or wants_plots
+            db, ledger.study_id, opened.study, metrics=bool(by or wanted or names) or wants_plots
         )
     )
+    confirmed = confirm.estimates(opened)
     mixed = mixed_code.read(opened.folder, opened.study, found)
     chosen = rows(
         found,
@@ -137,18 +164,33 @@ def collect(
         wanted=wanted,
         codes=mixed.ids,
     )
+    for row in chosen:
+        if (found_mean := confirmed.get(row["trial"])) is not None:
+            row["confirmed"] = {
+                "mean": found_mean.mean,
+                "low": found_mean.low,
+                "high": found_mean.high,
+                "seeds": len(found_mean.values),
+            }
     said = [text for text in (none_feasible_of(opened.study, found), mixed.sentence) if text]
-    for sentence in () if as_table and wanted is None else said:
+    for_people = as_table and not names and digits is None
+    for sentence in () if for_people else said:
         click.echo(sentence, err=True)
     if long_:
         steps = _read_long(opened, [row["trial"] for row in chosen], wanted)
-        write(export(steps, format_, opened.study, shape=long_columns), output, sys.stdout)
-    elif as_table and wanted is None:
-        _print_table(chosen, opened, nothing_complete(records.count(found)), ranking)
+        write(
+            export(steps, format_, opened.study, shape=long_columns, names=names),
+            output,
+            sys.stdout,
+        )
+    elif for_people:
+        _print_table(chosen, opened, nothing_complete(records.count(found)), ranking, wanted or ())
         for sentence in said:
             click.echo(sentence)
     else:
-        write(export(chosen, format_, opened.study), output, sys.stdout)
+        best = best_cells(chosen, opened.study, ranking)
+        text = export(chosen, format_, opened.study, digits=digits, names=names, best=best)
+        write(text, output, sys.stdout)
     if wants_plots:
         paths, note = draw(found, opened.study, opened.folder.results)
         share(opened.study, opened.folder, opened.folder.results)
@@ -170,10 +212,15 @@ def _read_long(
 
 
 def _print_table(
-    chosen: list[dict[str, object]], opened: Opened, otherwise: str, by: Objective | None
+    chosen: list[dict[str, object]],
+    opened: Opened,
+    otherwise: str,
+    by: Objective | None,
+    wanted: Sequence[Wanted],
 ) -> None:
     if not chosen:
         click.echo(otherwise)
         return
     also = shown_for(by, opened.study)
-    Console().print(trials_table(chosen, opened.study, by=also.label if also else None))
+    labels = dict.fromkeys(one.label for one in (*([also] if also else ()), *wanted))
+    Console().print(trials_table(chosen, opened.study, metrics=list(labels)))

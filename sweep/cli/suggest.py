@@ -24,6 +24,8 @@ from sweep.results.known_words import (
 from sweep.studyfile import load
 
 Items = list[CompletionItem]
+# Of a table, beside parameters and metrics.
+COLUMNS = ("rank", "trial", "state", "value", "mean", "seed", "attempts", "duration_s", "gpu_hours")
 Complete = Callable[[click.Context, click.Parameter, str], Items]
 
 
@@ -70,6 +72,14 @@ def study_commands(ctx: click.Context, _: click.Parameter, begun: str) -> Items:
 def metrics(ctx: click.Context, _: click.Parameter, begun: str) -> Items:
     """Offer the metrics that the study's trials have reported."""
     return _begin(metric_names(_folder(ctx)), begun)
+
+
+def columns(ctx: click.Context, _: click.Parameter, begun: str) -> Items:
+    """Offer the columns of a study's table, in a list with commas."""
+    folder = _folder(ctx)
+    study = read_study(folder)
+    names = [*COLUMNS, *(study.space.names() if study else ()), *metric_names(folder)]
+    return _in_list(dict.fromkeys(names), begun)
 
 
 def words(known: Callable[[], Iterable[str]]) -> Complete:

@@ -172,6 +172,17 @@ class Watch:
         if self.look().is_sick:
             self._shun(f"{record.quick} trials failed there at once, the last: {reason}")
 
+    def shun(self, reason: str) -> bool:
+        """Shun the node for what was found on it; tell whether that is enough: on one machine, and
+        where another node was shunned for the like, the fault is not the node's."""
+        if not self._judges:
+            return False
+        kind = reason.partition(":")[0]
+        others = dict(self.ask(lambda _: read(self.ledger)))
+        others.pop(self.host, None)
+        self._shun(reason)
+        return not any(str(note.get("reason", "")).startswith(kind) for note in others.values())
+
     def shun_if_known(self) -> None:
         """Shun a node that has shown itself to be sick to others."""
         if self._judges and (known := self.ask(lambda _: read(self.ledger)).get(self.host)):

@@ -14,6 +14,7 @@ runs/
     manifest.json               what made it: code, environment, data, execution
     code/<id>/                  the code as it was at a launch
     environment.json            secrets that training needs (Slurm; 0600)
+    data/<key>.json             hashes of what nodes have copied
     inside/<key>.json           Python and packages within a container
     logs/<job>_<index>.log      one a task
     local/<job>/                the local executor's arrays
@@ -129,6 +130,11 @@ class StudyFolder:
     def code(self) -> Path:
         """The frozen code: a folder for each snapshot."""
         return self.root / "code"
+
+    @property
+    def data(self) -> Path:
+        """Hashes of what nodes have copied of data, and archives that no node could unpack."""
+        return self.root / "data"
 
     @property
     def inside(self) -> Path:

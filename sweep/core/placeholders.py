@@ -20,6 +20,8 @@ TOGETHER = ("config", CONFIG_JSON, PARAMS_JSON)
 RESERVED = (*TOGETHER, "trial_dir", "seed", "checkpoint_dir", "resume", *SPREAD)
 # A trial's newest checkpoint, in the study's further commands.
 CHECKPOINT = "checkpoint"
+# Before the name of a data set.
+DATA = "data."
 # What ``sweep init`` leaves for the user to replace.
 EDIT = "EDIT_ME"
 

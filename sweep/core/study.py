@@ -258,6 +258,36 @@ class Storage:
 
 
 @dataclass(frozen=True)
+class DataSet:
+    """Data that training is told of by a name: ``{data.NAME}`` and ``$SWEEP_DATA_NAME``.
+
+    Attributes:
+        path: A file or a folder that all nodes see, as the study file has it.
+        stage: "none" has training read it there; "node" has each node copy it once.
+        wait: Whether a training waits while another copies; else it reads the shared path.
+        unpack: Whether an archive is unpacked where it is staged.
+    """
+
+    path: str
+    stage: str = "none"
+    wait: bool = True
+    unpack: bool = True
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Where nodes keep copies of data, for all studies of a user.
+
+    Attributes:
+        place: A folder of the node; None for the first of the usual ones that will do.
+        quota_mb: What all copies in a place take at most, in MiB; None for half of its disk.
+    """
+
+    place: str | None = None
+    quota_mb: int | None = None
+
+
+@dataclass(frozen=True)
 class Study:
     """A whole study.
 
@@ -276,6 +306,8 @@ class Study:
         checkpoint_files: A glob within the checkpoint folder; None for the known layouts.
         resume: "path" tells training where its checkpoint is, "folder" also puts it into the new
             checkpoint folder.
+        data: Paths whose content is recorded, those of ``datasets`` too.
+        datasets: Data that training is told of, by name.
         commands: Further commands by name, which run on a trial's checkpoint.
         share: "group" lets the group of the runs folder read what lies in the study's.
         source: Path of the study file, absolute.
@@ -322,6 +354,8 @@ class Study:
     own_workdir: bool = False
     code: str = "frozen"
     data: tuple[str, ...] = ()
+    datasets: Mapping[str, DataSet] = field(default_factory=dict)
+    staging: Staging = Staging()
     track: tuple[str, ...] = ()
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notify: Notify = Notify()
@@ -350,6 +384,11 @@ class Study:
     def at_workdir(self, path: str) -> Path:
         """Return a path of the study file: a relative one lies in the workdir, ~ is home."""
         return Path(self.workdir, os.path.expanduser(path))
+
+    @property
+    def data_paths(self) -> dict[str, Path]:
+        """Where all nodes see the data that training is told of, by name."""
+        return {name: self.at_workdir(one.path) for name, one in self.datasets.items()}
 
     @property
     def venv_folder(self) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ MANIFESTS = (
 )
 
 
+@dataclass(frozen=True, order=True)
+class DataFile:
+    """A file of some data, by its name within them; "." is the data themselves."""
+
+    name: str
+    size: int
+    time_ns: int
+    path: Path
+
+
 def capture_data(
     path: Path, *, full: bool = False, known: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -41,25 +52,9 @@ def capture_data(
     """
     if not os.path.exists(path):
         return {"missing": True}
-    files: list[tuple[str, int, int, Path]] = []
-    for file in _walk(path):
-        if len(files) == MAX_DATA_FILES:
-            break
-        try:
-            status = file.stat()
-        except OSError:  # removed since the folder was listed
-            continue
-        files.append((os.path.relpath(file, path), status.st_size, status.st_mtime_ns, file))
-    files.sort()
-    total = sum(size for _, size, _, _ in files)
-    found: dict[str, Any] = {
-        "files": len(files),
-        "bytes": total,
-        "listing_sha256": _hash_lines(f"{n}\0{size}" for n, size, _, _ in files),
-        "manifest_sha256": _hash_lines(f"{n}\0{size}\0{time}" for n, size, time, _ in files),
-    }
-    if len(files) == MAX_DATA_FILES:
-        found["truncated"] = True
+    files = sorted(list_files(path, MAX_DATA_FILES))
+    found = describe_files(files)
+    total = found["bytes"]
     same = known is not None and known.get("manifest_sha256") == found["manifest_sha256"]
     if known is not None and same and (not full or "content_sha256" in known):
         return dict(known)
@@ -68,16 +63,54 @@ def capture_data(
             found["manifest_file"], found["manifest_file_sha256"] = name, digest(path / name).hex()
             break
     if full or (total <= MAX_HASHED_BYTES and "truncated" not in found):
-        found["content_sha256"] = _hash_lines(f"{n}\0{digest(f).hex()}" for n, _, _, f in files)
+        hashes = ((file.name, digest(file.path).hex()) for file in files)
+        found["content_sha256"] = content_hash(hashes)
         found |= {"full": True} if full else {}
     else:
         found["sample_sha256"] = _hash_lines(
-            f"{n}\0{_sample(file, size)}" for n, size, _, file in _spread(files)
+            f"{file.name}\0{_sample(file.path, file.size)}" for file in _spread(files)
         )
     return found
 
 
-def _spread(files: list[tuple[str, int, int, Path]]) -> list[tuple[str, int, int, Path]]:
+def list_files(path: Path, most: int | None = None) -> list[DataFile]:
+    """Return the files under a path, folder by folder; links are followed, each folder once.
+
+    Args:
+        most: Stop after so many.
+    """
+    files: list[DataFile] = []
+    for file in _walk(path):
+        if len(files) == most:
+            break
+        try:
+            status = file.stat()
+        except OSError:  # removed since the folder was listed
+            continue
+        name = os.path.relpath(file, path)
+        files.append(DataFile(name, status.st_size, status.st_mtime_ns, file))
+    return files
+
+
+def describe_files(files: Sequence[DataFile]) -> dict[str, Any]:
+    """Return count, size and hashes of a listing, without reading any file; of its first so many
+    files as a record looks at."""
+    known = sorted(files[:MAX_DATA_FILES])
+    found: dict[str, Any] = {
+        "files": len(known),
+        "bytes": sum(file.size for file in known),
+        "listing_sha256": _hash_lines(f"{file.name}\0{file.size}" for file in known),
+        "manifest_sha256": _hash_lines(f"{f.name}\0{f.size}\0{f.time_ns}" for f in known),
+    }
+    return found | ({"truncated": True} if len(known) == MAX_DATA_FILES else {})
+
+
+def content_hash(hashes: Iterable[tuple[str, str]]) -> str:
+    """Return one hash of all content, from each file's name and SHA-256 in the order of names."""
+    return _hash_lines(f"{name}\0{digest}" for name, digest in hashes)
+
+
+def _spread(files: list[DataFile]) -> list[DataFile]:
     """Return some of the files, the same ones for the same names, evenly spread."""
     step = max(1, -(-len(files) // SAMPLED_FILES))
     return files[::step]
@@ -100,7 +133,16 @@ def _walk(path: Path) -> Iterator[Path]:
     if os.path.isfile(path):
         yield path
         return
-    for folder, folders, names in os.walk(path):
+    seen = set()
+    for folder, folders, names in os.walk(path, followlinks=True):
+        try:
+            status = os.stat(folder)
+        except OSError:  # removed meanwhile
+            continue
+        if (status.st_dev, status.st_ino) in seen:  # a link that leads back
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
         folders.sort()
         for name in sorted(names):
             file = Path(folder, name)

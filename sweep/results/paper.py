@@ -82,7 +82,7 @@ def texts(
             many significant digits. A parameter's values and times have their own.
     """
     if column.name == MEAN:
-        return _means(rows, digits)
+        return means(rows, digits)
     places = None
     is_result = column.name == "value" or column.name.startswith(("values.", "metrics."))
     if digits is not None and lined_up and is_result:
@@ -110,7 +110,7 @@ def _fixed(value: float | None, places: int) -> str:
     return "" if value is None else f"{value:.{places}f}"
 
 
-def _means(rows: Sequence[Row], digits: int | None) -> list[str]:
+def means(rows: Sequence[Row], digits: int | None) -> list[str]:
     """Return means of fresh seeds with half their intervals."""
     found = [row.get("confirmed") or {} for row in rows]
     means = [one.get("mean") for one in found]

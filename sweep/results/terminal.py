@@ -25,6 +25,7 @@ from sweep.core.study import Study
 from sweep.core.times import clock, span, stopwatch
 from sweep.results import status as states
 from sweep.results.columns import Row
+from sweep.results.paper import means
 from sweep.results.running_table import SHOWN, RunningTable, Sparkline
 from sweep.results.running_text import VALUE_DIGITS, shown_value
 from sweep.results.status import Status
@@ -255,7 +256,7 @@ def _task_line(status: Status) -> str:
 
 
 def trials_table(
-    rows: Sequence[Row], study: Study, width: int | None = None, by: str | None = None
+    rows: Sequence[Row], study: Study, width: int | None = None, metrics: Sequence[str] = ()
 ) -> Any:
     """Return rows as a rich table that fits the width.
 
@@ -264,10 +265,10 @@ def trials_table(
 
     Args:
         width: Columns of the terminal; rich's idea of it when None.
-        by: The metric that the rows are ranked by, where it is no objective.
+        metrics: Of the rows, that have a column each: what they are ranked by, what was asked for.
     """
     width = width or Console().width
-    found = _columns(rows, study, by, wide=True)
+    found = _columns(rows, study, metrics, wide=True)
     below: list[str] = []
     if _needed(found) > width and found[-1][0] == "reason":
         reasons = zip(rows, found.pop()[2], strict=True)
@@ -275,7 +276,7 @@ def trials_table(
     if _needed(found) > width:
         found = [(fold(heading, cells), numeric, cells) for heading, numeric, cells in found]
     if _needed(found) > width:
-        found = _columns(rows, study, by, wide=False)
+        found = _columns(rows, study, metrics, wide=False)
         if below:
             found.pop()
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -314,15 +315,15 @@ def fold(heading: str, cells: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _columns(rows: Sequence[Row], study: Study, by: str | None, wide: bool) -> list[Shown]:
+def _columns(rows: Sequence[Row], study: Study, metrics: Sequence[str], wide: bool) -> list[Shown]:
     """Return the columns that say something; what has no rank shows its state there."""
     found = [
         ("rank", True, [str(row["rank"] or row["state"]) for row in rows]),
         ("trial", True, [str(row["trial"]) for row in rows]),
     ]
-    if by is not None:
-        ranked_by = [row["metrics"].get(by) for row in rows]
-        found.append((printable(by), True, [shown_value(v) for v in ranked_by]))
+    for metric in metrics:
+        reported = [row["metrics"].get(metric) for row in rows]
+        found.append((printable(metric), True, [shown_value(v) for v in reported]))
     for objective in study.objectives:
         name = objective.metric
         if study.is_multi_objective:
@@ -330,6 +331,8 @@ def _columns(rows: Sequence[Row], study: Study, by: str | None, wide: bool) -> l
         else:
             values = [row["value"] for row in rows]
         found.append((printable(name), True, [shown_value(v) for v in values]))
+    if any(row.get("confirmed") for row in rows):
+        found.append(("mean", True, means(rows, VALUE_DIGITS)))
     if study.constraints:
         words = {True: "yes", False: "no", None: ""}
         found.append(("feasible", False, [words[row.get("feasible")] for row in rows]))

@@ -10,7 +10,8 @@ from typing import Any
 
 from sweep.core.space import Space
 from sweep.core.study import Objective, Study
-from sweep.studyfile.keys import OBJECTIVE, STUDY
+from sweep.studyfile.keys import STUDY
+from sweep.studyfile.objective_keys import OBJECTIVE
 from sweep.studyfile.site_keys import RESOURCES, SERVICE
 
 # Where the study lives and is called; not a part of what it is.
@@ -45,7 +46,11 @@ def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:
         before, after = getattr(old, name), getattr(new, name)
         if name in _IGNORED or _text(before) == _text(after):
             continue
-        if name == "space":
+        if name == "data" and (old.datasets or new.datasets):
+            continue  # what follows says more
+        if name == "datasets":
+            allowed += _compare("data", before, after)
+        elif name == "space":
             refused += _compare_spaces(before, after)
         elif name == "objectives":
             is_same_question = _text(_without_patterns(before)) == _text(_without_patterns(after))

@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sweep.core import executors
 from sweep.core.errors import closest
-from sweep.core.placeholders import CHECKPOINT, RESERVED, SPREAD, Placeholder, parse
+from sweep.core.placeholders import CHECKPOINT, DATA, RESERVED, SPREAD, Placeholder, parse
 from sweep.core.relations import breaches, keeps_to, read_relation, read_relations
 from sweep.core.space import Space, same_value
 from sweep.core.study import (
@@ -126,14 +127,33 @@ def _a_workdir_of_ones_own_is_ours(root: Entry, workdir: str, environment: Envir
 
 
 @crosscheck
-def _placeholders_are_known(root: Entry, command: Sequence[str]) -> None:
-    _check_words(root, root["command"], command, RESERVED)
+def _placeholders_are_known(root: Entry, command: Sequence[str], data: Any) -> None:
+    _check_words(root, root["command"], command, (*RESERVED, *_data_names(data)))
 
 
 @crosscheck
-def _placeholders_of_commands_are_known(root: Entry, commands: Mapping[str, Sequence[str]]) -> None:
+def _placeholders_of_commands_are_known(
+    root: Entry, commands: Mapping[str, Sequence[str]], data: Any
+) -> None:
+    known = (*RESERVED, CHECKPOINT, *_data_names(data))
     for name, words in commands.items():
-        _check_words(root, root["commands"][name], words, (*RESERVED, CHECKPOINT))
+        _check_words(root, root["commands"][name], words, known)
+
+
+def _data_names(data: Any) -> list[str]:
+    return [DATA + name for name in data] if isinstance(data, Mapping) else []
+
+
+@crosscheck
+def _data_sets_have_names_of_their_own(root: Entry, data: Any) -> None:
+    seen: dict[str, str] = {}
+    for name in data if isinstance(data, Mapping) else ():
+        if (first := seen.setdefault(name.upper(), name)) != name:
+            rule = f"has the variable of {first}: SWEEP_DATA_{name.upper()}"
+            root["data"][name].report(rule, "Rename it.", "")
+        for key in ("space", "fixed"):
+            if key in root and DATA + name in root[key]:
+                root[key][DATA + name].report("is where a data set lies", "Rename it.", "")
 
 
 def _check_words(root: Entry, at: Entry, command: Sequence[str], reserved: Sequence[str]) -> None:
@@ -457,7 +477,7 @@ def _sampler_learns_from_a_warm_start(
 @crosscheck
 def _notify_tells_somebody(root: Entry, notify: Notify, executor: str) -> None:
     """Mail comes from Slurm alone; and what does nothing is a mistake."""
-    if notify.email and executor == "local":
+    if notify.email and executor != executors.AUTO and not executors.get(executor).sends_mail:
         advice = "Remove it, or let notify.command send one."
         root["notify"]["email"].report("is Slurm's, and needs executor slurm", advice)
     elif not notify.email and not notify.command and "notify" in root:

@@ -38,6 +38,7 @@ MAY_BE_DEFAULTS = (
     "slurm",
     "environment",
     "storage",
+    "staging",
     "notify",
     "share",
 )

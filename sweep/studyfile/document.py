@@ -13,7 +13,10 @@ from sweep.core.errors import InputError
 from sweep.studyfile.address import EMBEDDED, STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import BOUNDS
-from sweep.studyfile.keys import CONFIG, NOTIFY, OBJECTIVE, READING, RETRY, STUDY
+from sweep.studyfile.data_keys import DATA_SET, STAGING
+from sweep.studyfile.keys import CONFIG, RETRY, STUDY
+from sweep.studyfile.notify_keys import NOTIFY
+from sweep.studyfile.objective_keys import OBJECTIVE, READING
 from sweep.studyfile.own_class import LIMIT_DOC, LIMIT_EXAMPLE, TIME_LIMIT_S
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
@@ -76,6 +79,8 @@ def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
     )
     for section in (RETRY, RESOURCES, ENVIRONMENT, DDP, SLURM, SERVICE, NOTIFY):
         yield section.what, "", section.keys
+    yield "data: a data set", "A path, or these keys.", DATA_SET.keys
+    yield "staging", "", STAGING.keys
     yield "storage", "A URL, or these keys.", STORAGE.section.keys
     yield "storage.embedded", "One of the words of `at`, or these keys.", EMBEDDED.keys
 

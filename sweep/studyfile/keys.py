@@ -1,8 +1,8 @@
 """The table of everything that a study file may hold.
 
 One table for all: the loader checks by it, ``sweep schema`` generates the JSON Schema from it, its
-sentences are what editors show and ``docs/study-file.md`` lists. ``site_keys``, ``search_keys``,
-``space_keys`` and ``constraint_keys`` hold its larger parts.
+sentences are what editors show and ``docs/study-file.md`` lists. ``objective_keys``, ``site_keys``,
+``search_keys``, ``space_keys``, ``constraint_keys`` and ``data_keys`` hold its larger parts.
 
 To add a key: a field with its type and default in ``sweep.core.study``, and a row of the same
 name here. What it must keep to beside other keys is a function in ``crosschecks``. Where it may
@@ -11,29 +11,19 @@ stand in a site's or a user's defaults, ``defaults`` names it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sweep.core import executors
-from sweep.core.study import NOTICES, ConfigFile, Notify, Objective, Retry, Study
+from sweep.core.study import ConfigFile, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
-from sweep.studyfile.kinds import Command, Commands, Email, OneOrMore
+from sweep.studyfile.data_keys import STAGING, Data
+from sweep.studyfile.kinds import Command, Commands, OneOrMore
+from sweep.studyfile.notify_keys import NOTIFY
+from sweep.studyfile.objective_keys import OBJECTIVE
 from sweep.studyfile.relation_keys import Relations
-from sweep.studyfile.rules import (
-    INVALID,
-    Boolean,
-    Entry,
-    Real,
-    Text,
-    TextList,
-    Whole,
-    Word,
-    meaning,
-)
+from sweep.studyfile.rules import Boolean, Real, Text, TextList, Whole, Word
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
-from sweep.studyfile.sections import REQUIRED, Key, Section
+from sweep.studyfile.sections import Key, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SLURM
 from sweep.studyfile.space_keys import Configurations, SpaceRule, Values
 
@@ -43,86 +33,8 @@ NAME = Text(
     advice="It names a folder and jobs: digits-2 or mnist.cnn, for example.",
     max_length=100,
 )
-DIRECTIONS = Word(
-    ("maximize", "minimize"),
-    meaning(
-        maximize="max maximise maximum up higher increase asc maximization",
-        minimize="min minimise minimum down lower decrease desc minimization",
-    ),
-)
-
 
 TRIAL = "trial"  # in the place of a folder: each attempt has its own
-
-
-class _Objective(Section):
-    """An objective; what ``from`` holds are fields of its own."""
-
-    def read_values(self, at: Entry) -> Any:
-        values = super().read_values(at)
-        if values is not INVALID and isinstance(values["pattern"], Mapping):
-            given = values["pattern"]
-            values |= {"pattern": given["stdout"], "step_pattern": given.get("step")}
-        return values
-
-
-_A_PATTERN = Text(
-    rule="must be a regular expression",
-    advice='For example "val_acc=([0-9.eE+-]+)".',
-    max_length=2000,
-)
-READING = Section(
-    "objective.from",
-    None,
-    {
-        "stdout": Key(
-            _A_PATTERN,
-            "Regular expression that finds the metric in a line of output; its first group is the "
-            "number. Each line that matches is one more step.",
-            example="val_acc=([0-9.eE+-]+)",
-            aliases="regex pattern output",
-            default=REQUIRED,
-        ),
-        "step": Key(
-            _A_PATTERN,
-            "Regular expression that finds the step in a line of output; its first group is a "
-            "whole number. It holds for values in that line and in those that follow, and for "
-            "all of a table.",
-            example="Epoch ([0-9]+)",
-            aliases="epoch steps iteration",
-        ),
-    },
-)
-OBJECTIVE = _Objective(
-    "an objective",
-    Objective,
-    {
-        "metric": Key(
-            Text(pattern=r"\S(.*\S)?", rule="must be the name of a metric"),
-            "Name of the metric to optimise, as training reports it; slashes are fine.",
-            example="val_accuracy",
-            aliases="name key monitor",
-        ),
-        "direction": Key(
-            DIRECTIONS,
-            "Whether more or less of the metric is better.",
-            example="maximize",
-            aliases="goal mode optimize optimise",
-            default=REQUIRED,
-        ),
-        "at": Key(
-            Word(("best", "last")),
-            "Which of the reported steps counts: the best one or the last one.",
-        ),
-        "from": Key(
-            READING,
-            "Where the metric is read, for a script that knows nothing of sweep. Absent: training "
-            "reports it.",
-            example={"stdout": "val_acc=([0-9.eE+-]+)"},
-            field="pattern",
-        ),
-    },
-)
 
 RETRY = Section(
     "retry",
@@ -162,34 +74,6 @@ CONFIG = Section(
     },
 )
 
-NOTIFY = Section(
-    "notify",
-    Notify,
-    {
-        "email": Key(
-            Email(),
-            "Slurm sends a mail when the finaliser of an array has ended: true for the user's own "
-            "address as the site knows it, or an address. Needs Slurm, and a site that sends mail.",
-            example=True,
-            aliases="mail mail_user",
-        ),
-        "command": Key(
-            Command(),
-            "Run once for each event, in the workdir, for at most a minute, with a JSON object on "
-            "its standard input: event, study, reason, counts, best and more.",
-            example=["python", "tell.py"],
-            aliases="cmd script run hook exec",
-        ),
-        "on": Key(
-            TextList(Word(NOTICES)),
-            "The events that run the command. ended: all trials are final; held: the study waits "
-            "for a correction; stuck: trials are left, and nothing of it runs any more.",
-            example=["ended", "held"],
-            aliases="events when",
-        ),
-    },
-)
-
 STUDY = Section(
     "a study file",
     Study,
@@ -206,7 +90,8 @@ STUDY = Section(
             "arguments. Placeholders: {config}, {trial_dir}, {seed}, {checkpoint_dir}, {resume}, "
             "{params} (all as --name=value), {overrides} (all as name=value), their forms "
             "{params: }, {params:flags}, {params:json}, {config:json}, {overrides:+}, "
-            "{overrides:++}, and {name} of any parameter; {{ and }} are braces.",
+            "{overrides:++}, {name} of any parameter, {data.NAME} of any data set; {{ and }} are "
+            "braces.",
             example="python train.py --config {config}",
             aliases="cmd program script run",
         ),
@@ -474,10 +359,17 @@ STUDY = Section(
             aliases="sharing visibility",
         ),
         "data": Key(
-            TextList(Text(rule="must be a path")),
-            "Files or folders whose content is recorded with the study.",
-            example=["data/mnist"],
+            Data(),
+            "Files or folders whose content is recorded with the study. With names, training is "
+            "told where they lie, {data.NAME} and $SWEEP_DATA_NAME, and nodes may keep copies.",
+            example={"mnist": {"path": "/data/mnist", "stage": "node"}},
             aliases="datasets dataset",
+        ),
+        "staging": Key(
+            STAGING,
+            "Where nodes keep copies of data, and how much.",
+            example={"place": "/local", "quota": "500G"},
+            aliases="scratch data_cache",
         ),
         "track": Key(
             TextList(Word(("wandb", "mlflow", "tensorboard"))),

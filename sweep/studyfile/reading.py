@@ -108,6 +108,10 @@ def _check(root: Node, problems: list[Problem], file: str) -> Study:
     problems += [p for p in reader.problems if (p.file, p.line, p.path) not in seen]
     if problems:
         raise StudyFileError(_sort(problems, file))
+    if isinstance(values["data"], Mapping):
+        values["datasets"] = values["data"]
+        paths = (one.path for one in values["data"].values())
+        values["data"] = tuple(dict.fromkeys(paths))
     given = values.pop("workdir")
     values["own_workdir"] = given == TRIAL
     workdir = str(Path("." if given == TRIAL else os.path.expanduser(given)).absolute())

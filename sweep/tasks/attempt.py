@@ -8,7 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from sweep.tasks.context import Context, config_of, logged_as
 from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.searching import SearchFailed, Searching
+from sweep.tasks.staging.stage import DATA_FAULTS, DataDiffer, Left, Staged, Stager
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.training import best_checkpoint, build, own_workdir
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
@@ -108,6 +109,7 @@ class AttemptRun:
         self.searching = Searching(context, tools.patience, tools.view)
         self._resumed: Found | None = None  # what it goes on from
         self._meeting: Rendezvous | None = None  # of its ranks
+        self._staged: Staged | None = None  # its data
         self.is_fault = False  # that it ended as it did was no doing of the training's
 
     def run(self) -> str:
@@ -124,6 +126,8 @@ class AttemptRun:
         except SearchFailed as error:
             state = self._write_end(End(GIVEN_BACK, error.message), 0)
             self._hold(error.message)  # it would fail in every task
+        except DATA_FAULTS as error:
+            state = self._end_without_data(error)
         except SweepError:
             raise
         except Exception as error:
@@ -133,8 +137,23 @@ class AttemptRun:
             self._end_keeper()
             if self._meeting is not None:
                 self._meeting.close()
+            if self._staged is not None:
+                self._staged.close()
             share(self.study, self.context.folder, self.context.folder.trial(self.claim.number))
         self.tools.outbox.end(self.claim.number, self.claim.attempt, state)
+        return state
+
+    def _end_without_data(self, error: SweepError) -> str:
+        """End an attempt whose data are not what they were, have no room, or came too late."""
+        said = f"{error.message} {error.hint}".strip()
+        if isinstance(error, Left):
+            asks_who = self.leave.terminated and self.context.others_end_it
+            outcome = outcomes.TERMINATED if asks_who else outcomes.INTERRUPTED
+            return self._write_end(End(outcome, said), 0)
+        self.context.say(said)
+        state = self._write_end(End(GIVEN_BACK, said), 0)
+        if not (isinstance(error, DataDiffer) and self.tools.node.shun(said)):
+            self._hold(said)
         return state
 
     def _end_by_fault(self, error: Exception) -> str:
@@ -182,7 +201,10 @@ class AttemptRun:
             keep=self.claim.attempt > 1 and not self._was_corrected(),
         )
         try:
+            values = self._stage(values)
             started = self._start(values, snapshot)
+        except DATA_FAULTS:
+            raise
         except SweepError as error:
             return self._not_started(error, time.monotonic() - began)
         self._note_start(values, started)
@@ -228,6 +250,17 @@ class AttemptRun:
     def _record(self, reports: Sequence[Report], reading: Reading) -> None:
         self.tools.patience.repeat(lambda: self.channel.record(reports, reading))
 
+    def _stage(self, values: TrialValues) -> TrialValues:
+        """Return the values with the paths of the data as this node has them."""
+        context = self.context
+        if all(one.stage == "none" for one in self.study.datasets.values()):
+            return values
+        stager = Stager(self.study, context.folder, context.environ, context.say)
+        staged = self._staged = stager.stage(values.data, lambda: self.leave.wanted)
+        if staged.notes:
+            self.ask(lambda _: self.ledger.add_notes(self.claim.token, staged.notes))
+        return replace(values, data=staged.data)
+
     def _start(self, values: TrialValues, snapshot: str | None) -> _Started:
         context, place = self.context, self.context.place
         placed = code_snapshot.place(self.study, context.folder, snapshot, context.environ)
@@ -241,7 +274,12 @@ class AttemptRun:
             laid.study, values, laid.environ, context.folder.python_path, self._meeting
         )
         child = processes.spawn(
-            argv, cwd=laid.cwd, env=environ, stdout=self.folder.log, die_with_parent=True
+            argv,
+            cwd=laid.cwd,
+            env=environ,
+            stdout=self.folder.log,
+            die_with_parent=True,
+            inherited=self._staged.locks if self._staged else (),
         )
         return _Started(child, time.monotonic(), argv, snapshot, placed)
 
@@ -336,6 +374,7 @@ class AttemptRun:
             resume=resume,
             run=logged_as(self.study, self.context.folder, self.claim.number),
             next_step=self._next_step(),
+            data=self.study.data_paths,
         )
 
     def _next_step(self) -> int:

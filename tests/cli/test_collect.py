@@ -74,3 +74,25 @@ def expected_cells(finished: Sweep) -> list[tuple[int, float, float, str]]:
         (row["trial"], row["value"], row["params"]["x"], row["params"]["kind"])
         for row in collected(finished)
     ]
+
+
+def test_tables_for_papers(finished: Sweep) -> None:
+    """The columns that are asked for, in their order; an unknown one is named with those that
+    there are. --metric keeps the layout of the table."""
+    ran = finished(
+        "collect", "--top", "1", "--columns", "score,x", "--digits", "3", "--format", "latex"
+    )
+    best = collected(finished)[0]
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[3:6:2] == [
+        r"score & x \\",
+        rf"\textbf{{{best['value']:.3f}}} & {best['params']['x']:.3g} \\",
+    ]
+    ran = finished("collect", "--columns", "rank,scores")
+    assert ran.code == 2
+    assert "there is no column 'scores'. Did you mean score" in ran.err
+    assert finished("collect", "--digits", "3", "--format", "csv").code == 2
+    plain, shown = finished("collect"), finished("collect", "--metric", "score:min")
+    heading = shown.out.splitlines()[0].split()
+    assert heading[2] == "score:min"
+    assert [word for word in heading if word != "score:min"] == plain.out.splitlines()[0].split()

@@ -87,6 +87,7 @@ def offered(*arguments: str) -> list[str]:
         ("collect --state c", ["complete", "cancelled"]),
         ("collect --metric ", ["score", "loss", "train_loss"]),
         ("collect -o ", ["<file>"]),
+        ("collect --columns rank,tr", ["rank,trial", "rank,train_loss"]),
         ("diff 3 1", ["11"]),
         ("templates --copy task", ["task.sh.j2"]),
         ("completion ", ["bash", "zsh", "fish"]),

@@ -57,6 +57,7 @@ OWN = {
     "sweep.schedulers.local.job": "the request that sweep has written",
     "sweep.search.own": "the answers of sweep's own child",
     "sweep.search.own_child": "the questions that sweep has written",
+    "sweep.tasks.staging.copying": "the journal that sweep has written, in a folder of the user's",
     "sweep.storage.all_studies": "the database's rows",
     "sweep.storage.claims": "the database's rows",
     "sweep.storage.energy": "the database's rows",

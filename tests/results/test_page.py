@@ -15,7 +15,7 @@ import pytest
 from sweep.core.space import Parameter
 from sweep.core.study import Constraint, Objective, Resources, Study
 from sweep.core.trial import Attempt, TrialRecord
-from sweep.results.page import accounts, contents, html, tiles, views
+from sweep.results.page import accounts, charts, contents, html, tiles, views
 from sweep.results.page.importance import importances
 from sweep.results.page.lanes import timeline
 from sweep.results.page.source import Source, make
@@ -304,7 +304,7 @@ def test_the_page_needs_no_network(source: Source) -> None:
     text = html.render(contents.arrange(source), "")
     elements = _Elements()
     elements.feed(text)
-    assert [link for link in elements.links if not link.startswith("data:")] == []
+    assert [link for link in elements.links if not link.startswith(("data:", "#"))] == []
     assert "default-src 'none'" in text
     assert re.search(r"@import|url\(", text) is None
 
@@ -409,3 +409,98 @@ def test_several_objectives() -> None:
     assert on_front == {0, 1, 3}
     assert found.tiles[0].value == "3"
     assert "The first of the front" in html.render(found, "")
+
+
+def test_long_names_are_told_apart() -> None:
+    """Names that differ in the middle or at the end are not cut to the same text."""
+    names = [f"optimizer.groups.{part}.learning_rate" for part in ("head", "body", "b")]
+    cut = charts.names_apart(names, 18)
+    assert len(set(cut)) == 3
+    assert charts.names_apart(["lr", "lr"], 18) == ["lr", "lr"]
+    assert charts.names_apart(["short", "x" * 40], 11) == ["short", "xxxxx…xxxxx"]
+
+
+def test_pictures_are_named_by_parameter(source: Source) -> None:
+    """What no file name may hold is left out; two of one name are numbered."""
+    keys = [chart.key for chart in contents.arrange(source).charts]
+    assert "slice-lr" in keys
+    assert contents._file_names(["a/b", "a b", "A.b", "../x", "ü"]) == [
+        "a_b",
+        "a_b~2",
+        "A.b",
+        "x",
+        "parameter",
+    ]
+
+
+def test_the_winner_is_marked_in_slices(source: Source) -> None:
+    """A diamond stands at the winner's values, and at no other's."""
+    assert source.best is not None
+    (chart,) = [c for c in contents.arrange(source).charts if c.key == "slice-lr"]
+    (cell,) = chart.spec["layer"][-1]["data"]["values"]
+    assert (cell["trial"], cell["y"]) == (source.best.number, source.best.values[0])
+
+
+def test_figures_without_meaning_are_left_out(source: Source) -> None:
+    """Nothing was pruned, interrupted, or measured: then there is no tile of it."""
+    names = {tile.name for tile in contents.arrange(source).tiles}
+    assert {"saved by pruning", "interrupted and resumed"} <= names and "energy" not in names
+    plain = [r for r in source.records if r.number in (0, 3)]
+    found = contents.arrange(make(source.study, plain, list(source.series.values())))
+    assert not {"saved by pruning", "interrupted and resumed"} & {t.name for t in found.tiles}
+    assert dict(found.facts)["energy"].startswith("not reported")
+
+
+def test_the_command_stands_as_in_the_file(source: Source) -> None:
+    """Placeholders are not quoted; what a shell would take apart is."""
+    study = dataclasses.replace(source.study, command=("python", "{params}", "--lr={lr}", "a b;"))
+    found = contents.arrange(make(study, source.records, []))
+    assert dict(found.facts)["command"] == "python {params} --lr={lr} 'a b;'"
+
+
+def test_pruned_trials_stand_behind_by_value(source: Source) -> None:
+    """In the table of the best; failed ones are counted below it."""
+    found = contents.arrange(source)
+    assert [(row["trial"], row["rank"]) for row in found.trials] == [
+        (2, 1),
+        (4, 2),
+        (0, 3),
+        (1, None),
+    ]
+    assert found.has_pruned
+    assert found.not_listed == "Not in this table: 1 failed."
+
+
+def test_all_trials_are_columns(source: Source) -> None:
+    """What the page brushes and compares: every trial, its values as they were."""
+    columns = contents.arrange(source).columns
+    assert sorted(columns["trial"]) == [0, 1, 2, 3, 4]
+    at = columns["trial"].index
+    names = [axis["name"] for axis in columns["axes"]]
+    assert columns["params"][names.index("lr")][at(2)] == pytest.approx(0.03)
+    assert columns["value"][at(2)] == 0.9 and columns["value"][at(3)] is None
+    assert [columns["onAxes"][at(n)] for n in range(5)] == [True, False, True, False, True]
+    assert columns["count"] == 3 and columns["drawn"] == [names.index("lr")]
+    assert columns["states"][columns["state"][at(1)]] == "pruned"
+
+
+def test_one_trial_has_no_parallel_coordinates(source: Source) -> None:
+    one = [r for r in source.records if r.number in (0, 3)]
+    found = contents.arrange(make(source.study, one, []))
+    assert "parallel" not in [chart.key for chart in found.charts]
+
+
+def test_a_short_study_is_measured_in_seconds() -> None:
+    """Of one that took a second, 0.017 minutes say nothing."""
+    short = make(make_study(), [record(0, "complete", (0.8,), attempt(0, 1, 0, 1 / 60))], [])
+    assert views.clock(short) == ("seconds", 1.0)
+    longer = make(make_study(), [record(0, "complete", (0.8,), attempt(0, 1, 0, 4))], [])
+    assert views.clock(longer) == ("minutes", 60.0)
+
+
+def test_curves_are_cut_off_at_the_axis(source: Source) -> None:
+    """Drawn along its edge they would look like a plateau."""
+    (chart,) = [c for c in contents.arrange(source).charts if c.key == "curves"]
+    for layer in chart.spec["layer"]:
+        assert layer["mark"]["clip"] is True
+        assert "clamp" not in layer["encoding"]["y"]["scale"]

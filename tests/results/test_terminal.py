@@ -236,7 +236,7 @@ def test_what_ranks_has_a_column():
     """The metric that ranks stands before the objective, empty where a trial has none."""
     study = make_study(Space((Parameter("lr", "float", low=0, high=1),)))
     rows = [row(metrics={"loss:min": 0.25, "loss": 2.0}), row(rank=None, trial=3, metrics={})]
-    text = drawn(terminal.trials_table(rows, study, width=80, by="loss:min"))
+    text = drawn(terminal.trials_table(rows, study, width=80, metrics=["loss:min"]))
     assert [line.split() for line in text.splitlines()][::2] == [
         ["rank", "trial", "loss:min", "acc", "lr", "time"],
         ["1", "12", "0.25", "0.123457", "0.1", "1:01"],

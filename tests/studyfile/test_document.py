@@ -11,13 +11,16 @@ import pytest
 from sweep.core.errors import InputError
 from sweep.studyfile import document, json_schema, loads
 from sweep.studyfile.address import EMBEDDED, STORAGE
+from sweep.studyfile.data_keys import DATA_SET, STAGING
 from sweep.studyfile.document import renew, shown_default
-from sweep.studyfile.keys import CONFIG, NOTIFY, OBJECTIVE, RETRY, STUDY
+from sweep.studyfile.keys import CONFIG, RETRY, STUDY
+from sweep.studyfile.notify_keys import NOTIFY
+from sweep.studyfile.objective_keys import OBJECTIVE
 from sweep.studyfile.sections import REQUIRED, Section
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
 from sweep.studyfile.space_keys import PARAMETERS
 
-PLAIN = (CONFIG, RETRY, RESOURCES, SERVICE, DDP, NOTIFY, STORAGE.section)
+PLAIN = (CONFIG, RETRY, RESOURCES, SERVICE, DDP, NOTIFY, STAGING, STORAGE.section)
 PATH = Path(__file__).parents[2] / "docs" / "study-file.md"
 
 
@@ -65,13 +68,14 @@ def test_values_and_defaults_in_words(name: str, value: str, default: str):
 @pytest.mark.parametrize(
     ("sections", "without"),
     [
-        ([STUDY], {"source", "own_workdir"}),
+        ([STUDY], {"source", "own_workdir", "datasets"}),
         ([OBJECTIVE], {"step_pattern"}),  # by what `from` holds
         (PARAMETERS.values(), {"name"}),
         ([ENVIRONMENT], {"built"}),
         ([DDP], {"written"}),
         ([STORAGE.section], {"listen"}),  # by what `embedded` holds
         ([EMBEDDED], set()),
+        ([DATA_SET], set()),
         *(
             ([section], set())
             for section in (*PLAIN, SLURM)

@@ -266,6 +266,10 @@ EMPTY = {
         "program: t.py\nmethod: bayes\nmetric: {name: a}\nparameters: {model: {lr: [0.1, 0.2]}}",
         "file of W&B varies nothing",
     ),
+    "search.py": (
+        "def objective(trial): return trial.suggest_float('x', low(), 1)",
+        "file of Optuna varies nothing",
+    ),
     "hydra.yaml": ("defaults: [{override /hydra/sweeper: mine}]", "choose the sweeper mine"),
 }
 

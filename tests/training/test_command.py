@@ -303,6 +303,15 @@ BASE = {
 }
 
 
+def test_data_sets_are_named_to_training() -> None:
+    """By placeholders of the command, and by variables of their own; stale ones are dropped."""
+    values = dataclasses.replace(VALUES, data={"mnist": Path("/s/m n"), "val": Path("/v")})
+    assert fill(["--d={data.mnist}", "{data.val}"], values) == ["--d=/s/m n", "/v"]
+    found = environment(make_study(["x"]), values, {**BASE, "SWEEP_DATA_OLD": "/o"}, Path("/p"))
+    named = {name: value for name, value in found.items() if name.startswith("SWEEP_DATA")}
+    assert named == {"SWEEP_DATA": "/data", "SWEEP_DATA_MNIST": "/s/m n", "SWEEP_DATA_VAL": "/v"}
+
+
 def test_the_environment_of_training() -> None:
     """Training keeps the user's variables, gets ours, and never sees the database's."""
     given = Environment(env={"A": "1", "HOME": None, "ABSENT": None, "PGHOST": "own"})

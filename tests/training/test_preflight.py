@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweep.core.errors import InputError
-from sweep.core.study import Environment
-from sweep.training.command.preflight import check_command
+from sweep.core.study import DataSet, Environment
+from sweep.training.command.preflight import check_command, check_data
 from tests.study_rows import make_study
 
 
@@ -34,3 +34,23 @@ def test_the_advice_is_of_what_is_missing(what: str, tmp_path: Path) -> None:
     key = what if what == "command" else f"environment.{what}"
     assert raised.value.message.startswith(f"{key}: ")
     assert ("Correct `command`" in raised.value.hint) == (what == "command")
+
+
+@pytest.mark.parametrize(
+    ("executor", "stage", "is_refused"),
+    [("local", "none", True), ("slurm", "none", False), ("slurm", "node", True)],
+)
+def test_data_that_are_not_there(
+    executor: str, stage: str, is_refused: bool, tmp_path: Path
+) -> None:
+    """What nodes alone see may be read there; what they are to copy is recorded at launch."""
+    data = {"here": DataSet(str(tmp_path), stage), "m": DataSet("gone", stage)}
+    study = dataclasses.replace(
+        make_study(), datasets=data, executor=executor, workdir=str(tmp_path)
+    )
+    if not is_refused:
+        check_data(study)
+        return
+    with pytest.raises(InputError, match=r"data\.m: .*/gone does not exist") as raised:
+        check_data(study)
+    assert "correct data.m " in raised.value.hint

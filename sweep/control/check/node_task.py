@@ -79,6 +79,7 @@ def trial_values(study: Study, folder: StudyFolder) -> TrialValues:
         params={**study.space.first_values(), **study.fixed},
         seed=trial_seed(study.seed, 0),
         token=secrets.token_hex(16),
+        data=study.data_paths,
     )
 
 

@@ -13,6 +13,11 @@ from sweep.core.errors import SweepError
 PLACES = ("/tmp", "/var/tmp", "/dev/shm")
 
 
+def own_path(name: str, place: str | Path) -> Path:
+    """Return the path of a folder of this user's in a place, whatever is there."""
+    return Path(place) / f"sweep-{name}-{os.geteuid()}"
+
+
 def own_folder(name: str, places: Sequence[str | Path] = PLACES) -> Path:
     """Make a folder that only this user can enter, and return it; all processes get the same.
 
@@ -26,7 +31,7 @@ def own_folder(name: str, places: Sequence[str | Path] = PLACES) -> Path:
     """
     taken = []
     for place in places:
-        folder = Path(place) / f"sweep-{name}-{os.geteuid()}"
+        folder = own_path(name, place)
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:

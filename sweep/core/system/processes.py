@@ -175,11 +175,12 @@ def spawn(
     stdin: int = subprocess.DEVNULL,
     die_with_parent: bool = True,
     death_signal: int = signal.SIGKILL,
+    inherited: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a command in a session and process group of its own.
 
-    It reads nothing (/dev/null) unless told to, inherits no open file, and starts with every signal
-    at its default and none blocked, whatever the caller does with signals.
+    It reads nothing (/dev/null) unless told to, inherits no other open file, and starts with every
+    signal at its default and none blocked, whatever the caller does with signals.
 
     Args:
         argv: The command; nothing of it is seen by a shell.
@@ -189,6 +190,7 @@ def spawn(
         die_with_parent: Have the kernel send it ``death_signal`` when the thread that called
             ``spawn`` ends. So call from a thread that lives as long as the child may.
         death_signal: The signal for that.
+        inherited: Descriptors that it gets as they are: locks, say.
 
     Raises:
         NotStarted: The command, its interpreter or the folder is missing or cannot be used.
@@ -230,6 +232,7 @@ def spawn(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=prepare,
+            pass_fds=tuple(inherited),
         )
     except OSError as error:
         raise _explain(error, argv, cwd) from error

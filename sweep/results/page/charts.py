@@ -34,6 +34,7 @@ STATE_COLOURS = {
     BREAKS: PURPLE,
 }
 HEIGHT = 300
+NAME_LETTERS = 24  # of a name beside a bar
 MANY = 400  # marks above this many are small
 
 
@@ -81,6 +82,25 @@ def value_axis(objective: Objective, scale: Scale | None, field: str = "value") 
         shown |= {"domain": [scale.low, scale.high], "clamp": True, "nice": False}
         shown["type"] = "log" if scale.log else "linear"
     return {"field": field, "type": "quantitative", "title": better_text(objective), "scale": shown}
+
+
+def names_apart(names: Sequence[str], most: int) -> list[str]:
+    """Return names of at most so many letters, cut in the middle, no two of them the same.
+
+    Where two would be, they keep more, until they are told apart.
+    """
+    while True:
+        cut = [_cut(name, most) for name in names]
+        if len(set(cut)) == len(set(names)):
+            return cut
+        most += 4
+
+
+def _cut(name: str, most: int) -> str:
+    if len(name) <= most:
+        return name
+    head = (most - 1) // 2
+    return f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"
 
 
 def tip(*fields: tuple[str, str]) -> list[Spec]:
@@ -216,16 +236,18 @@ def curves(view: View, objective: Objective, scale: Scale | None) -> Spec:
         "type": "quantitative",
         "title": "step",
         "scale": {"zero": False, "nice": False},
-        "axis": {"tickMinStep": 1},
+        "axis": {"tickMinStep": 1, "format": "d"},
     }
+    # What leaves the axis is cut off there: drawn along its edge it would look like a plateau.
     y = value_axis(objective, scale)
+    y["scale"].pop("clamp", None)
     hover = tip(("trial", "trial"), ("step", "step"), ("value", objective.metric))
     layers = []
     if faint:
         layers.append(
             {
                 "data": {"values": [cell for cell in view.cells if cell["group"] in faint]},
-                "mark": {"type": "line", "strokeWidth": 1},
+                "mark": {"type": "line", "strokeWidth": 1, "clip": True},
                 "encoding": {
                     "x": x,
                     "y": y,
@@ -253,7 +275,7 @@ def curves(view: View, objective: Objective, scale: Scale | None) -> Spec:
     layers.append(
         {
             "data": {"values": [cell for cell in view.cells if cell["group"] in top]},
-            "mark": {"type": "line", "strokeWidth": 2.2, "point": True},
+            "mark": {"type": "line", "strokeWidth": 2.2, "point": True, "clip": True},
             "encoding": {
                 "x": x,
                 "y": y,
@@ -284,7 +306,7 @@ def running(cells: Sequence[Mapping[str, Any]], metric: str) -> Spec:
                     "type": "quantitative",
                     "title": "step",
                     "scale": {"zero": False, "nice": False},
-                    "axis": {"tickMinStep": 1},
+                    "axis": {"tickMinStep": 1, "format": "d"},
                 },
                 "y": {
                     "field": "value",
@@ -311,14 +333,17 @@ def running(cells: Sequence[Mapping[str, Any]], metric: str) -> Spec:
 def bars(shares: Mapping[str, float]) -> Spec:
     """Return parameter importances."""
     cells = [
-        {"name": name, "share": share, "text": f"{share:.0%}"} for name, share in shares.items()
+        {"name": name, "cut": cut, "share": share, "text": f"{share:.0%}"}
+        for (name, share), cut in zip(
+            shares.items(), names_apart(list(shares), NAME_LETTERS), strict=True
+        )
     ]
     y = {
-        "field": "name",
+        "field": "cut",
         "type": "nominal",
         "sort": None,
         "title": None,
-        "axis": {"labelLimit": 160},
+        "axis": {"labelLimit": 240},
     }
     x = {
         "field": "share",

@@ -9,7 +9,18 @@ from sweep.core import outcomes
 from sweep.core.space import Parameter
 from sweep.core.study import Objective
 from sweep.results.feasibility import BREAKS
-from sweep.results.page.charts import GREY, MANY, Spec, base, shapes, states, tip, value_axis
+from sweep.results.page.charts import (
+    GREY,
+    MANY,
+    VERMILLION,
+    Spec,
+    base,
+    names_apart,
+    shapes,
+    states,
+    tip,
+    value_axis,
+)
 from sweep.results.page.views import Cells, Scale, View, text_of
 
 SCHEME = "viridis"
@@ -28,7 +39,14 @@ def _colour(objective: Objective, scale: Scale | None, title: str | None) -> Spe
         "type": "quantitative",
         "title": title,
         "scale": shown,
-        "legend": {"gradientLength": 160, "direction": "horizontal"},
+        "legend": {
+            "gradientLength": {"expr": "min(220, width - 20)"},
+            "direction": "horizontal",
+            "tickCount": 3,
+            "labelOverlap": "greedy",
+            "labelSeparation": 8,
+            "format": ".3~g",
+        },
     }
 
 
@@ -37,7 +55,7 @@ def parallel(
 ) -> Spec:
     """Return parallel coordinates, one line a trial, coloured by the objective."""
     last = len(names)
-    labels = [*names, objective.metric]
+    labels = [*names_apart(names, 18), objective.metric]
     x = {
         "field": "axis",
         "type": "quantitative",
@@ -120,8 +138,18 @@ def parameter_axis(parameter: Parameter, field: str, title: str | None = None) -
     return {"field": field, "type": "quantitative", "title": named, "scale": shown, "axis": axis}
 
 
-def slice_of(view: View, parameter: Parameter, objective: Objective, scale: Scale | None) -> Spec:
-    """Return the objective over one parameter."""
+def slice_of(
+    view: View,
+    parameter: Parameter,
+    objective: Objective,
+    scale: Scale | None,
+    winner: int | None = None,
+) -> Spec:
+    """Return the objective over one parameter.
+
+    Args:
+        winner: The trial that is marked as the best.
+    """
     present = [
         s
         for s in (outcomes.PRUNED, BREAKS, outcomes.COMPLETE)
@@ -152,7 +180,20 @@ def slice_of(view: View, parameter: Parameter, objective: Objective, scale: Scal
             "type": "quantitative",
             "scale": {"domain": [-1, 1]},
         }
-    return base(layer, height=210, data={"values": view.cells})
+    best = [cell for cell in view.cells if cell["trial"] == winner]
+    mark: Spec = {
+        "data": {"values": best},
+        "mark": {
+            "type": "point",
+            "filled": True,
+            "shape": "diamond",
+            "size": 110,
+            "color": VERMILLION,
+            "opacity": 1,
+        },
+        "encoding": {key: encoding[key] for key in ("x", "y", "tooltip")},
+    }
+    return base(layer, *([mark] if best else []), height=210, data={"values": view.cells})
 
 
 def contour(

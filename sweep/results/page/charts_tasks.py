@@ -46,7 +46,13 @@ def timeline(view: View) -> Spec:
         "type": "temporal",
         "title": "UTC",
         "scale": {"type": "utc"},
-        "axis": {"labelOverlap": True, "format": _format(view)},
+        "axis": {
+            "labelOverlap": "greedy",
+            "labelSeparation": 14,
+            "tickCount": {"expr": "max(2, floor(width / 120))"},
+            "labelFlush": False,
+            "format": _format(view),
+        },
     }
     colour = {
         "field": "kind",
@@ -60,7 +66,7 @@ def timeline(view: View) -> Spec:
         ("trial", "trial"),
         ("attempt", "attempt"),
         ("node", "node"),
-        ("minutes", "minutes"),
+        ("took", "took"),
     )
     encoding = {"x": x, "x2": {"field": "end"}, "y": y, "color": colour, "tooltip": hover}
     waits = [cell for cell in view.cells if cell["kind"] == WAITED]

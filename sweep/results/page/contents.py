@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -176,7 +177,7 @@ def rerun_command(source: Source, runs: str | None) -> str:
 
 def _facts(source: Source) -> list[tuple[str, str]]:
     study = source.study
-    facts = [("command", shlex.join(study.command))]
+    facts = [("command", " ".join(map(_word, study.command)))]
     for objective in study.objectives:
         facts.append(("objective", f"{objective.direction} {objective.metric} ({objective.at})"))
     for bound in study.constraints:
@@ -207,6 +208,8 @@ def _facts(source: Source) -> list[tuple[str, str]]:
     for record in source.records:
         for before in record.retries:
             facts.append((f"trial {record.number}", before.sentence))
+    if not accounts.energy(source).joules:
+        facts.append(("energy", "not reported: neither NVML nor Slurm's accounting measures here"))
     code = source.provenance.get("code", {})
     if source.code.sentence:
         facts.append(("code", source.code.sentence))
@@ -214,6 +217,11 @@ def _facts(source: Source) -> list[tuple[str, str]]:
         dirty = " with uncommitted changes" if code.get("dirty") else ""
         facts.append(("code", f"commit {code['commit'][:12]}{dirty}"))
     return facts
+
+
+def _word(word: str) -> str:
+    """Return a word of the command as a study file has it: a placeholder needs no quotes."""
+    return word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else shlex.quote(word)
 
 
 def _range(parameter: Any) -> str:
@@ -365,22 +373,25 @@ def _space(source: Source, shares: Mapping[str, float]) -> list[Chart]:
                 charts_space.parallel(view, marks, [p.name for p in axes], objective, complete),
                 caption
                 + "Complete trials; the brighter, the better. "
-                + ("Grey ones break the constraints. " if _breaking(source) else "")
-                + _part(view, "trials"),
+                + ("Purple ones break the constraints. " if _breaking(source) else "")
+                + "Drag along an axis to keep those within; click it to let go.",
             )
         )
-    for place, parameter in enumerate(chosen[: views.MOST_SLICES]):
+    winner = source.best.number if source.best is not None else None
+    sliced = chosen[: views.MOST_SLICES]
+    for parameter, key in zip(sliced, _file_names([p.name for p in sliced]), strict=True):
         part = views.slice_of(source, parameter)
         found.append(
             Chart(
-                f"slice-{place}",
+                f"slice-{key}",
                 f"{objective.metric} over {parameter.name}",
-                charts_space.slice_of(part, parameter, objective, scale),
-                _part(part, "trials"),
+                charts_space.slice_of(part, parameter, objective, scale, winner),
+                ("The diamond is the best. " if winner is not None else "") + _part(part, "trials"),
                 small=True,
             )
         )
     numeric = [p for p in chosen if p.type != "categorical"][:MOST_MAPS]
+    keys = _file_names([parameter.name for parameter in numeric])
     for a, b in views.pairs(numeric, MOST_MAPS):  # type: ignore[arg-type]
         found_map = views.contour(source, numeric[a], numeric[b])
         if found_map is not None:
@@ -389,13 +400,27 @@ def _space(source: Source, shares: Mapping[str, float]) -> list[Chart]:
             title = f"{objective.metric} over {numeric[a].name} and {numeric[b].name}"
             found.append(
                 Chart(
-                    f"contour-{a}-{b}",
+                    f"contour-{keys[a]}-{keys[b]}",
                     title,
                     spec,
                     "Linear between the complete trials (dots)."
                     + (" Crosses break the constraints." if _breaking(source) else ""),
                 )
             )
+    return found
+
+
+def _holds(view: View, trial: int | None) -> bool:
+    return any(cell["trial"] == trial for cell in view.cells)
+
+
+def _file_names(names: Sequence[str]) -> list[str]:
+    """Return a name for the picture of each parameter, which any file system takes."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:60].strip("_.") or "parameter"
+        same = [other for other in found if other.lower().partition("~")[0] == plain.lower()]
+        found.append(f"{plain}~{len(same) + 1}" if same else plain)
     return found
 
 

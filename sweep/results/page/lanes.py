@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from sweep.core import outcomes
+from sweep.core.times import span
 from sweep.core.trial import Attempt, TrialRecord
 from sweep.results.page import accounts
 from sweep.results.page.source import Source
@@ -40,7 +41,7 @@ def timeline(source: Source) -> View:
 
     A lane is a place on a node that serves one trial at a time: each attempt takes the lane of its
     node that has been free for the shortest time. Rows: lane, start and end (UTC, ISO), kind,
-    trial, attempt, node, minutes.
+    trial, attempt, node, minutes, took (in words).
     """
     ordered = sorted(accounts.attempts(source), key=lambda pair: (pair[1].claimed, pair[0].number))
     free: dict[str, list[tuple[datetime, int]]] = {}  # by node: when each lane was freed, lately
@@ -82,4 +83,5 @@ def _bar(host: str, lane: int, start: datetime, end: datetime, kind: str) -> dic
         "start": start.isoformat(timespec="milliseconds"),
         "end": end.isoformat(timespec="milliseconds"),
         "minutes": round((end - start).total_seconds() / 60, 3),
+        "took": span((end - start).total_seconds()),
     }

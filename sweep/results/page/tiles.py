@@ -97,39 +97,35 @@ def tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
             f"{share:.1%} of training: failed trials, and what was done again",
         )
     )
-    found.append(
-        Tile(
-            "saved by pruning",
-            ("about " if spent.saved else "") + _both(spent, spent.saved),
-            "what pruned trials had left to the usual number of steps",
+    # What there was none of, or what nothing measured, is no figure.
+    if counts[outcomes.PRUNED] and spent.saved is not None:
+        found.append(
+            Tile(
+                "saved by pruning",
+                f"about {_both(spent, spent.saved)}",
+                "what pruned trials had left to the usual number of steps",
+            )
         )
-    )
     stops = accounts.interruptions(source)
-    found.append(
-        Tile(
-            "interrupted and resumed",
-            "none interrupted" if stops.share is None else f"{stops.resumed} of {stops.total}",
-            ""
-            if stops.share is None
-            else f"{stops.share:.0%} from a checkpoint; "
-            f"{stops.restarted} from the start, {stops.over} not again",
+    if stops.share is not None:
+        found.append(
+            Tile(
+                "interrupted and resumed",
+                f"{stops.resumed} of {stops.total}",
+                f"{stops.share:.0%} from a checkpoint; "
+                f"{stops.restarted} from the start, {stops.over} not again",
+            )
         )
-    )
-    found.append(_energy(source))
-    return found
-
-
-def _energy(source: Source) -> Tile:
     used = accounts.energy(source)
-    if not used.joules:
-        return Tile(
-            "energy", "not reported", "neither NVML nor Slurm's accounting has measured it here"
-        )
+    return [*found, _energy(used)] if used.joules else found
+
+
+def _energy(used: accounts.EnergySum) -> Tile:
     how = {"nvml": "GPUs alone, by NVML", "slurm": "Slurm's accounting of the tasks"}
     note = " and ".join(how[by] for by in sorted(used.by) if by in how)
     if used.measured < used.attempts:
         note += f"; {used.measured:,} of {used.attempts:,} attempts"
-    return Tile("energy", energy_text(used.joules), note)
+    return Tile("energy", energy_text(used.joules or 0.0), note)
 
 
 def energy_text(joules: float) -> str:

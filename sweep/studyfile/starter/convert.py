@@ -28,7 +28,7 @@ from sweep.studyfile.tree import YamlError, decode
 
 SCRIPTS = (".py", ".ipynb")
 # Whose files say by themselves what is varied.
-VARIES = ("W&B", "NNI", "Determined", "seml", "bash")
+VARIES = ("W&B", "NNI", "Determined", "seml", "bash", "Optuna")
 _SHOWN = 5
 
 

@@ -88,7 +88,12 @@ def find_suggestions(
 class _Walk:
     def __init__(self, tree: ast.Module, values_of: Callable[[ast.Call], Parent | None]) -> None:
         self.parents = _parents(tree, values_of)
-        found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        found = [
+            node
+            for node in ast.walk(tree)
+            # super().__init__() calls another's.
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("__")
+        ]
         counts = Counter(function.name for function in found)
         self.functions = {one.name: one for one in found if counts[one.name] == 1}
         self.met: list[Suggestion] = []
@@ -98,7 +103,8 @@ class _Walk:
         called = {_called(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
         self._all(tree.body, _Place(names, {}))
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.name not in called:
+            is_called = isinstance(node, ast.FunctionDef) and node.name in self.functions
+            if isinstance(node, ast.FunctionDef) and not (is_called and node.name in called):
                 self._all(node.body, _Place(names, {}, within=(node.name,)))
         # What only calls itself, or is called in a way that is not followed.
         met = {id(one.call) for one in self.met}
@@ -135,6 +141,8 @@ class _Walk:
             self._all(node.orelse, place)
         elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
             self._comprehension(node, place)
+        elif isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
+            self._all([*node.body, *node.orelse], place)
         elif isinstance(node, ast.While | ast.Match):
             what = node.test if isinstance(node, ast.While) else node.subject
             self._all(ast.iter_child_nodes(node), replace(place, unread=ast.unparse(what)))
@@ -211,6 +219,8 @@ class _Walk:
     def _branches(self, test: ast.expr, place: _Place) -> tuple[When | None, When | None]:
         """Return the values for which a condition holds, and those for which it does not; None for
         what cannot be said."""
+        if ast.unparse(test) == "__name__ == '__main__'":
+            return {}, {}
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             yes, no = self._branches(test.operand, place)
             return no, yes

@@ -85,6 +85,18 @@ def read(opened: Opened, chosen: Sequence[Candidate], seeds: Sequence[int]) -> l
     return list(kept.values())
 
 
+def estimates(opened: Opened) -> dict[int, Estimate]:
+    """Return the mean of each trial that was run with fresh seeds, by its number."""
+    if opened.study.is_multi_objective:
+        return {}
+    values: dict[int, dict[int, float]] = {}
+    for run in ask(opened.ledger, reruns.read_all):
+        value = (run.result.get("values") or [None])[0]
+        if run.kind == CONFIRM and run.outcome == outcomes.FINISHED and value is not None:
+            values.setdefault(run.trial, {})[run.seed] = value
+    return {trial: estimate(trial, got) for trial, got in values.items()}
+
+
 def request(
     opened: Opened,
     schedule: Scheduler,

@@ -313,6 +313,7 @@ def measure(folder: StudyFolder) -> None:
         folder.python_path,
         Leave(4.0, float(study.grace_s)),
         more_environ={PROFILE_VARIABLE: "1"},
+        within=folder,
     )
     failed = "" if end.outcome == FINISHED else end.reason or end.outcome
     shutil.rmtree(attempt.checkpoints, ignore_errors=True)

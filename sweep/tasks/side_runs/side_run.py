@@ -10,6 +10,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -18,7 +19,7 @@ from sweep.control.open_study import Opened
 from sweep.core import outcomes
 from sweep.core.errors import SweepError
 from sweep.core.files import write_atomic
-from sweep.core.paths import AttemptFolder
+from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.scheduler import ArrayJob, Scheduler
 from sweep.core.study import Study
 from sweep.core.system import processes
@@ -29,6 +30,7 @@ from sweep.storage.claims import read_params
 from sweep.storage.ledger import Ledger
 from sweep.storage.reruns import Rerun
 from sweep.tasks.context import Context, config_of
+from sweep.tasks.staging.stage import Staged, Stager
 from sweep.training import build, own_workdir
 from sweep.training.attempt_files import make_folder, write_exit
 from sweep.training.command import assembly, filling, launchers
@@ -141,6 +143,7 @@ def write_values(
         number=number,
         resume=resume,
         run=run,
+        data=study.data_paths,
     )
     for path, text in filling.config_files(study, values.config, config_of(study, values)).items():
         write_atomic(path, text)
@@ -158,6 +161,7 @@ def train(
     leave: Leave,
     touch: Callable[[int], object] = lambda _: None,
     more_environ: Mapping[str, str] | None = None,
+    within: StudyFolder | None = None,
     began: Callable[[Sequence[str]], object] = lambda _: None,
 ) -> tuple[list[Report], End]:
     """Run the study's command to its end; return what it reported, and how it ended.
@@ -167,20 +171,28 @@ def train(
         python_path: As for ``command.build``.
         touch: Told the process group now and then, for others to see that it runs.
         more_environ: Variables for this training alone.
+        within: The study's folder, where it has one; by it data sets are staged.
         began: Told the argv once its process has started.
     """
     reports: list[Report] = []
     meeting: Rendezvous | None = None
+    staged: Staged | None = None
     # Else the task would die of the signal, and ranks in sessions of their own would outlive it.
     leave.folder = folder
     leave.listen()
     try:
         meeting = launchers.meet(study, environ, place.job, place.index, place.slot)
         build.make_ready(study, environ, print)
+        if within is not None and any(one.stage != "none" for one in study.datasets.values()):
+            # What has changed since the launch is explained at the end, and hinders nothing.
+            stager = Stager(study, within, environ, print, is_strict=False)
+            staged = stager.stage(values.data, lambda: leave.wanted)
+            values = replace(values, data=staged.data)
         laid = own_workdir.lay(study, environ, folder)
         argv, env = assembly.build(laid.study, values, laid.environ, python_path, meeting)
         env = {**env, **(more_environ or {})}
-        child = processes.spawn(argv, cwd=laid.cwd, env=env, stdout=folder.log)
+        locks = staged.locks if staged else ()
+        child = processes.spawn(argv, cwd=laid.cwd, env=env, stdout=folder.log, inherited=locks)
     except SweepError as error:
         return reports, End(outcomes.NOT_STARTED, error.message)
     else:
@@ -200,6 +212,8 @@ def train(
     finally:
         if meeting is not None:
             meeting.close()
+        if staged is not None:
+            staged.close()
 
 
 class _Kept(Channel):
@@ -247,4 +261,5 @@ def train_claimed(
             term_follows=context.others_end_it,
         ),
         lambda group: db.retry(lambda db: reruns.touch(db, values.token, group), patience_s=0.0),
+        within=context.folder,
     )

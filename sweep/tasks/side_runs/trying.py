@@ -183,6 +183,7 @@ def train_once(folder: StudyFolder) -> None:
         place,
         folder.python_path,
         leave,
+        within=folder,
         began=argv.extend,
     )
     took_s = time.monotonic() - began

@@ -87,9 +87,10 @@ def folders_of(
     Args:
         python_path: The reporter's.
         env: The training's; its TMPDIR, where that is a folder, and the reference trainer's data
-            are among them.
+            are among them, as are the study's data sets.
     """
     wanted = [Path(study.workdir), values.config.parent, values.trial_dir, python_path]
+    wanted += values.data.values()
     if values.resume is not None:
         wanted.append(values.resume.parent)
     for name in ("TMPDIR", "SWEEP_DATA"):

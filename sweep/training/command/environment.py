@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from sweep.core.secrets import is_secret
 from sweep.core.study import FOR_TRAINING, Study
 from sweep.core.system.search_path import search_path
 
+_NO_DATA: Mapping[str, Path] = {}
+DATA_VARIABLE = "SWEEP_DATA_"  # and the name of a data set, in capitals
 INSTALLED = "installed.py"  # beside the reporter
 INTEGRATIONS = "integrations"  # likewise, a folder
 # The package as a training imports it. A script that launches itself imports these names as well.
@@ -64,6 +66,7 @@ class TrialValues:
         run: An id that no other run has: of the study, the trial and, for what is no attempt of
             it, of which kind it is. Empty where nobody is to see it.
         next_step: At which step it goes on from that checkpoint.
+        data: Where each data set of the study lies for it, by name.
     """
 
     number: int
@@ -79,6 +82,7 @@ class TrialValues:
     token: str
     run: str = ""
     next_step: int = 0
+    data: Mapping[str, Path] = field(default_factory=dict)
 
     @classmethod
     def within(
@@ -94,6 +98,7 @@ class TrialValues:
         resume: Path | None = None,
         run: str = "",
         next_step: int = 0,
+        data: Mapping[str, Path] = _NO_DATA,
     ) -> TrialValues:
         """Return the values of an attempt whose files lie in this folder."""
         return cls(
@@ -110,6 +115,7 @@ class TrialValues:
             token=token,
             run=run,
             next_step=next_step,
+            data=data,
         )
 
 
@@ -164,6 +170,7 @@ def environment(
         "SWEEP_CHECKPOINT_DIR": str(values.checkpoint_dir),
         "SWEEP_RESUME": str(values.resume or ""),
         **({"SWEEP_NEXT_STEP": str(values.next_step)} if values.resume else {}),
+        **{DATA_VARIABLE + name.upper(): str(path) for name, path in values.data.items()},
         "SWEEP_TOKEN": values.token,
         # By these a local array finds what its tasks have started, wherever it has moved to.
         **{name: base[name] for name in (JOB_VARIABLE, INDEX_VARIABLE) if name in base},

@@ -31,6 +31,7 @@ from sweep.core.hydra_text import write_override
 from sweep.core.placeholders import (
     CHECKPOINT,
     CONFIG_JSON,
+    DATA,
     EDIT,
     PARAMS_JSON,
     RESERVED,
@@ -158,6 +159,7 @@ def fill(
         "seed": str(values.seed),
         "checkpoint_dir": str(values.checkpoint_dir),
         "resume": str(values.resume) if values.resume else None,
+        **{f"{DATA}{name}": str(path) for name, path in values.data.items()},
         **secret_arguments.values_of(environ),
     }
     filled: list[str] = []

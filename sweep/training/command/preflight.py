@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sweep.core import secret_arguments
 from sweep.core.errors import InputError
+from sweep.core.executors import kind_of
 from sweep.core.paths import AttemptFolder
 from sweep.core.study import Study
 from sweep.core.trial import trial_seed
@@ -38,6 +39,7 @@ def check_command(study: Study, environ: Mapping[str, str]) -> None:
         params={**study.space.first_values(), **study.fixed},
         seed=trial_seed(study.seed, 0),
         token="",
+        data=study.data_paths,
     )
     workdir = Path(study.workdir)
     if not os.path.isdir(workdir):
@@ -48,8 +50,27 @@ def check_command(study: Study, environ: Mapping[str, str]) -> None:
         and (images.needs_build(study))
     ):
         return  # where its programs will be, building it tells
+    check_data(study)
     own_ranks.check(study)
     known = {**secret_arguments.stand_ins(study), **environ}
     missing = assembly.find_missing(study, values, known, workdir)
     if missing:
         raise InputError(missing, _ADVICE.get(missing.partition(":")[0], _ADVICE["command"]))
+
+
+def check_data(study: Study) -> None:
+    """Refuse data sets that are not there, as far as this machine can tell.
+
+    What is to be staged must be seen from here: its listing is recorded at launch, and every copy
+    is held against that.
+
+    Raises:
+        InputError: One is not there.
+    """
+    for name, path in study.data_paths.items():
+        is_needed = kind_of(study).shares_this_machine or study.datasets[name].stage != "none"
+        if is_needed and not os.path.exists(path):
+            raise InputError(
+                f"data.{name}: {path} does not exist.",
+                f"Put the data there, or correct data.{name} in the study file.",
+            )

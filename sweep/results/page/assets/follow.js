@@ -6,6 +6,10 @@
   const LOG_MOST = 400000; // characters that are kept on the page
   const parts = new Map(); // what the server has given last, by part
   let version = 0;
+  let isPressed = false;
+  for (const name of ["pointerdown", "pointerup", "pointercancel"]) {
+    document.addEventListener(name, () => { isPressed = name === "pointerdown"; }, true);
+  }
   let problem = ""; // what the server says of the database
   let log = null; // {trial, attempt, offset, timer} while one is shown
 
@@ -40,6 +44,8 @@
     }
     if (!answer.ok) return `The server answers ${answer.status}: ${await answer.text()}`;
     const news = await answer.json();
+    // A button must not be replaced under a finger that presses it.
+    while (isPressed) await new Promise((done) => setTimeout(done, 50));
     version = news.version;
     for (const [name, html] of Object.entries(news.parts || {})) replace(name, html);
     if (news.specs || news.parts) page.updateCharts(news.specs || {});

@@ -79,6 +79,9 @@
     if (!section || !data) return;
     const known = chosen.filter((trial) => data.trial.includes(trial));
     section.classList.toggle("hidden", !known.length);
+    const link = document.getElementById("to-compared");
+    link.classList.toggle("hidden", !known.length);
+    link.textContent = known.length === 1 ? "1 trial chosen ↑" : `Compare ${known.length} trials ↑`;
     for (const one of document.querySelectorAll("input[data-trial]")) {
       one.checked = chosen.includes(Number(one.dataset.trial));
     }

@@ -1,0 +1,161 @@
+"""Show, make and remove this machine's copies of data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweep.cli.common import get_runs, json_option, runs_option, study_argument
+from sweep.core.errors import InputError, SweepError
+from sweep.core.masking import mask
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.sizes import byte_text
+from sweep.core.study import Staging, Study
+from sweep.core.terminal_text import visible
+from sweep.studyfile import load
+from sweep.studyfile.defaults import read_defaults
+from sweep.tasks.staging import on_machine
+from sweep.tasks.staging.cache import KeptCopy
+from sweep.tasks.staging.stage import Stager
+
+DAY_S = 86_400
+
+
+@click.group(
+    epilog="\b\nExamples:\n  sweep data status\n  sweep data stage study.yaml\n"
+    "  sweep data purge --days 14\n  srun -w n3 sweep data status --place /local"
+)
+def data() -> None:
+    """Show, make and remove the copies of data that this machine keeps (`stage: node`).
+
+    Copies belong to the node on which they lie: on a cluster call this there, by srun.
+    """
+
+
+place_option = click.option(
+    "--place",
+    metavar="DIR",
+    help="Look in this folder [default: staging.place of your defaults, else the usual ones].",
+)
+
+
+def _named(place: str | None) -> str | None:
+    """Return the place that is asked for, or that a site's or the user's defaults name."""
+    for layer in [] if place else read_defaults():
+        staging = layer.entries.get("staging")
+        if staging is not None and "place" in staging.entries:
+            place = str(staging.entries["place"].value)
+    return place
+
+
+@data.command(name="status")
+@place_option
+@json_option
+def status_of_copies(place: str | None, as_json: bool) -> None:
+    """Show the places of this machine, and the copies in them."""
+    found = on_machine.look(_named(place), os.environ)
+    if as_json:
+        click.echo(json.dumps([one.to_data() for one in found.places], indent=1))
+        return
+    for one in found.places:
+        private = f"; of this job alone: {one.private}" if one.private else ""
+        in_memory = "; in memory" if one.is_memory else ""
+        click.echo(f"{one.folder}: {byte_text(one.free_bytes)} free{in_memory}{private}")
+        for entry in reversed(one.entries):
+            click.echo(f"  {_line(entry)}")
+        if not one.entries:
+            click.echo("  no copies")
+    for reason in found.others:
+        click.echo(f"not used: {reason}")
+    if not found.places:
+        click.echo("There is no place for copies here; name one: staging.place, --place.")
+
+
+def _line(entry: KeptCopy) -> str:
+    days = max(0.0, time.time() - entry.used_s) / DAY_S
+    used = "in use" if entry.is_used else f"unused for {days:.1f} days"
+    state = "" if entry.is_complete else ", incomplete"
+    return f"{byte_text(entry.bytes):>8}  {visible(entry.source or entry.key)}  {used}{state}"
+
+
+@data.command()
+@study_argument
+@place_option
+@runs_option
+def stage(study: str | None, place: str | None, runs: Path | None) -> None:
+    """Copy a study's data to this machine now, as a training would.
+
+    STUDY is a launched study, or a study file.
+    """
+    where = get_runs(runs)
+    given = _read_study(where, study)
+    if place is not None:
+        given = _at(given, place)
+    wanted = [name for name, one in given.datasets.items() if one.stage != "none"]
+    if not wanted:
+        raise InputError(
+            f"study {given.name} has no data that are staged.",
+            "Write data: {mnist: {path: /data/mnist, stage: node}}, say.",
+        )
+    folder = where.study(given.name)
+    with tempfile.TemporaryDirectory(prefix="sweep-data-") as nowhere:
+        # What is not launched yet has no folder, and gets none.
+        home = folder if folder.study.exists() else StudyFolder(Path(nowhere))
+        stager = Stager(given, home, os.environ, lambda text: click.echo(mask(text), err=True))
+        staged = stager.stage(given.data_paths)
+        staged.close()
+    for name in wanted:
+        click.echo(f"data.{name} {staged.data[name]}")
+    if staged.notes:
+        raise SweepError("Not all of it could be copied.", "What is wrong stands above.")
+
+
+def _read_study(where: Runs, name: str | None) -> Study:
+    if name and name.endswith((".yaml", ".yml")) and Path(name).is_file():
+        return load(Path(name))
+    if name is None and where.last.exists():
+        name = where.last.read_text(encoding="utf-8").strip()
+    if not name or not where.study(name).study.exists():
+        raise InputError(
+            f"There is no study {name or 'here'} in {where.root}.", "Give a study file or its name."
+        )
+    return Study.read(where.study(name).study)
+
+
+def _at(study: Study, place: str) -> Study:
+    return dataclasses.replace(study, staging=Staging(place, study.staging.quota_mb))
+
+
+@data.command()
+@place_option
+@click.option(
+    "--days", type=click.FloatRange(0), default=0.0, help="Only what was unused for so long."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing.")
+def purge(place: str | None, days: float, dry_run: bool) -> None:
+    """Remove the copies on this machine that no training uses.
+
+    They are made again where they are needed.
+    """
+    before = time.time() - days * DAY_S
+
+    def wanted(entry: KeptCopy) -> bool:
+        return not entry.is_used and entry.used_s <= before
+
+    gone: list[Any] = []
+    for one in on_machine.look(_named(place), os.environ).places:
+        found = [entry for entry in one.entries if wanted(entry)]
+        if not dry_run and one.cache is not None:
+            found = one.cache.purge(wanted)
+        gone += found
+    for entry in gone:
+        click.echo(f"  {_line(entry)}")
+    total = byte_text(sum(entry.bytes for entry in gone))
+    click.echo(f"{total} would be removed" if dry_run else f"{total} removed")
