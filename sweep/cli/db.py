@@ -10,7 +10,7 @@ import click
 from sweep.cli.common import get_runs, json_option, runs_option
 from sweep.control.stop_database import stop_database
 from sweep.core.errors import SweepError
-from sweep.core.files import make_private
+from sweep.core.files import make_runs_folder
 from sweep.storage.embedded import server, start_stop
 from sweep.storage.embedded.server import running
 
@@ -35,7 +35,7 @@ def start(runs: Path | None) -> None:
     Commands start it by themselves when they need it.
     """
     where = get_runs(runs)
-    make_private(where.root)
+    make_runs_folder(where.root)
     server = start_stop.start(where.postgres)
     click.echo(f"running at {server.url(masked=True)}")
 

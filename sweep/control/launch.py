@@ -24,7 +24,7 @@ from sweep.control.retrying import Wish
 from sweep.core import outcomes, secret_arguments
 from sweep.core.attributes import HOST
 from sweep.core.errors import BusyError, InputError, StudyChangedError
-from sweep.core.files import locked, make_private, write_atomic
+from sweep.core.files import locked, make_private, make_runs_folder, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ORPHANED, Scheduler, Wave
 from sweep.core.sharing import share
@@ -231,7 +231,7 @@ def check(prepared: Prepared, *, look: bool) -> None:
     if few := valid.check_where(prepared.study):
         prepared.say(few)
     if look:
-        for line in quick.refuse(quick.look(prepared.study, prepared.runs, url)):
+        for line in quick.refuse(quick.look(prepared.study, prepared.runs, url, prepared.environ)):
             prepared.say(f"{line.name}: {line.text}. {line.advice}")
     prepared.schedule.check_site(embedded=url is None and prepared.has_database_job)
 
@@ -247,7 +247,7 @@ def alone_here(prepared: Prepared) -> Iterator[None]:
     tasks will need beside our own work.
     """
     runs, schedule = prepared.runs, prepared.schedule
-    make_private(runs.root)
+    make_runs_folder(runs.root)
     with locked(runs.root / f".{prepared.study.name}.lock", wait=False) as got:
         if not got:
             raise _busy(prepared.study.name)

@@ -43,6 +43,18 @@ def make_private(folder: Path) -> Path:
     return folder
 
 
+def make_runs_folder(root: Path) -> Path:
+    """Make a runs folder, private; a new one within a Git repository is ignored by it.
+
+    Raises: as ``make_private``.
+    """
+    is_new = not os.path.lexists(root)
+    make_private(root)
+    if is_new and any(os.path.lexists(above / ".git") for above in root.absolute().parents):
+        write_atomic(root / ".gitignore", "*\n", mode=0o644)
+    return root
+
+
 def make_folders(folder: Path) -> None:
     """Make a folder and its parents, each for its owner alone: ``mkdir`` leaves parents as the
     umask has them.

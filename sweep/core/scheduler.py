@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from sweep.core.errors import SchedulerError
 from sweep.core.paths import StudyFolder
+from sweep.core.site_view import SiteView
 from sweep.core.study import Study
 
 PENDING = "pending"
@@ -292,6 +293,15 @@ class Scheduler(ABC):
     def runs(cls, study: Study) -> bool:
         """Tell whether it is this scheduler under which a study is launched now."""
         return study.executor == cls.name
+
+    @abstractmethod
+    def site_view(self) -> SiteView:
+        """Return what is free where the study runs, and who waits there.
+
+        Raises:
+            CouldNotAsk: The scheduler does not answer.
+            SchedulerError: It refuses the question.
+        """
 
     # Arrays
 

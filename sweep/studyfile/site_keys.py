@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.core.secrets import is_secret
 from sweep.core.study import Ddp, Environment, Resources, Service, Slurm
 from sweep.studyfile.amounts import Duration, Memory
 from sweep.studyfile.kinds import Gpus, PortRange, Variables
-from sweep.studyfile.rules import Boolean, Text, TextList, Whole, Word
+from sweep.studyfile.rules import INVALID, Boolean, Entry, Text, TextList, Whole, Word
 from sweep.studyfile.sections import Key, Section
 
+
+@dataclass(frozen=True)
+class PathText(Text):
+    """Text in which $NAME and ${NAME} are variables of the launching shell."""
+
+    def read(self, at: Entry) -> Any:
+        value = super().read(at)
+        names = set(_VARIABLE.findall(value)) if value is not INVALID else set()
+        for name in sorted(one.strip("${}") for one in names):
+            if name not in os.environ:
+                advice = "Set it where you launch, or write the path."
+                return at.report(f"names ${name}, which is not set here", advice)
+            if is_secret(name, os.environ[name]):
+                return at.report(f"names ${name}, which may be a secret", "Write the path.")
+        return value if value is INVALID else os.path.expandvars(value)
+
+
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})", re.ASCII)
 SLURM_WORD = Text(pattern=r"[^\s\"'`$\\;|<>]+", rule="must be a word as sbatch takes it")
 
 RESOURCES = Section(
@@ -179,7 +203,7 @@ ENVIRONMENT = Section(
             aliases="type kind",
         ),
         "image": Key(
-            Text(),
+            PathText(),
             "The image: a file, a folder, a registry's name (docker://...), a definition (.def) or "
             "an archive of Docker's (.tar); with venv the environment's folder or a "
             "requirements.txt, with conda its name, folder or lock file. What is no image yet is "
@@ -201,13 +225,13 @@ ENVIRONMENT = Section(
         ),
         "binds": Key(
             TextList(
-                Text(
+                PathText(
                     pattern=r"[^:]+(:[^:]+(:(ro|rw))?)?",
                     rule="must be source[:destination[:ro]]",
                     advice='For example "/data:/data:ro".',
                 )
             ),
-            "Folders that the container sees.",
+            "Folders that the container sees; ~ and $NAME stand for your own.",
             example=["/data:/data:ro"],
             aliases="bind mounts volumes",
         ),

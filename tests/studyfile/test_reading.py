@@ -115,7 +115,7 @@ def test_what_an_earlier_version_stored() -> None:
     del data["terminator"], data["environment"]["built"], data["resume"]
     del data["objectives"][0]["step_pattern"], data["space"]["parameters"][0]["prior"]
     del data["slurm"]["service"]["qos"], data["share"], data["notify"]
-    del data["datasets"], data["staging"]
+    del data["datasets"], data["staging"], data["replicates"]
     assert Study.from_json(json.dumps(data)) == study
 
 
@@ -567,3 +567,20 @@ def test_a_working_folder_of_each_attempts_own(
     assert (study.own_workdir, study.workdir) == (True, str(tmp_path))
     study = read("workdir: ./trial\n")
     assert (study.own_workdir, study.workdir) == (False, str(tmp_path / "trial"))
+
+
+def test_variables_in_paths_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the launching shell; one that is not set, or may be a secret, is named."""
+    monkeypatch.setenv("USER", "ada")
+    monkeypatch.setenv("DATA_ROOT", "/data")
+    monkeypatch.setenv("MY_TOKEN", "t")
+    monkeypatch.delenv("NOWHERE", raising=False)
+    text = 'environment: {runtime: apptainer, image: "IMAGE", binds: ["BIND"]}\n'
+    paths = {"IMAGE": "/i/${USER}/a.sif", "BIND": "$DATA_ROOT/${USER}x:/d:ro"}
+    for name, path in paths.items():
+        text = text.replace(name, path)
+    given = read(text).environment
+    assert (given.image, given.binds) == ("/i/ada/a.sif", ("/data/adax:/d:ro",))
+    for name, rule in {"NOWHERE": "is not set here", "MY_TOKEN": "may be a secret"}.items():
+        with pytest.raises(StudyFileError, match=rf"names \${name}, which {rule}"):
+            read(text.replace("$DATA_ROOT", f"${name}"))

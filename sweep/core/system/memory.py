@@ -1,4 +1,4 @@
-"""Whether memory ran out: the kernel's own count of those that it killed.
+"""Whether memory ran out: the kernel's own count of those that it killed; and how much is free.
 
 A process that the kernel killed for memory looks like any that got SIGKILL. The memory cgroup that
 a task runs in counts such kills.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+
+from sweep.core.site_view import Amount
 
 # cgroups(7): version 1 mounts a hierarchy for each controller, version 2 one for all.
 _MOUNT = Path("/sys/fs/cgroup")
@@ -36,3 +38,9 @@ def count_kills(cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT) 
         if found:
             return int(found[1])
     return None
+
+
+def read_memory(path: Path = Path("/proc/meminfo")) -> Amount:
+    """Return this machine's memory in MiB, and what of it is available."""
+    found = dict(re.findall(r"^(\w+): +(\d+) kB$", path.read_text(), re.MULTILINE))
+    return Amount("memory", int(found["MemAvailable"]) // 1024, int(found["MemTotal"]) // 1024)

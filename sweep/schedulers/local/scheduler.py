@@ -38,8 +38,10 @@ from sweep.core.scheduler import (
     Task,
     TaskState,
 )
+from sweep.core.site_view import Amount, NodeView, SiteView
 from sweep.core.study import Study
 from sweep.core.system.gpus import find_gpus
+from sweep.core.system.memory import read_memory
 from sweep.core.system.processes import (
     TOKEN_VARIABLE,
     NotStarted,
@@ -112,6 +114,16 @@ class LocalScheduler(Scheduler):
         if needs.memory_mb and memory_mb:
             most = min(most, memory_mb // needs.memory_mb)
         return max(1, most)
+
+    def site_view(self) -> SiteView:
+        """Return what this machine has: CPUs that are idle, memory that is available, GPUs."""
+        cpus = len(os.sched_getaffinity(0))
+        idle = max(0, cpus - round(os.getloadavg()[0]))
+        amounts = [Amount("cpus", min(cpus, idle), cpus), read_memory()]
+        if gpus := find_gpus(os.environ):
+            amounts.insert(0, Amount("gpu", None, len(gpus)))
+        host = os.uname().nodename
+        return SiteView(f"this machine, {host}", [NodeView(host, "up", True, tuple(amounts))])
 
     def prepare(self) -> None:
         """Start the runner of an array that will be submitted soon: it loads what it needs now.

@@ -27,6 +27,7 @@ from sweep.core.scheduler import (
     TaskEnergy,
     TaskState,
 )
+from sweep.core.site_view import SiteView
 from sweep.core.study import Study
 from sweep.schedulers.slurm import batch_script
 from sweep.schedulers.slurm.ask import FIND_PATIENCE_S, is_here
@@ -36,6 +37,7 @@ from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
 from sweep.schedulers.slurm.text.consumed_energy import RunEnergy, energy_argv, parse_energy
 from sweep.schedulers.slurm.text.extra import SERVICE_OWNED, check_extra, excluded_by
+from sweep.schedulers.slurm.text.free import nodes_argv, parse_nodes, parse_waiting, waiting_argv
 from sweep.schedulers.slurm.text.notation import read_nodes
 from sweep.schedulers.slurm.text.queue import QueuedTask, collect_tasks, squeue_argv
 from sweep.schedulers.slurm.text.reasons import explain_reason
@@ -92,6 +94,17 @@ class SlurmScheduler(OwnTask):
     def site(self) -> Site:
         """The cluster."""
         return Site(self, self.study)
+
+    def site_view(self) -> SiteView:
+        """Return what is free in the study's partitions, and who waits there."""
+        partitions = [partition.name for partition in self.site.partitions]
+        said = self.ask(nodes_argv(partitions))
+        raise_for_answer("sinfo", said.stdout, said.stderr, said.returncode)
+        nodes = parse_nodes(said.stdout)
+        said = self.ask(waiting_argv(partitions))
+        raise_for_answer("squeue", said.stdout, said.stderr, said.returncode)
+        waiting, running = parse_waiting(said.stdout)
+        return SiteView(f"Slurm, partition {', '.join(partitions)}", nodes, waiting, running)
 
     @functools.cached_property
     def service_site(self) -> Site:

@@ -60,13 +60,18 @@ def read_journal(path: Path) -> list[Copied]:
     return found
 
 
+def open_plain(path: Path) -> Any:
+    """Open a file of the data, without a buffer."""
+    return path.open("rb", buffering=0)
+
+
 def copy(
     files: Sequence[DataFile],
     tree: Path,
     parts: Path,
     journal: Path,
     stop: Callable[[], bool],
-    open_source: Callable[[Path], Any] = lambda path: path.open("rb", buffering=0),
+    open_source: Callable[[Path], Any] = open_plain,
 ) -> str:
     """Copy what is not copied yet; return the hash of the whole content, as a record has it.
 
@@ -76,6 +81,7 @@ def copy(
         parts: Folder for files that are not whole yet.
         journal: Where whole files are noted.
         stop: Asked between chunks.
+        open_source: Opens a file of the data.
 
     Raises:
         Stopped: ``stop`` said so.

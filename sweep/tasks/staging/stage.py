@@ -105,6 +105,7 @@ class Stager:
         say: Told what takes long.
         is_strict: Whether data that are not those of the launch are refused; else that is noted,
             and the training reads the shared path.
+        open_source: Opens a file of the data; whoever measures counts what is read of them.
     """
 
     def __init__(
@@ -115,7 +116,9 @@ class Stager:
         say: Callable[[str], object],
         *,
         is_strict: bool = True,
+        open_source: Callable[[Path], Any] = copying.open_plain,
     ) -> None:
+        self.open_source = open_source
         self.is_strict = is_strict
         self.study = study
         self.folder = folder
@@ -283,7 +286,9 @@ class Stager:
         tree, journal = partial / "tree", partial / "done.jsonl"
         made = tree / (wanted.path.name if wanted.stem else wanted.inner)
         try:
-            digest = copying.copy(sorted(files), made, partial / "parts", journal, stop)
+            digest = copying.copy(
+                sorted(files), made, partial / "parts", journal, stop, self.open_source
+            )
         except copying.Stopped:
             raise Left(f"data.{wanted.name}: the task is to end while it is copied.") from None
         except copying.Changed as error:

@@ -14,7 +14,7 @@ from typing import Any
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.tracking import MlflowClient
 
-from sweep.core.outcomes import COMPLETE, FAILED, PRUNED
+from sweep.core.outcomes import COMPLETE, FAILED, PRUNED, REPLICATED
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Report
@@ -23,7 +23,7 @@ from sweep.tasks.tracking.tracker import Described
 URI = "MLFLOW_TRACKING_URI"
 LONGEST = 6000  # characters of a parameter's value, MLflow's limit
 BATCH = 500  # metrics in one call; MLflow takes 1,000
-STATUS = {COMPLETE: "FINISHED", PRUNED: "FINISHED", FAILED: "FAILED"}
+STATUS = {COMPLETE: "FINISHED", PRUNED: "FINISHED", REPLICATED: "FINISHED", FAILED: "FAILED"}
 
 
 class MlflowTracker:
@@ -74,8 +74,10 @@ class MlflowTracker:
             if other.info.run_id != run:
                 self._client.log_batch(other.info.run_id, tags=[tag("sweep.superseded", "true")])
 
-    def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
-        """Write to the attempt's own run: there is nothing of earlier ones to take away."""
+    def cut(self, described: Described, first: int) -> None:
+        """Each attempt has a run of its own: there is nothing to take away."""
+
+    def log(self, described: Described, reports: Sequence[Report]) -> None:
         run = self._runs[described.trial, described.attempt]
         metric = self._kinds[0]
         metrics = [
@@ -87,7 +89,7 @@ class MlflowTracker:
             self._client.log_batch(run, metrics=metrics[start : start + BATCH])
 
     def restore(self, described: Described, reports: Sequence[Report]) -> None:
-        self.log(described, reports, None)
+        self.log(described, reports)
 
     def end(self, described: Described, state: str) -> None:
         run = self._runs[described.trial, described.attempt]
