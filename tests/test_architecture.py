@@ -95,7 +95,7 @@ PUBLIC = ("SweepCallback", "Epochs")
 # command line where it only answers, do without them.
 HEAVY = (
     *("optuna", "sqlalchemy", "alembic", "pandas", "numpy", "scipy", "torch"),
-    *("matplotlib", "rich", "pyarrow", "vl_convert", "mlflow", "tensorboard"),
+    *("matplotlib", "rich", "pyarrow", "vl_convert", "mlflow", "tensorboard", "wandb"),
 )
 # Modules of sweep that import a heavy one at their top; others import these where they use them.
 HEAVY_MODULES = {
@@ -107,6 +107,7 @@ HEAVY_MODULES = {
     "sweep.storage.optuna_studies",
     "sweep.tasks.tracking.mlflow",
     "sweep.tasks.tracking.tensorboard",
+    "sweep.tasks.tracking.wandb_runs",
 }
 # What is SQL, in capitals as ours is written; what runs one; and what brings it.
 SQL = (

@@ -28,6 +28,7 @@ from sweep.control.check import (
     quick,
     reach,
     table,
+    trackers,
 )
 from sweep.control.check.on_node import check as ask_node
 from sweep.core import executors
@@ -112,7 +113,9 @@ def check(
     )
     name, why = describe_choice(study)
     click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))
-    for line in (*reach.look(study), *patterns.look(study)):
+    where = get_runs(runs).study(study.name).root
+    found = trackers.look(study, where, os.environ)
+    for line in (*reach.look(study), *patterns.look(study), *found):
         click.echo(f"  {line.state}   {line.text}\n            → {line.advice}")
     return EXIT_DONE
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweep.cli.logs import attempts_of, log_text
-from sweep.control import add_points, cancel_trials
+from sweep.control import add_points, cancel_trials, retrying
 from sweep.control.launch import Launched
 from sweep.control.launch import launch as launch_study
 from sweep.control.open_study import Opened, open_study
@@ -29,6 +30,7 @@ from sweep.results.live import PATIENCE_S, WAITED_UNSEEN_S, until_over
 from sweep.results.status import Status, snapshot
 from sweep.schedulers.choose import resolve, scheduler_of
 from sweep.storage import records
+from sweep.storage.studies import RUNNING
 from sweep.studyfile import load as load_file
 from sweep.studyfile.from_python import GivenStudy, as_file, plain
 from sweep.tasks.side_runs import rerun
@@ -154,12 +156,19 @@ class StudyHandle(Results):
     def add(self, points: Sequence[Mapping[str, Any]]) -> list[int]:
         """Add a trial for each configuration; return their numbers. N grows by as many.
 
+        Tasks that are at work take them. Where none is, it is warned of: ``sweep.launch`` with the
+        same study goes on.
+
         Raises:
             InputError: A point is none of the space's, or the study has ended early.
         """
         added = add_points.add(self._opened, self._runs, self._schedule, points)
         self._db.close()
         self._use(open_study(self._runs, self.name))
+        if added.state.word != RUNNING or not added.has_array:
+            which = retrying.name_trials(added.numbers)
+            text = f"No task is there to run {which} of {self.name}: sweep.launch(…) goes on."
+            warnings.warn(text, stacklevel=2)
         return list(added.numbers)
 
     def logs(self, trial: int) -> str:

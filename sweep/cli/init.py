@@ -24,8 +24,8 @@ from sweep.studyfile.starter.init import init as write_starter
     "--from",
     "source",
     type=click.Path(exists=True, path_type=Path),
-    help="Convert a W&B sweep, a Hydra configuration, an Optuna script, a job array, or a file of "
-    "NNI, Determined or seml.",
+    help="Convert a W&B sweep, a Hydra configuration, an Optuna script, a job array, loops of "
+    "bash, or a file of NNI, Determined or seml.",
 )
 @click.option(
     "--dir",

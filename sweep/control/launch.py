@@ -231,7 +231,7 @@ def check(prepared: Prepared, *, look: bool) -> None:
     if few := valid.check_where(prepared.study):
         prepared.say(few)
     if look:
-        for line in quick.refuse(quick.look(prepared.study, prepared.runs, url)):
+        for line in quick.refuse(quick.look(prepared.study, prepared.runs, url, prepared.environ)):
             prepared.say(f"{line.name}: {line.text}. {line.advice}")
     prepared.schedule.check_site(embedded=url is None and prepared.has_database_job)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweep.control import finaliser, job_owners
+from sweep.control import finaliser, job_owners, tracker_trouble
 from sweep.control.look_after import look_after
 from sweep.control.open_study import Opened
 from sweep.control.reconcile import UNSEEN_S
@@ -60,6 +60,7 @@ class SchedulerView:
     def _ask(self) -> dict[str, Any]:
         ledger, schedule = self.opened.ledger, self.schedule
         full = [note] if (note := access.explain_full(ledger.db)) else []
+        full += tracker_trouble.notes(self.opened.folder)
         if not self.only_looks:
             look_after(
                 ledger,

@@ -23,7 +23,7 @@ runs/
                                 log.txt manifest.json checkpoints/
     trials/00007/attempts/aside/1/  what stood where a new attempt's folder was to be made
     reruns/1/                   the same files as an attempt
-    tracking/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
+    tracking/ wandb/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
     scaling/strong-2/           a small study's folder for each case of a scaling study
 """
 

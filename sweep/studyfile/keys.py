@@ -372,8 +372,9 @@ STUDY = Section(
             aliases="scratch data_cache",
         ),
         "track": Key(
-            TextList(Word(("mlflow", "tensorboard"))),
-            "Trackers that are shown each trial's parameters, metrics and files. mlflow: the "
+            TextList(Word(("wandb", "mlflow", "tensorboard"))),
+            "Trackers that are shown each trial's parameters, metrics and files. wandb: a group of "
+            "runs, sent where WANDB_API_KEY is set, else files in runs/<name>/wandb; mlflow: the "
             "server of $MLFLOW_TRACKING_URI, or files in runs/<name>/mlruns; tensorboard: files in "
             "runs/<name>/tensorboard. Training never waits for them.",
             example=["tensorboard"],

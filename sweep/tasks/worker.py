@@ -15,6 +15,7 @@ from sweep.control import sick_nodes
 from sweep.control.look_after import look_after
 from sweep.control.notifying import tell
 from sweep.control.reconcile import EVERY_S, UNSEEN_S, end_predecessors
+from sweep.control.tracker_trouble import Trouble
 from sweep.core import outcomes
 from sweep.core.attributes import CANCEL
 from sweep.core.errors import CouldNotAsk, NoRoom, SchedulerError, StaleAttempt
@@ -104,6 +105,9 @@ class Worker:
             late = self.tools.outbox.close(TRACK_LEAVE_S if self.leave.wanted else TRACK_CLOSE_S)
             if late:
                 self.say(f"not all has reached {' and '.join(late)}; see {self.folder.tracking}")
+            if not self.leave.wanted:  # else the trial's next attempt sends all that counts
+                for name in late:
+                    Trouble(self.folder, name).note("it was not done when a task ended")
         if not self.leave.wanted:  # else the finaliser does
             tell(self.ledger, self.folder, self.say)
         return self.done

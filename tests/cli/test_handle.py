@@ -14,9 +14,13 @@ import sweep as python
 from sweep.core.errors import InputError, StudyFileError
 from tests.conftest import Sweep
 from tests.studyfile.test_given_function import KEYS, top
+from tests.waiting import wait_for
 
 TRAIN = """\
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 from sweep import launch  # what a script that launches itself imports; training must stand it
@@ -25,12 +29,22 @@ from sweep import launch  # what a script that launches itself imports; training
 def train(config, reporter):
     assert config["seed"] == reporter.seed
     start = int(Path(reporter.resume).read_text()) if reporter.resume else 0
+    print("trained from", start, "on", sys.argv[0].rpartition("/")[2], flush=True)
     for step in range(start, 3):
         reporter.log(step, loss=config["x"] ** 2 + 1.0)
         saved = Path(reporter.checkpoint_dir, "step.pt")
-        saved.write_text(str(step + 1))
-    print("trained from", start, "on", sys.argv[0].rpartition("/")[2])
+        saved.with_suffix(".tmp").write_text(str(step + 1))
+        saved.with_suffix(".tmp").replace(saved)
+        killed = Path(config["folder"], "killed")
+        if step == 1 and os.environ["SWEEP_TRIAL"] == "0" and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    while config["x"] == HELD and not reporter.should_stop():
+        time.sleep(0.02)
     return config["x"] ** 2
+
+
+HELD = 0.5
 """
 
 
@@ -85,13 +99,14 @@ def test_its_problems_are_all_said(tmp_path: Path) -> None:
 def test_from_launch_to_the_winner_run_again(
     sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A function from a file: launched, iterated, read, added to, run again, stopped."""
+    """A function from a file: launched, killed, iterated, read, added to, run again, stopped."""
+    keys = KEYS | {"name": "api", "runs": tmp_path / "runs", "fixed": {"folder": str(tmp_path)}}
     (tmp_path / "its_function.py").write_text(TRAIN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     module = importlib.import_module("its_function")
     monkeypatch.setitem(sys.modules, "its_function", module)
-    with python.launch(module.train, name="api", runs=tmp_path / "runs", **KEYS) as study:
+    with python.launch(module.train, **keys) as study:
         assert study.launched is not None
         assert study.launched.created
         ended = list(study)
@@ -102,14 +117,27 @@ def test_from_launch_to_the_winner_run_again(
         assert study.best is not None
         assert study.best["value"] == min(trial["value"] for trial in ended)
         assert list(study.trials()["value"]) == sorted(trial["value"] for trial in ended)
-        assert "trained from 0 on function.py" in study.logs(0)
+        # Trial 0 was killed at its second step, and has gone on.
+        told = [line for line in study.logs(0).splitlines() if line.startswith("trained")]
+        assert told == [f"trained from {start} on function.py" for start in (0, 2)]
+        assert list(study.trials().set_index("trial")["attempts"].sort_index()) == [2, 1, 1]
         with pytest.raises(InputError, match="no trial 9"):
             study.logs(9)
         assert study.rerun_best().verdict == "reproduced"
-        assert study.add([{"x": 0.0}]) == [3]
-    with python.launch(
-        module.train, name="api", runs=tmp_path / "runs", wait=True, **KEYS
-    ) as again:
+        with pytest.warns(
+            UserWarning, match=r"No task is there to run trial 3 of api: sweep\.launch"
+        ):
+            assert study.add([{"x": 0.0}]) == [3]
+    with python.launch(module.train, wait=True, **keys) as again:
         assert again.best == {"trial": 3, "value": 0.0, "params": {"x": 0.0}}
         assert again.study.trials == 4
-    assert "4 of 4 trials have ended" in sweep("status", "api").out
+        with pytest.warns(UserWarning, match="No task is there"):
+            assert again.add([{"x": 0.5}]) == [4]  # which waits until it is told to leave
+    with python.launch(module.train, **keys) as again:
+        wait_for(lambda: again.status().counts["running"], "the added trial")
+        again.stop()
+        status = again.wait()
+        assert (status.state, status.counts["complete"]) == ("stopped", 4)
+        assert again.stop(4) == ["trial 4: cancelled"]
+        assert [trial["state"] for trial in again if trial["trial"] == 4] == ["cancelled"]
+    assert "5 of 5 trials have ended" in sweep("status", "api").out

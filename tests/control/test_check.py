@@ -136,7 +136,7 @@ def test_the_look_of_launch_is_quick(tmp_path: Path, fresh_url: str) -> None:
     }
     study = loads(json.dumps(STUDY | settings), str(tmp_path / "study.yaml"))
     began = time.process_time()  # not the clock: other tests run beside
-    lines = {line.name: line for line in quick.look(study, Runs(tmp_path / "runs"), fresh_url)}
+    lines = {line.name: line for line in quick.look(study, Runs(tmp_path / "runs"), fresh_url, {})}
     assert time.process_time() - began < 1.0
     assert {name: line.state for name, line in lines.items()} == {
         "seed": "warning",

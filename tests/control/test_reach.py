@@ -86,5 +86,5 @@ def test_odd_words_of_a_command(tmp_path: Path) -> None:
 
 def test_launch_says_it(tmp_path: Path) -> None:
     """The look that every launch takes has these lines, as warnings."""
-    lines = quick.refuse(quick.look(make(tmp_path, "true"), Runs(tmp_path), None))
+    lines = quick.refuse(quick.look(make(tmp_path, "true"), Runs(tmp_path), None, {}))
     assert {"parameters", "seed"} <= {line.name for line in lines}

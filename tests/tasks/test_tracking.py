@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 from sweep import load
+from sweep.control import tracker_trouble
+from sweep.control.tracker_trouble import Trouble
 from sweep.core.files import make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Objective
@@ -136,6 +138,56 @@ def test_tensorboard_follows_the_lineage(folder: StudyFolder) -> None:
     assert b"| optimizer | sgd |" in shown and b"| host | node2 |" in shown
 
 
+def test_tensorboards_page_of_parameters(folder: StudyFolder) -> None:
+    """The HParams page, as its own back end answers: values, the objective, how a trial ended; of a
+    resumed trial the last end."""
+    pytest.importorskip("tensorboard", reason="tensorboard (extra: tensorboard)")
+    from sweep.tasks.tracking.tensorboard import TensorboardTracker
+
+    tracker = TensorboardTracker(make_study(), folder)
+    params = {"lr": 0.25, "optimizer": "sgd", "nesterov": True, "widths": [1, 2]}
+    ends = {(0, 1): "failed", (1, 1): "killed", (1, 2): "complete"}
+    for (trial, number), state in ends.items():
+        described = Described("digits", trial, number, params)
+        tracker.begin(described)
+        if number > 1:
+            tracker.cut(described, 1)
+        tracker.log(described, [Report(1, 1.0, {"acc": trial + number / 4})])
+        tracker.end(described, state)
+    groups = of_hparams(folder.tensorboard)
+    assert [group.name for group in groups] == ["00000", "00001"]
+    found = groups[1]
+    assert found.hparams["lr"].number_value == 0.25
+    assert found.hparams["nesterov"].bool_value is True
+    assert found.hparams["optimizer"].string_value == "sgd"
+    assert found.hparams["widths"].string_value == "[1, 2]"
+    assert [(value.name.tag, value.value) for value in found.metric_values] == [("acc", 1.5)]
+    # 1 is SUCCESS, 2 is FAILURE.
+    assert [[session.status for session in group.sessions] for group in groups] == [[2], [1]]
+
+
+def of_hparams(folder: Path) -> list[Any]:
+    """Return the session groups that TensorBoard's HParams page shows."""
+    from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+    from tensorboard.context import RequestContext
+    from tensorboard.plugins.base_plugin import TBContext
+    from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
+
+    events = EventMultiplexer().AddRunsFromDirectory(str(folder))
+    events.Reload()
+    provider = MultiplexerDataProvider(events, str(folder))
+    context = backend_context.Context(TBContext(data_provider=provider))
+    request = api_pb2.ListSessionGroupsRequest(
+        slice_size=100,
+        allowed_statuses=list(api_pb2.Status.values()),
+        col_params=[api_pb2.ColParams(metric=api_pb2.MetricName(tag="acc"))],
+        aggregation_type=api_pb2.AGGREGATION_AVG,
+    )
+    handler = list_session_groups.Handler(RequestContext(), context, "", request)
+    return sorted(handler.run().session_groups, key=lambda group: str(group.name))
+
+
 @pytest.fixture(params=["files", pytest.param("server", marks=pytest.mark.long)])
 def mlflow_uri(request: pytest.FixtureRequest, folder: StudyFolder) -> str:
     """Where MLflow keeps runs: in files of the study's, or behind a server."""
@@ -200,6 +252,8 @@ def test_a_tracker_whose_package_is_missing_says_so(folder: StudyFolder) -> None
     outbox.end(0, 1, "complete")  # to a process that is gone, if it is started again
     outbox.close(120.0)
     assert "pip install 'sweep-hpo[mlflow]'" in (folder.tracking / "mlflow.log").read_text()
+    [note] = tracker_trouble.notes(folder)
+    assert note.startswith("tracker mlflow does not get everything: mlflow gets nothing: no mlflow")
 
 
 class Refusing:
@@ -215,7 +269,10 @@ class Refusing:
             self.refusals -= 1
             raise OSError("connection refused")
 
-    def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
+    def cut(self, described: Described, first: int) -> None:
+        pass
+
+    def log(self, described: Described, reports: Sequence[Report]) -> None:
         self.begin(described)
         self.got += [report.step for report in reports]
 
@@ -236,9 +293,19 @@ def test_a_tracker_that_comes_back_gets_everything(folder: StudyFolder) -> None:
     begin["earlier"] = []
     end = {"event": "end", "trial": 0, "attempt": 1, "state": "complete"}
     said: list[str] = []
+    trouble = Trouble(folder, "mlflow")
+    seen: list[list[str]] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        trouble.note(text)
+        seen.append(tracker_trouble.notes(folder))
+
     messages = iter([[begin], [], [end], None])
     tracker = Refusing(2)
-    feed(make_study(), folder, tracker, lambda _: next(messages, None), said.append)
+    feed(make_study(), folder, tracker, lambda _: next(messages, None), say, trouble.is_over)
+    assert ["connection refused" in " ".join(notes) for notes in seen] == [True, True]
+    assert tracker_trouble.notes(folder) == []
     assert tracker.got == list(range(STEPS))
     assert tracker.state == "complete"
     assert [text for text in said if "connection refused" in text] == said != []
@@ -527,3 +594,4 @@ def test_a_tracker_that_is_down_hurts_nobody(
     with load(runs=runs) as loaded:
         assert list(loaded.trials().state) == ["complete"] * TRIALS
     assert (root / "tracking" / f"{track}.log").read_text() != ""
+    assert f"tracker {track} does not get everything" in sweep("status").out

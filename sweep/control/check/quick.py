@@ -16,6 +16,7 @@ from sweep.control.check import (
     probes,
     reach,
     requirements,
+    trackers,
 )
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
 from sweep.core.dependencies import refuse_too_old
@@ -43,17 +44,19 @@ def check_startable(study: Study, environ: Mapping[str, str]) -> None:
     requirements.check(study)
 
 
-def look(study: Study, runs: Runs, url: str | None) -> list[Line]:
+def look(study: Study, runs: Runs, url: str | None, environ: Mapping[str, str]) -> list[Line]:
     """Return the lines of what launch can see by itself.
 
     Args:
         study: Whose executor is decided.
         url: Of the database, or None for the embedded server, which starts at launch.
+        environ: The environment that training will inherit.
     """
     missing = "not asked by launch"
     lines = [
         *reach.look(study),
         *patterns.look(study),
+        *trackers.look(study, runs.study(study.name).root, environ),
         judged(
             "image",
             facts.ask_image(study, recorded_digest(study, runs), MOST_HASHED_BYTES),

@@ -190,7 +190,7 @@ def _facts(source: Source) -> list[tuple[str, str]]:
         ("sampler", study.sampler.type),
         ("pruner", study.pruner.type),
         ("seed", str(study.seed)),
-        ("at once", f"{study.parallel} trials"),
+        ("at once", f"{study.parallel} trial{'' if study.parallel == 1 else 's'}"),
         ("executor", study.executor),
     ]
     resources = study.resources

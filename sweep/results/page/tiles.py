@@ -89,15 +89,16 @@ def tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
             no_gpu or f"{duration(spent.training)} of training",
         )
     )
-    share = spent.lost / spent.training if spent.training else 0.0
-    found.append(
-        Tile(
-            "lost to crashes",
-            _both(spent, spent.lost),
-            f"{share:.1%} of training: failed trials, and what was done again",
-        )
-    )
     # What there was none of, or what nothing measured, is no figure.
+    if spent.lost:
+        share = spent.lost / spent.training
+        found.append(
+            Tile(
+                "lost to crashes",
+                _both(spent, spent.lost),
+                f"{share:.1%} of training: failed trials, and what was done again",
+            )
+        )
     if counts[outcomes.PRUNED] and spent.saved is not None:
         found.append(
             Tile(

@@ -32,7 +32,7 @@ from sweep.studyfile.starter.logged import TENSORBOARD, WANDB
 from sweep.studyfile.starter.metrics import NUMBER, Metric, find_metrics
 from sweep.studyfile.starter.notebook import read_notebook
 from sweep.studyfile.starter.other_scripts import NO_SEED, OtherScript, add_arguments, reads_seed
-from sweep.studyfile.starter.python_flags import Sources
+from sweep.studyfile.starter.python_flags import Sources, find_computed
 from sweep.studyfile.starter.python_text import parse_python
 from sweep.studyfile.starter.r_script import read_r
 from sweep.studyfile.starter.ranks import add_ranks
@@ -127,6 +127,7 @@ def draft_study(script: Path, folder: Path) -> Draft:
             "imports its own folder by name."
         )
     source = script.read_text(encoding="utf-8")
+    interface = _leave_computed(draft, interface, source)
     _add_flags(draft, interface, source)
     metrics = _find_metrics(script, source)
     if interface.reports and not any(metric.pattern is None for metric in metrics):
@@ -228,6 +229,23 @@ def _find_interface(script: Path, folder: Path = Path()) -> Interface:
     return dataclasses.replace(found, flags=list({flag.option: flag for flag in flags}.values()))
 
 
+def _leave_computed(draft: Draft, interface: Interface, source: str) -> Interface:
+    """Return an interface without the options that the script itself sets, and name them."""
+    computed = find_computed(parse_python(source))
+    if interface.prefix != "--" or not computed:
+        return interface
+    names = {flag.option: _leaf(flag) for flag in interface.flags}
+    found = [
+        flag.option
+        for flag in interface.flags
+        if names[flag.option] in computed and guess_parameter(flag)
+    ]
+    if found:
+        draft.remarks.append(f"Computed by the script, whatever it is given: {_list(found)}.")
+    kept = [flag for flag in interface.flags if flag.option not in found]
+    return dataclasses.replace(interface, flags=kept)
+
+
 def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
     own, missing = [], []
     arguments: list[str] = []
@@ -253,7 +271,7 @@ def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
         if simple and guessed:
             draft.space[flag.name] = guessed
             draft.notes[f"space.{flag.name}"] = _reason(flag)
-        elif simple and is_effort(flag) and flag.default is not None:
+        elif simple and is_effort(flag) and flag.default:  # 0: the script computes it
             draft.fixed[flag.name] = flag.default
         elif flag.type not in ("switch", "list", "bool") and place:
             give(flag, place)

@@ -138,8 +138,9 @@ def _read_typer(sources: Sources) -> Interface | None:
         and any(re.search(r"\.command\b", ast.unparse(one)) for one in node.decorator_list)
     ]
     for called, call in sources.calls:
-        if called == "typer.run" and call.args:
-            commands += [functions[n] for n in [ast.unparse(call.args[0])] if n in functions]
+        if called == "typer.run" and call.args and ast.unparse(call.args[0]) in functions:
+            commands = [functions[ast.unparse(call.args[0])]]  # alone, whatever an app has
+            break
     if not commands:
         return None
     command = _likeliest(commands)

@@ -20,7 +20,7 @@ _MORE = re.compile(
 _LESS = re.compile(
     r"loss|error|err|l1|l2|m?logloss|merror|rmsle|mape|ppl|perplexity|mse|rmse|mae|wer|cer|nll|fid|bpc|bpb"
 )
-_NO_METRIC = re.compile(r"(mixed|float|half)_precision|precision_(type|mode)")
+_NO_METRIC = re.compile(r"(mixed|float|half)[ _-]precision|precision[ _-](type|mode)")
 # A message as often as a metric: a metric where it is formatted as a number.
 _MESSAGE = re.compile(r"errors?|err", re.IGNORECASE)
 _NUMBER_FORMAT = re.compile(r"%[-+ 0-9.]*[fge]|\{[^{}]*:[^{}]*[fge]\}")

@@ -71,6 +71,32 @@ class Sources:
         ]
 
 
+def find_computed(tree: ast.Module) -> set[str]:
+    """Return the attributes that a script sets from others, always: ``args.batch_size =
+    args.envs * args.steps``. Not those made of their own value, or under a condition."""
+    conditional = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If | ast.Try | ast.While | ast.For) and not _is_main(node)
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or id(node) in conditional:
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                owner, given = target.value.id, ast.unparse(node.value)
+                is_own = re.search(rf"\b{owner}\.{target.attr}\b|\b{target.attr}\b", given)
+                if owner != "self" and re.search(rf"\b{owner}\.\w", given) and not is_own:
+                    found.add(target.attr)
+    return found
+
+
+def _is_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+
+
 def make_flag(
     name: str, annotation: ast.AST | None, default: ast.AST | None, sources: Sources, *, option: str
 ) -> Flag:

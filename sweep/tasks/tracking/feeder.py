@@ -20,6 +20,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from sweep.control.tracker_trouble import Trouble
+from sweep.core.masking import mask
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Report, trial_seed
@@ -49,6 +51,9 @@ class FedAttempt:
             launchers.reader(study),
         )
         files = [folder.config(self.trial), self._folder.log]
+        numbers = range(int(message.get("first", 1)), self.number)  # the attempts that count
+        begins = [int(step) for step in message.get("earlier", ())]
+        read = partial(_read_earlier, study, folder, self.trial, numbers, begins)
         self.described = Described(
             study.name,
             self.trial,
@@ -56,16 +61,13 @@ class FedAttempt:
             _params(study, folder, self.trial),
             _system(folder, self.number, str(message["host"])),
             files,
+            lambda: list(zip(numbers, read())),
         )
         self.state: str | None = None  # once it has ended
         self._begun = False
         self._due: list[Report] = []
         self._first = self.number > 1
-        first = int(message.get("first", 1))  # the first attempt that counts
-        begins = [int(step) for step in message.get("earlier", ())]
-        self._earlier = Earlier(
-            partial(_read_earlier, study, folder, self.trial, range(first, self.number), begins)
-        )
+        self._earlier = Earlier(read)
         self._owed: list[Report] = []  # of earlier attempts
 
     def _read(self, *, final: bool) -> bool:
@@ -80,12 +82,13 @@ class FedAttempt:
         has_ended = self.state is not None
         while self._due or self._read(final=has_ended):
             batch = self._due[:BATCH]
-            first = min(report.step for report in self._due) if self._first else None
-            tracker.log(self.described, batch, first)
-            self._first = False
-            del self._due[: len(batch)]
+            if self._first:
+                tracker.cut(self.described, min(report.step for report in self._due))
+                self._first = False
             self._owed += self._earlier.before(batch)
             self._restore(tracker)
+            tracker.log(self.described, batch)
+            del self._due[: len(batch)]
         if self.state is None:
             return False
         self._owed += self._earlier.rest()
@@ -129,12 +132,15 @@ def feed(
     tracker: Tracker,
     messages: Callable[[float], Sequence[Mapping[str, Any]] | None],
     say: Callable[[str], None],
+    works: Callable[[], None] = lambda: None,
 ) -> int:
     """Feed a tracker until nobody has anything more to say; return how many attempts are left over.
 
     Args:
         messages: Waits for so many seconds at most, and returns what has come; None once there is
             nobody left who could say more.
+        say: Told what the tracker refuses.
+        works: Called where it takes what it is given.
     """
     live: dict[tuple[int, int], FedAttempt] = {}
     pause_s = PAUSE_S
@@ -155,6 +161,7 @@ def feed(
                 if attempt.feed(tracker):
                     del live[key]
                 pause_s = PAUSE_S
+                works()
             except Exception as error:
                 say(f"trial {key[0]}, attempt {key[1]}: {type(error).__name__}: {error}"[:500])
                 wait_s = pause_s
@@ -184,13 +191,17 @@ def open_tracker(name: str, study: Study, folder: StudyFolder) -> Tracker:
     Raises:
         ImportError: Its package is not installed.
     """
+    if name == "wandb":
+        from sweep.tasks.tracking.wandb_runs import WandbTracker
+
+        return WandbTracker(study, folder)
     if name == "mlflow":
         from sweep.tasks.tracking.mlflow import MlflowTracker
 
         return MlflowTracker(study, folder)
     from sweep.tasks.tracking.tensorboard import TensorboardTracker
 
-    return TensorboardTracker(folder)
+    return TensorboardTracker(study, folder)
 
 
 class _Lines:
@@ -229,15 +240,18 @@ def main(arguments: Sequence[str]) -> int:
     os.nice(10)  # training comes first
     study = Study.read(folder.study)
 
+    trouble = Trouble(folder, name)
+
     def say(text: str) -> None:
-        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
+        trouble.note(text)
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {mask(text)}", flush=True)
 
     try:
         tracker = open_tracker(name, study, folder)
     except ImportError as error:
         say(f"{name} gets nothing: {error}; pip install 'sweep-hpo[{name}]'")
         return 1
-    return feed(study, folder, tracker, _Lines().wait, say)
+    return feed(study, folder, tracker, _Lines().wait, say, trouble.is_over)
 
 
 if __name__ == "__main__":

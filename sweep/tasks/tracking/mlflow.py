@@ -74,8 +74,10 @@ class MlflowTracker:
             if other.info.run_id != run:
                 self._client.log_batch(other.info.run_id, tags=[tag("sweep.superseded", "true")])
 
-    def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
-        """Write to the attempt's own run: there is nothing of earlier ones to take away."""
+    def cut(self, described: Described, first: int) -> None:
+        """Each attempt has a run of its own: there is nothing to take away."""
+
+    def log(self, described: Described, reports: Sequence[Report]) -> None:
         run = self._runs[described.trial, described.attempt]
         metric = self._kinds[0]
         metrics = [
@@ -87,7 +89,7 @@ class MlflowTracker:
             self._client.log_batch(run, metrics=metrics[start : start + BATCH])
 
     def restore(self, described: Described, reports: Sequence[Report]) -> None:
-        self.log(described, reports, None)
+        self.log(described, reports)
 
     def end(self, described: Described, state: str) -> None:
         run = self._runs[described.trial, described.attempt]

@@ -1,4 +1,5 @@
-"""TensorBoard: one folder of events a trial, below ``runs/<name>/tensorboard/``."""
+"""TensorBoard: one folder of events a trial, below ``runs/<name>/tensorboard/``; with what its
+HParams page shows: parameters, objectives, how a trial ended."""
 
 from __future__ import annotations
 
@@ -9,10 +10,13 @@ from typing import Any
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
 from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
+from sweep.core.outcomes import COMPLETE, FINAL_STATES, PRUNED
 from sweep.core.paths import StudyFolder
+from sweep.core.study import Study
 from sweep.core.trial import Report
 from sweep.tasks.tracking.tracker import Described
 
@@ -24,7 +28,8 @@ class TensorboardTracker:
     counts of them is written anew.
     """
 
-    def __init__(self, folder: StudyFolder) -> None:
+    def __init__(self, study: Study, folder: StudyFolder) -> None:
+        self._study = study
         self._make = EventFileWriter
         self._folder = folder
         self._writers: dict[tuple[int, int], Any] = {}
@@ -36,14 +41,25 @@ class TensorboardTracker:
         for name, value in {**described.params, **described.system}.items():
             table.append(f"| {_cell(name)} | {_cell(value)} |")
         writer.add_event(_text_event("sweep", "\n".join(table)))
+        values = {name: _plain(value) for name, value in described.params.items()}
+        # In each trial's folder: the page takes the first that it finds, and they say the same.
+        metrics = [summary_v2.Metric(one.metric) for one in self._study.objectives]
+        shown = [summary_v2.HParam(name) for name in values]
+        for made in (
+            summary_v2.hparams_config_pb(shown, metrics),
+            summary_v2.hparams_pb(values, trial_id=f"{described.trial:05d}"),
+        ):
+            writer.add_event(Event(wall_time=time.time(), summary=made))
         writer.flush()
 
-    def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
+    def cut(self, described: Described, first: int) -> None:
+        self._firsts[described.trial, described.attempt] = first
+        start = SessionLog(status=SessionLog.START)
+        event = Event(wall_time=time.time(), step=first, session_log=start)
+        self._writer(described).add_event(event)
+
+    def log(self, described: Described, reports: Sequence[Report]) -> None:
         writer = self._writer(described)
-        if first is not None:
-            self._firsts[described.trial, described.attempt] = first
-            start = SessionLog(status=SessionLog.START)
-            writer.add_event(Event(wall_time=time.time(), step=first, session_log=start))
         for report in reports:
             values = [
                 Summary.Value(tag=name, simple_value=value)
@@ -58,11 +74,13 @@ class TensorboardTracker:
         first = self._firsts.get((described.trial, described.attempt))
         if first is not None:  # else nothing was taken away
             gone = [report for report in reports if report.step >= first]
-            self.log(described, gone, None)
+            self.log(described, gone)
 
     def end(self, described: Described, state: str) -> None:
         writer = self._writer(described)
         writer.add_event(_text_event("sweep/state", state))
+        if state in FINAL_STATES:  # the page takes the first end that it finds
+            writer.add_event(_session_end(state))
         writer.close()
         del self._writers[described.trial, described.attempt]
 
@@ -80,6 +98,25 @@ class TensorboardTracker:
 
 def _cell(value: Any) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as the HParams page takes it."""
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _session_end(state: str) -> Any:
+    """Return the event that says on the HParams page how a trial ended."""
+    is_well = state in (COMPLETE, PRUNED)
+    status = api_pb2.STATUS_SUCCESS if is_well else api_pb2.STATUS_FAILURE
+    end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())
+    data = plugin_data_pb2.HParamsPluginData(session_end_info=end)
+    value = Summary.Value(
+        tag=metadata.SESSION_END_INFO_TAG,
+        metadata=metadata.create_summary_metadata(data),
+        tensor=metadata.NULL_TENSOR,
+    )
+    return Event(wall_time=time.time(), summary=Summary(value=[value]))
 
 
 def _text_event(tag: str, text: str) -> Any:

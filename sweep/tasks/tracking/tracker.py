@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ class Described:
         params: The trial's values, the fixed ones and the seed too.
         system: Where and from what it runs: host, GPUs, commit and the like, as text.
         files: What is kept with it, once it has ended.
+        earlier: Reads the trial's earlier attempts that count: their numbers and reports.
     """
 
     study: str
@@ -26,6 +27,7 @@ class Described:
     params: Mapping[str, Any]
     system: Mapping[str, str] = field(default_factory=dict)
     files: Sequence[Path] = ()
+    earlier: Callable[[], Sequence[tuple[int, Sequence[Report]]]] = tuple
 
 
 class Tracker(Protocol):
@@ -35,17 +37,19 @@ class Tracker(Protocol):
         """Begin an attempt. The trial's earlier attempts may be known already."""
         ...
 
-    def log(self, described: Described, reports: Sequence[Report], first: int | None) -> None:
-        """Write reports in order.
-
-        Args:
-            first: The attempt's first step, if these are the first reports of a later attempt:
-                what earlier ones reported there and beyond is taken away.
-        """
+    def cut(self, described: Described, first: int) -> None:
+        """Take away what earlier attempts reported from a step on: a later one's first report."""
         ...
 
     def restore(self, described: Described, reports: Sequence[Report]) -> None:
-        """Write what earlier attempts have reported, and still counts: each of it comes once."""
+        """Write what earlier attempts have reported, and still counts: each of it comes once.
+
+        Of a metric it comes before the attempt's own first report of that, or at the end.
+        """
+        ...
+
+    def log(self, described: Described, reports: Sequence[Report]) -> None:
+        """Write reports in order."""
         ...
 
     def end(self, described: Described, state: str) -> None:
