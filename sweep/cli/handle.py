@@ -200,7 +200,7 @@ class StudyHandle(Results):
         rerun.refresh(opened, schedule)
         known = rerun.newest(opened, number, untold=True)
         if known is None:
-            plan = rerun.plan(opened.study, number, trial_id)
+            plan = rerun.plan(opened.ledger, number, trial_id)
             (k,) = rerun.submit(opened, schedule, os.environ, plan, [number])
         else:
             k = known.k

@@ -111,7 +111,7 @@ def rerun_best(
         plan: list[tuple[int, str, int]] = []
         for number, trial_id, _ in new:
             numbers[number] = len(plan)  # its place; the first run's number is added below
-            plan += rerun.plan(opened.study, number, trial_id, seeds=seeds, repeats=repeats)
+            plan += rerun.plan(opened.ledger, number, trial_id, seeds=seeds, repeats=repeats)
         made = rerun.submit(
             opened, schedule, os.environ, plan, [number for number, *_ in new], anyway=anyway
         )

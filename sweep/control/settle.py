@@ -10,14 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from sweep.control import replicating
 from sweep.control.resuming import may_step_back
 from sweep.core import outcomes, pareto
 from sweep.core.errors import closest
-from sweep.core.outcomes import HALTED, PAUSED, USER_FAILURES
+from sweep.core.outcomes import HALTED, PAUSED, REPLICATED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.study import Retry, Study
-from sweep.core.trial import Attempt, End, Reading, Report, since_retry
-from sweep.storage import adoption, cancelling, studies
+from sweep.core.trial import Attempt, End, Reading, Report, mean_values, since_retry
+from sweep.storage import adoption, cancelling, replicates, studies
 from sweep.storage.budgets import cut_by
 from sweep.storage.closing import close_trials, prune_trials
 from sweep.storage.ledger import Ledger
@@ -189,10 +190,55 @@ def _finish(
     else:
         cut_short = end.reason in ("pruned", outcomes.TOO_LONG)
         state = outcomes.PRUNED if cut_short else outcomes.COMPLETE
+        if study.is_replicated and not cut_short:
+            return _finish_replicate(ledger, token, trial_id, end, values, checkpoint)
         ledger.finish(token, end, state, values, checkpoint)
     if ledger.open_failures():
         ledger.close_failures()
     return state
+
+
+def _finish_replicate(
+    ledger: Ledger,
+    token: str,
+    trial_id: int,
+    end: End,
+    values: Sequence[float],
+    checkpoint: tuple[str, str | None] | None,
+) -> str:
+    """End one of a trial's trainings, which ended well; the trial itself where it was the last."""
+    found = replicating.after(ledger, ledger.attempts(trial_id), values)
+    replicates.write(ledger.db, trial_id, found)
+    # Whoever ends the study or cancels the trial has either seen this end, or we see his wish.
+    studies.lock_study(ledger.db, ledger.study_id)
+    state = studies.read_state(ledger.db, ledger.study_id)
+    if ledger.open_failures():
+        ledger.close_failures()
+    has_enough = len(found) >= ledger.study.replicates.min
+    if replicating.needs_more(ledger, trial_id, found):
+        number, most = len(found), ledger.study.replicates.max
+        shown = ", ".join(f"{value:.6g}" for value in values)
+        done = replace(end, outcome=REPLICATED, reason=f"replicate {number} of {most}: {shown}")
+        if cancelling.is_wanted(ledger.db, trial_id):
+            ledger.leave(token, done, checkpoint)
+            cancelled = End(outcomes.STOPPED, cancelling.REASON)
+            close_trials(ledger.db, [trial_id], outcomes.CANCELLED, cancelled)
+            return outcomes.CANCELLED
+        if state.word != studies.ENDED:
+            ledger.leave(token, done, checkpoint)
+            replicates.begin_next(ledger.db, trial_id)
+            return outcomes.RUNNING
+        if not has_enough:
+            ledger.leave(token, done, checkpoint)
+            close_trials(ledger.db, [trial_id], outcomes.CANCELLED, cut_by(state.reason))
+            return outcomes.CANCELLED
+    constraints = ledger.study.constraints
+    if constraints:
+        columns = zip(*(one.bounded for one in found), strict=True)
+        means = {c.metric: sum(v) / len(v) for c, v in zip(constraints, columns, strict=True)}
+        ledger.note_violations(trial_id, pareto.violations(constraints, means))
+    ledger.finish(token, end, outcomes.COMPLETE, mean_values(found), checkpoint)
+    return outcomes.COMPLETE
 
 
 def _violations(ledger: Ledger, trial_id: int) -> list[float] | str:

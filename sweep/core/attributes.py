@@ -32,6 +32,7 @@ METRIC_NAMES = "study:metric_names"  # Optuna's: its dashboard writes them on it
 # User attributes of a trial
 END = "sweep:end"  # why it ended
 DUPLICATE_OF = "sweep:duplicate_of"  # the number of a complete trial with the same configuration
+REPLICATES = "sweep:replicates"  # what each training of a trial with several has given
 RETRIED = "sweep:retried"  # what it had come to each time that a launch gave it back
 ENERGY = "sweep:energy"  # by the attempt's number: what it used
 

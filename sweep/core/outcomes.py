@@ -48,9 +48,15 @@ RESUME_FAILED = "resume failed"
 RETRIED = "retried"
 RETRIED_RESUMING = "retried, resuming"
 RETRIES = (RETRIED, RETRIED_RESUMING)
+# A training of a trial with several (``replicates``) has ended well, and the trial needs further
+# ones: the next attempt is the first of the next one, and begins from nothing.
+REPLICATED = "replicate done"
 HALTED = "halted"  # left because the study was stopped or ended
 PAUSED = "paused"  # its trial waits for a promotion
-CLAIMABLE = (*RESUMABLE, GIVEN_BACK, RESUME_FAILED, HALTED, *RETRIES)
+CLAIMABLE = (*RESUMABLE, GIVEN_BACK, RESUME_FAILED, HALTED, *RETRIES, REPLICATED)
+# Where what came before counts no more: neither towards limits nor, but for a retry that resumes,
+# as something to go on from.
+BEGUN_ANEW = (*RETRIES, REPLICATED)
 USER_FAILURES = (ERROR, NO_METRIC, NOT_STARTED, TOO_LONG, EXHAUSTED)
 # Those of them that say that the configuration asks for too much, not that the command is wrong.
 TOO_MUCH = (TOO_LONG, EXHAUSTED)

@@ -9,10 +9,8 @@ values in a field are, where that is not what the user writes.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from typing import Any
 
 from sweep.core.errors import DamagedFile
 from sweep.core.files import read_text
+from sweep.core.json_classes import build
 from sweep.core.space import Space
 
 
@@ -96,6 +95,15 @@ class Notify:
     email: bool | str = False
     command: tuple[str, ...] = ()
     on: tuple[str, ...] = NOTICES
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """How many trainings with different seeds make a trial: ``min``, and up to ``max`` while it may
+    be the best."""
+
+    min: int = 1
+    max: int = 1
 
 
 @dataclass(frozen=True)
@@ -325,6 +333,7 @@ class Study:
     constraints: tuple[Constraint, ...] = ()
     where: tuple[str, ...] = ()
     trials: int = 1
+    replicates: Replicates = Replicates()
     seed: int = 0
     sampler: Choice = Choice("auto")
     pruner: Choice = Choice("none")
@@ -374,6 +383,11 @@ class Study:
     @property
     def is_multi_objective(self) -> bool:
         return len(self.objectives) > 1
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether a trial may be several trainings."""
+        return self.replicates.max > 1
 
     @property
     def may_end_early(self) -> bool:
@@ -438,57 +452,7 @@ class Study:
     @staticmethod
     def from_json(text: str) -> Study:
         """Read back what ``to_json`` wrote. Raises: ValueError for other text."""
-        return typing.cast("Study", _build(Study, json.loads(text)))
+        return typing.cast("Study", build(Study, json.loads(text)))
 
 
 REWRITTEN = "Launch the study again: `sweep launch STUDY.yaml` writes it anew."
-_kinds = functools.cache(typing.get_type_hints)  # evaluates a class's annotations, once
-
-
-def _build(kind: Any, data: Any, where: str = "it") -> Any:
-    """Return what JSON data are as a field of that type.
-
-    Args:
-        where: The field's name.
-
-    Raises:
-        ValueError: They are of another shape. One number is as good as another.
-    """
-    outer, inner = typing.get_origin(kind), typing.get_args(kind)
-    if outer is types.UnionType:
-        if data is None and types.NoneType in inner:
-            return None
-        # Where several are left they are plain values.
-        left = [one for one in inner if one is not types.NoneType]
-        if len(left) == 1:
-            return _build(left[0], data, where)
-        return _plain(tuple(left), data, where)
-    if outer is tuple:
-        if not isinstance(data, list):
-            raise ValueError(f"{where} is no list")
-        return tuple([_build(inner[0], item, where) for item in data])
-    if outer is Mapping:
-        return {name: _build(inner[1], value, name) for name, value in _object(data, where).items()}
-    if kind is Any:
-        return data
-    if not dataclasses.is_dataclass(kind):
-        return _plain((kind,), data, where)
-    kinds: dict[str, Any] = _kinds(kind)  # type: ignore[arg-type]
-    unknown = set(_object(data, where)) - set(kinds)
-    if unknown:
-        raise ValueError(f"{where} has no {', '.join(sorted(unknown))}")
-    made = {name: _build(kinds[name], value, name) for name, value in data.items()}
-    return kind(**made)  # type: ignore[operator]
-
-
-def _object(data: Any, where: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise ValueError(f"{where} is no JSON object")
-    return data
-
-
-def _plain(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
-    is_number = isinstance(data, int | float)
-    if not any(is_number if kind in (bool, int, float) else type(data) is kind for kind in kinds):
-        raise ValueError(f"{where} is {json.dumps(data)[:40]}")
-    return data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -41,7 +42,9 @@ class Claim:
         params: The stored (Optuna's) parameter values; empty when ``sampled`` is False.
         sampled: Whether the trial has its parameters.
         used_s: Seconds that earlier attempts trained, since the trial was retried.
-        first: Number of the attempt that counts first: 1, or the one after a retry.
+        first: Number of the attempt that counts first: 1, or the one after a retry or after
+            another replicate.
+        replicate: Which of the trial's trainings it is, from 1.
     """
 
     trial_id: int
@@ -52,6 +55,7 @@ class Claim:
     sampled: bool = True
     used_s: float = 0.0
     first: int = 1
+    replicate: int = 1
 
 
 @dataclass(frozen=True)
@@ -97,18 +101,24 @@ class Attempt:
 
 
 def since_retry(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
-    """Return the attempts that count towards limits: those since a trial was retried last.
+    """Return the attempts that count towards limits: those since a trial was retried last, or
+    since another of its replicates ended.
 
     Args:
         attempts: All of the trial, oldest first.
     """
-    return _after(attempts, outcomes.RETRIES)
+    return _after(attempts, outcomes.BEGUN_ANEW)
 
 
 def since_nothing(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
-    """Return the attempts whose results and checkpoints are the trial's: those since it was
-    retried from nothing; arguments as ``since_retry``'s."""
-    return _after(attempts, (outcomes.RETRIED,))
+    """Return the attempts whose curves and checkpoints are the trial's: those since it was retried
+    from nothing, of the replicate that came last; arguments as ``since_retry``'s."""
+    return _after(attempts, (outcomes.RETRIED, outcomes.REPLICATED))
+
+
+def replicate_of(attempts: Sequence[Attempt]) -> int:
+    """Return which of a trial's replicates its last attempt is, from 1; arguments as above."""
+    return 1 + sum(attempt.outcome == outcomes.REPLICATED for attempt in attempts[:-1])
 
 
 def _after(attempts: Sequence[Attempt], words: Sequence[str]) -> Sequence[Attempt]:
@@ -144,6 +154,37 @@ class TakenBack:
 
 
 @dataclass(frozen=True)
+class Replicate:
+    """What one training of a trial with several has given.
+
+    Attributes:
+        number: From 1.
+        attempt: Its last attempt.
+        values: Its objectives, in the study's order.
+        bounded: The last value of each constraint's metric, in the study's order.
+    """
+
+    number: int
+    seed: int
+    attempt: int
+    values: tuple[float, ...]
+    bounded: tuple[float, ...] = ()
+
+
+def mean_values(replicates: Sequence[Replicate]) -> tuple[float, ...]:
+    """Return the mean of each objective over a trial's replicates; () without any."""
+    columns = zip(*(one.values for one in replicates), strict=True)
+    return tuple(statistics.fmean(column) for column in columns)
+
+
+def deviation(replicates: Sequence[Replicate]) -> float | None:
+    """Return the sample standard deviation of the first objective; None below two replicates."""
+    if len(replicates) < 2:
+        return None
+    return statistics.stdev(one.values[0] for one in replicates)
+
+
+@dataclass(frozen=True)
 class TrialRecord:
     """A trial with all that is known of it, as ``collect`` and ``status`` read it.
 
@@ -157,6 +198,8 @@ class TrialRecord:
         violation: By how much it breaks the study's constraints, 0 where it keeps to them; None
             where that is not known.
         retries: What it had come to each time that a launch gave it back, oldest first.
+        replicates: What each of its trainings has given so far, where a trial has several; then
+            ``values`` are their means, and ``seed`` and ``metrics`` the last one's.
     """
 
     trial_id: int
@@ -173,6 +216,7 @@ class TrialRecord:
     metrics: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
     violation: float | None = None
     retries: Sequence[TakenBack] = ()
+    replicates: Sequence[Replicate] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -197,6 +241,18 @@ def trial_seed(study_seed: int, number: int) -> int:
     Neighbouring numbers give unrelated seeds, and the same pair gives the same seed anywhere.
     """
     digest = hashlib.sha256(f"{study_seed}:{number}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
+
+
+def replicate_seed(study_seed: int, number: int, replicate: int) -> int:
+    """Return the seed of one of a trial's replicates.
+
+    The first has the trial's own; that of a further one is the same in every trial, so that
+    comparisons between trials are paired.
+    """
+    if replicate == 1:
+        return trial_seed(study_seed, number)
+    digest = hashlib.sha256(f"{study_seed}:replicate {replicate}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
 
 

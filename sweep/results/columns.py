@@ -43,6 +43,8 @@ def columns(rows: Sequence[Row], study: Study, *, text_only: bool = False) -> li
         found += [_inner("values", o.metric, "float") for o in study.objectives]
     else:
         found.append(_key("value", "float"))
+    if study.is_replicated:
+        found += [_key("sd", "float"), _key("replicates", "int")]
     if study.constraints:
         found.append(_key("feasible", "bool"))
     found += [

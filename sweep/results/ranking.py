@@ -18,7 +18,7 @@ from sweep.core.pareto import constrained_fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Objective, Study
 from sweep.core.times import iso_utc
-from sweep.core.trial import TrialRecord, summarise
+from sweep.core.trial import TrialRecord, deviation, summarise
 from sweep.storage.series import Summary, summarised
 
 # Where trials without a rank come, after the complete ones.
@@ -251,8 +251,9 @@ def rows(
     measured), ``reason``, ``started``, ``ended`` (ISO 8601, UTC); ``metrics`` (each metric's last
     value, or what ``wanted`` says) where they were read, ``checkpoint`` (a path) where one is kept,
     with ``checkpoint_of`` (``best``: known to be of the step whose value counts; else ``last``),
-    ``retried`` (how often) where a launch has given the trial back, ``notes`` (sentences) where
-    something of the trial could not be read or stored.
+    ``replicates`` and ``sd`` (how many trainings, and the standard deviation of the first objective
+    over them) in a study with several a trial, ``retried`` (how often) where a launch has given the
+    trial back, ``notes`` (sentences) where something of the trial could not be read or stored.
 
     Args:
         top: At most so many.
@@ -280,6 +281,8 @@ def rows(
     found = []
     for record in chosen[:top]:
         row = _row(record, study, places[record.number])
+        if study.is_replicated:
+            row |= {"replicates": len(record.replicates), "sd": deviation(record.replicates)}
         if record.retries:
             row["retried"] = len(record.retries)
         if record.notes:

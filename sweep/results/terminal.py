@@ -331,6 +331,9 @@ def _columns(rows: Sequence[Row], study: Study, metrics: Sequence[str], wide: bo
         else:
             values = [row["value"] for row in rows]
         found.append((printable(name), True, [shown_value(v) for v in values]))
+    if study.is_replicated:
+        found.append(("± sd", True, [shown_value(row["sd"]) for row in rows]))
+        found.append(("n", True, [str(row["replicates"]) for row in rows]))
     if any(row.get("confirmed") for row in rows):
         found.append(("mean", True, means(rows, VALUE_DIGITS)))
     if study.constraints:
@@ -348,7 +351,7 @@ def _columns(rows: Sequence[Row], study: Study, metrics: Sequence[str], wide: bo
         found.append(("parameters", False, texts))
     times = [row["duration_s"] for row in rows]
     found.append(("time", True, ["" if t is None else stopwatch(t) for t in times]))
-    if any(row["attempts"] > 1 for row in rows):
+    if any(row["attempts"] > row.get("replicates", 1) for row in rows):
         found.append(("attempts", True, [str(row["attempts"]) for row in rows]))
     if any(row.get("retried") for row in rows):
         found.append(("retried", True, [str(row.get("retried", "")) for row in rows]))

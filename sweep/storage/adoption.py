@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sweep.core.outcomes import RETRIED
-from sweep.core.trial import Report
+from sweep.core.outcomes import REPLICATED, RETRIED
+from sweep.core.trial import Report, replicate_of
 from sweep.storage import pruner_unit
 from sweep.storage.attempts import stale
 from sweep.storage.ledger import Ledger
@@ -39,8 +39,9 @@ def missing_before(ledger: Ledger, token: str) -> dict[int, tuple[int | None, in
         "AND m.attempt = a.number), (SELECT MIN(b.first_step) FROM sweep_attempt b "
         "WHERE b.trial_id = a.trial_id AND b.number > a.number AND b.number <= %s) "
         "FROM sweep_attempt a WHERE a.trial_id = %s AND a.number < %s AND a.number > (SELECT "
-        "COALESCE(MAX(r.number), 0) FROM sweep_attempt r WHERE r.trial_id = %s AND r.outcome = %s)",
-        (number, trial_id, number, trial_id, RETRIED),
+        "COALESCE(MAX(r.number), 0) FROM sweep_attempt r WHERE r.trial_id = %s "
+        "AND r.outcome = ANY(%s))",
+        (number, trial_id, number, trial_id, [RETRIED, REPLICATED]),
     )
     return {earlier: (last, cut) for earlier, last, cut in rows if cut is not None}
 
@@ -77,6 +78,8 @@ def adopt(ledger: Ledger, token: str, found: Mapping[int, Sequence[Report]]) -> 
     unit = ledger.study.pruner.options.get("resource", pruner_unit.STEPS)
     if ledger.study.is_multi_objective or unit != pruner_unit.STEPS:
         return  # what was used when each was reported is not known here
+    if replicate_of(ledger.attempts(trial_id)) > 1:
+        return  # pruners see the first replicate's
     metric = ledger.study.objective.metric
     objective = {  # of several attempts the latest counts
         step: stored_number(value)

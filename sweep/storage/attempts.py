@@ -11,7 +11,7 @@ from sweep.core import outcomes
 from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.errors import StaleAttempt
 from sweep.core.masking import mask
-from sweep.core.outcomes import GIVEN_BACK, RETRIED, RETRIED_RESUMING, USER_FAILURES
+from sweep.core.outcomes import BEGUN_ANEW, GIVEN_BACK, REPLICATED, USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Place
 from sweep.storage.connection import Database
@@ -22,13 +22,16 @@ VIOLATION_SQL = f"""COALESCE((SELECT SUM(GREATEST(c::float8, 0)) FROM trial_syst
   json_array_elements_text(s.value_json::json) c
   WHERE s.trial_id = t.trial_id AND s.key = '{CONSTRAINTS}'), 0)"""
 # The number of the attempt after which those of an attempt ``a``'s trial count: its last before a
-# retry, or 0.
-RETRIED_SQL = f"""(SELECT COALESCE(MAX(y.number), 0) FROM sweep_attempt y
-  WHERE y.trial_id = a.trial_id AND y.outcome IN ('{RETRIED}', '{RETRIED_RESUMING}'))"""
+# retry or before this replicate, or 0.
+BEGUN_ANEW_SQL = f"""(SELECT COALESCE(MAX(y.number), 0) FROM sweep_attempt y
+  WHERE y.trial_id = a.trial_id AND y.outcome IN ({", ".join(f"'{w}'" for w in BEGUN_ANEW)}))"""
+# How many replicates of that trial have ended.
+REPLICATED_SQL = f"""(SELECT COUNT(*) FROM sweep_attempt r
+  WHERE r.trial_id = a.trial_id AND r.outcome = '{REPLICATED}')"""
 # For how many seconds the ended attempts of the trial of an attempt ``a`` ran.
 USED_SQL = f"""(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
   FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL
-  AND e.number > {RETRIED_SQL})"""
+  AND e.number > {BEGUN_ANEW_SQL})"""
 
 # What counts of one metric of a trial, as ``m``: an attempt's steps up to the first step at which a
 # later attempt reported this metric.
@@ -98,8 +101,10 @@ class Attempts:
         names = [objective.metric for objective in self.study.objectives]
         rows = self.db.execute(
             "SELECT EXISTS (SELECT 1 FROM trials t JOIN sweep_metric m USING (trial_id) "
-            "WHERE t.study_id = %s AND m.name = ANY(%s))",
-            (self.study_id, names),
+            "WHERE t.study_id = %(study)s AND m.name = ANY(%(names)s)) OR EXISTS (SELECT 1 "
+            "FROM trials t JOIN sweep_attempt a USING (trial_id) WHERE t.study_id = %(study)s "
+            "AND a.outcome = %(replicated)s)",
+            {"study": self.study_id, "names": names, "replicated": REPLICATED},
         )
         return bool(rows[0][0])
 
@@ -270,7 +275,7 @@ class Attempts:
             "WHERE trial_id = %s AND outcome = %s AND resumed_sha256 IS NOT NULL AND number > "
             "(SELECT COALESCE(MAX(number), 0) FROM sweep_attempt WHERE trial_id = %s "
             "AND outcome = ANY(%s))",
-            (trial_id, outcomes.RESUME_FAILED, trial_id, list(outcomes.RETRIES)),
+            (trial_id, outcomes.RESUME_FAILED, trial_id, list(BEGUN_ANEW)),
         )
         return frozenset(str(row[0]) for row in rows)
 

@@ -11,13 +11,13 @@ from sweep.core.errors import NoRoom
 from sweep.core.outcomes import CLAIMABLE, PAUSED
 from sweep.core.trial import Claim, Place
 from sweep.storage import locks, promotion, studies
-from sweep.storage.attempts import RETRIED_SQL, USED_SQL, Attempts, stale
+from sweep.storage.attempts import BEGUN_ANEW_SQL, REPLICATED_SQL, USED_SQL, Attempts, stale
 from sweep.storage.connection import Database
 
 DETAILS_SQL = f"""
   (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)
     ORDER BY p.param_id)::text FROM trial_params p WHERE p.trial_id = a.trial_id),
-  {USED_SQL}, {RETRIED_SQL}
+  {USED_SQL}, {BEGUN_ANEW_SQL}, {REPLICATED_SQL}
 """
 # Interrupted trials come before those that wait, and the oldest comes first; one that was promoted
 # by the caller comes alone. Most running trials have a live attempt, and an index holds just those:
@@ -73,7 +73,7 @@ WITH runs AS (
 SELECT c.trial_id, s.number, a.number, NULL::text, {DETAILS_SQL}
 FROM chosen c LEFT JOIN attempt a USING (trial_id) LEFT JOIN started s USING (trial_id)
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM full_up
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM full_up
 """
 LEFT_SQL = """
 SELECT EXISTS (SELECT 1 FROM trials WHERE study_id = %(study)s AND state = 'WAITING')
@@ -202,7 +202,7 @@ class Claims(Attempts):
         return self._claimed(token, mine[0])
 
     def _claimed(self, token: str, row: Sequence[Any]) -> Claim:
-        trial_id, number, attempt, _, stored, used_s, retried = row
+        trial_id, number, attempt, _, stored, used_s, before, replicated = row
         params = {
             name: stored_value(value, distribution)
             for name, value, distribution in json.loads(stored or "[]")
@@ -217,7 +217,8 @@ class Claims(Attempts):
             params=params,
             sampled=not missing,
             used_s=float(used_s),
-            first=int(retried) + 1,
+            first=int(before) + 1,
+            replicate=int(replicated) + 1,
         )
 
 

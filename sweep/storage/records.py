@@ -15,11 +15,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sweep.core import outcomes, pareto
-from sweep.core.attributes import CONSTRAINTS, END, ENERGY, RETRIED
+from sweep.core.attributes import CONSTRAINTS, END, ENERGY, REPLICATES, RETRIED
 from sweep.core.outcomes import USER_FAILURES
 from sweep.core.study import Study
-from sweep.core.trial import Attempt, TakenBack, TrialRecord, trial_seed
-from sweep.storage import energy
+from sweep.core.trial import Attempt, Replicate, TakenBack, TrialRecord, trial_seed
+from sweep.storage import energy, replicates
 from sweep.storage.connection import Database
 from sweep.storage.series import LINEAGE_SQL
 from sweep.storage.tables import READING_COLUMNS, read_notes
@@ -119,15 +119,19 @@ def read_trials(
     ends: dict[int, dict[str, Any]] = {}
     used: dict[int, dict[int, energy.Energy]] = {}
     retries: dict[int, tuple[TakenBack, ...]] = {}
+    several: dict[int, tuple[Replicate, ...]] = {}
     for trial_id, key, text in db.execute(
         "SELECT u.trial_id, u.key, u.value_json FROM trial_user_attributes u JOIN trials t "
-        f"USING (trial_id) WHERE u.key IN ('{END}', '{ENERGY}', '{RETRIED}') AND {_CHOSEN}",
+        f"USING (trial_id) WHERE u.key IN ('{END}', '{ENERGY}', '{REPLICATES}', '{RETRIED}') "
+        f"AND {_CHOSEN}",
         chosen,
     ):
         if key == END:
             ends[trial_id] = _end(text)
         elif key == RETRIED:
             retries[trial_id] = read_retries(text)
+        elif key == REPLICATES:
+            several[trial_id] = replicates.parse(text)
         else:
             used[trial_id] = energy.parse(text)
     params = _read_params(db, chosen, study)
@@ -139,6 +143,7 @@ def read_trials(
         last = tried[-1] if tried else None
         end = ends.get(trial_id, {})
         state = shown_state(optuna_state, last, end)
+        done = several.get(trial_id, ())
         started_utc, ended_utc = utc(started), utc(ended)
         if tried:
             started_utc = tried[0].claimed
@@ -149,7 +154,7 @@ def read_trials(
                 state=state,
                 values=values.get(trial_id, ()) if state in _WITH_VALUES else (),
                 params=params.get(trial_id, {}),
-                seed=trial_seed(study.seed, number),
+                seed=done[-1].seed if done else trial_seed(study.seed, number),
                 reason=_reason(state, optuna_state, last, end),
                 started=started_utc,
                 ended=ended_utc,
@@ -158,6 +163,7 @@ def read_trials(
                 metrics=series.get(trial_id, {}),
                 violation=broken.get(number),
                 retries=retries.get(trial_id, ()),
+                replicates=done,
             )
         )
     return records

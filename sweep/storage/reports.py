@@ -17,7 +17,7 @@ from sweep.core.attributes import LEAVE
 from sweep.core.study import Study
 from sweep.core.trial import Reading, Report
 from sweep.storage import promotion, pruner_unit, studies
-from sweep.storage.attempts import USED_SQL, Attempts, clean, stale
+from sweep.storage.attempts import REPLICATED_SQL, USED_SQL, Attempts, clean, stale
 from sweep.storage.connection import Database
 from sweep.storage.prepared import numbers
 from sweep.storage.tables import LONGEST_STEP
@@ -50,7 +50,7 @@ OBJECTIVE_SQL = """
     (trial_id, step, intermediate_value, intermediate_value_type)
   SELECT a.trial_id, u.step, u.value, u.kind::trialintermediatevaluetype FROM attempt a,
     unnest(%(objective_steps)s::bigint[], %(objective_values)s::float8[], %(kinds)s::text[])
-      AS u(step, value, kind)
+      AS u(step, value, kind) {of_first}
   ON CONFLICT (trial_id, step) DO UPDATE SET intermediate_value = excluded.intermediate_value,
     intermediate_value_type = excluded.intermediate_value_type
 )
@@ -64,9 +64,11 @@ CUT_SQL = """
   WHERE a.number > 1 AND NOT EXISTS (SELECT 1 FROM sweep_metric p
       WHERE p.trial_id = a.trial_id AND p.attempt = a.number AND p.name = %(objective)s::text)
     AND i.trial_id = a.trial_id AND i.step >= %(cut_from)s::bigint
-    AND i.step <> ALL (%(objective_steps)s::bigint[])
+    AND i.step <> ALL (%(objective_steps)s::bigint[]) {and_of_first}
 )
 """
+# Of a trial with several replicates pruners see the first one's curve.
+_OF_FIRST = f"{REPLICATED_SQL} = 0"
 LIVE_SQL = "SELECT 1 FROM attempt"
 # What no further try stores: bytes or characters, a number, a length.
 REFUSALS = (psycopg2.DataError, psycopg2.errors.ProgramLimitExceeded, UnicodeError, ValueError)
@@ -254,9 +256,12 @@ class Reports(Attempts):
             "objective_values": numbers([value for value, _ in stored]),
             "kinds": [kind for _, kind in stored],
         }
+        is_several = self.study.is_replicated
+        objective_sql = OBJECTIVE_SQL.format(of_first=f"WHERE {_OF_FIRST}" if is_several else "")
         if token == self._cut or not those:
-            return self.db.execute_prepared(record_sql + OBJECTIVE_SQL + LIVE_SQL, params)
-        live = self.db.execute_prepared(record_sql + OBJECTIVE_SQL + CUT_SQL + LIVE_SQL, params)
+            return self.db.execute_prepared(record_sql + objective_sql + LIVE_SQL, params)
+        cut_sql = CUT_SQL.format(and_of_first=f"AND {_OF_FIRST}" if is_several else "")
+        live = self.db.execute_prepared(record_sql + objective_sql + cut_sql + LIVE_SQL, params)
         # Inside a transaction this may still be undone: then the next try must cut again.
         self._cut = token if live and not self.db.in_transaction else ""
         return live

@@ -18,6 +18,7 @@ from sweep.core.attributes import (
     END,
     LEAVE,
     PROMOTED,
+    REPLICATES,
     RETRIED,
     RETRIES,
     RUNG,
@@ -108,6 +109,14 @@ def _reset(db: Database, trial_ids: Sequence[int], goes_on: bool) -> None:
         "DELETE FROM trial_system_attributes WHERE trial_id = ANY(%s::int[]) "
         "AND (key = %s OR starts_with(key, %s))",
         (ids, PROMOTED, RUNG),
+    )
+    db.execute(
+        "DELETE FROM trial_user_attributes WHERE trial_id = ANY(%s::int[]) AND key = %s",
+        (ids, REPLICATES),
+    )
+    db.execute(
+        "UPDATE sweep_attempt SET outcome = %s WHERE trial_id = ANY(%s::int[]) AND outcome = %s",
+        (outcomes.FINISHED, ids, outcomes.REPLICATED),
     )
     for table in ("trial_intermediate_values", "sweep_metric"):
         db.execute(f"DELETE FROM {table} WHERE trial_id = ANY(%s::int[])", (ids,))

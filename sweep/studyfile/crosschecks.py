@@ -1,15 +1,9 @@
-"""What must hold between the keys of a study file, as far as each is right by itself.
-
-A rule is a function under ``@crosscheck``. Its parameters are the file and, by their names, the
-fields of the study that it is about: it is called where all of those are right, and reports what is
-wrong between them at its place in the file. Problems of one line stand in the order of the rules.
-"""
+"""What must hold between the keys of a study file that say what is searched, and until when."""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.core import executors
@@ -20,14 +14,14 @@ from sweep.core.space import Space, same_value
 from sweep.core.study import (
     Choice,
     ConfigFile,
-    Ddp,
     Environment,
     Notify,
     Objective,
+    Replicates,
     Resources,
-    Slurm,
 )
 from sweep.studyfile.conditions import describe_values
+from sweep.studyfile.crosscheck import crosscheck
 from sweep.studyfile.keys import TRIAL
 from sweep.studyfile.relation_keys import check_relation, known_values
 from sweep.studyfile.rules import INVALID, Entry
@@ -37,21 +31,6 @@ _LEARNING = ("auto", "tpe", "gp", "cmaes", "nsgaii")
 _FORGETTING = ("auto", "tpe", "gp")  # a wrong prior
 
 Objectives = tuple[Objective, ...]
-_rules: list[tuple[Callable[..., None], list[str]]] = []
-
-
-def crosscheck(check: Callable[..., None]) -> Callable[..., None]:
-    """Add a rule to those that every study file is checked by."""
-    _rules.append((check, list(inspect.signature(check).parameters)[1:]))
-    return check
-
-
-def check_together(values: Mapping[str, Any], root: Entry) -> None:
-    """Report what is wrong between keys, as far as the keys themselves are right."""
-    for check, names in _rules:
-        given = [values[name] for name in names]
-        if INVALID not in given:
-            check(root, *given)
 
 
 def fill_in_trials(values: dict[str, Any], root: Entry) -> None:
@@ -333,102 +312,23 @@ def _options_of_a_pruner_fit(root: Entry, pruner: Choice) -> None:
 
 
 @crosscheck
-def _gpus_are_whole_or_shared(root: Entry, resources: Resources) -> None:
-    shares = [n for n in ("shard", "mps") if "resources" in root and n in root["resources"]]
-    if shares and (resources.gpus or len(shares) > 1):
-        rule = f"cannot go with {'gpus' if resources.gpus else 'shard'}"
-        advice = "A trial has whole GPUs or a share of one: keep one of the keys."
-        root["resources"][shares[-1]].report(rule, advice)
-
-
-@crosscheck
-def _grace_is_shorter_than_time(root: Entry, resources: Resources, grace_s: int) -> None:
-    limit_s = resources.time_limit_s
-    if limit_s is None or grace_s < limit_s:
-        return
-    advice = "Give the task more time, or write a shorter grace."
-    if "grace" in root:
-        root["grace"].report(f"must be shorter than resources.time, {limit_s} s", advice)
-    else:
-        root["resources"]["time"].report(f"must be longer than grace, {grace_s} s", advice)
-
-
-@crosscheck
-def _slots_share_one_node(root: Entry, resources: Resources, slurm: Slurm) -> None:
-    if slurm.slots == 1:
-        return
-    for other, is_so, why in (
-        ("resources.nodes", resources.nodes > 1, "The trials of a task share one node"),
-        ("resources.shard", resources.shard, "Tasks that share a GPU need no slots"),
-        ("resources.mps", resources.mps, "Tasks that share a GPU need no slots"),
-    ):
-        if is_so:
-            root["slurm"]["slots"].report(f"cannot go with {other}", f"{why}: keep one of the two.")
-
-
-@crosscheck
-def _each_rank_has_a_gpu(root: Entry, resources: Resources, ddp: Ddp) -> None:
-    gpus = resources.gpu_count
-    if ddp.ranks_per_node is not None and gpus not in (0, ddp.ranks_per_node):
-        rule = f"must be the number of GPUs of a node, {gpus}: each process has one"
-        root["ddp"]["ranks_per_node"].report(rule, "Remove it.")
-
-
-@crosscheck
-def _each_rank_has_a_core(root: Entry, resources: Resources, ddp: Ddp, launcher: str) -> None:
-    ranks = ddp.ranks_per_node or resources.gpu_count or 1
-    if launcher != "python" and resources.cpus is not None and resources.cpus < ranks:
-        rule = f"must not be below the number of processes of a node, {ranks}"
-        root["resources"]["cpus"].report(rule, "Raise it.")
-
-
-@crosscheck
-def _srun_serves_one_slot(root: Entry, launcher: str, slurm: Slurm) -> None:
-    if launcher == "srun" and slurm.slots > 1:
-        rule = "must not be srun where a task has several slots"
-        advice = "Use torchrun, or auto: each slot is a step of srun's already."
-        root["launcher"].report(rule, advice)
-
-
-_CONTAINERS = ("binds", "workdir", "options", "remap_root", "name", "unpack")
-_USELESS = {
-    "none": ("image", "setup", "build", *_CONTAINERS),
-    "venv": ("setup", *_CONTAINERS),
-    "conda": _CONTAINERS,
-    "modules": ("image", "build", *_CONTAINERS),
-    "apptainer": ("remap_root", "name"),
-    "singularity": ("remap_root", "name"),
-    "enroot": ("unpack",),
-    "pyxis": ("unpack",),
-}
-
-
-@crosscheck
-def _runtime_has_what_it_needs(root: Entry, environment: Environment) -> None:
-    if "environment" not in root:
-        return
-    at, runtime = root["environment"], environment.runtime
-    for name in _USELESS[runtime]:
-        if name in at:
-            advice = "Remove it."
-            if "runtime" not in at:
-                advice = "Write the runtime that it is for, such as runtime: apptainer."
-            at[name].report(f"has no meaning with runtime {runtime}", advice, "")
-    why = f" for runtime {runtime}"
-    if runtime not in ("none", "venv", "modules") and environment.image is None:
-        what = "Name or folder of the environment." if runtime == "conda" else "Path of the image."
-        at.report_missing("image", what, why)
-    if runtime == "modules" and not environment.setup:
-        what = 'Write the lines that load them: ["module load python/3.11"].'
-        at.report_missing("setup", what, why)
-
-
-@crosscheck
 def _ends_have_one_objective(root: Entry, objectives: Objectives) -> None:
     for name in ("target", "patience", "terminator") if len(objectives) > 1 else ():
         if name in root:
             advice = "None of them is the best: remove the key, or keep one objective."
             root[name].report("cannot be used with several objectives", advice, "")
+
+
+@crosscheck
+def _replicates_can_be_compared(
+    root: Entry, replicates: Replicates, objectives: Objectives, pruner: Choice
+) -> None:
+    if replicates.max > 1 and pruner.type == "promotion":
+        rule = "cannot go with pruner promotion, which pauses a trial's one training"
+        root["replicates"].report(rule, "Use pruner asha: it compares each trial's first.", "")
+    if replicates.max > replicates.min and len(objectives) > 1:
+        rule = "must be one number with several objectives: none of the trials is the best"
+        root["replicates"].report(rule, f"For example replicates: {replicates.min}.", "")
 
 
 @crosscheck

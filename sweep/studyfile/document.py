@@ -18,6 +18,7 @@ from sweep.studyfile.keys import CONFIG, RETRY, STUDY
 from sweep.studyfile.notify_keys import NOTIFY
 from sweep.studyfile.objective_keys import OBJECTIVE, READING
 from sweep.studyfile.own_class import LIMIT_DOC, LIMIT_EXAMPLE, TIME_LIMIT_S
+from sweep.studyfile.replicate_keys import RANGE
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
@@ -66,6 +67,7 @@ def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
     yield "prior of a float or an int", "", PRIOR_OF_RANGE.keys
     yield "prior of a categorical", "", PRIOR_OF_CHOICES.keys
     yield "constraints: the bounds of a metric", "", BOUNDS.keys
+    yield RANGE.what, "A number, or these keys.", RANGE.keys
     for variant in (SAMPLER, PRUNER, TERMINATOR):
         for kind in variant.options:
             options = {**variant.section(kind).keys}

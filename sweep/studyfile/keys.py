@@ -12,7 +12,7 @@ stand in a site's or a user's defaults, ``defaults`` names it.
 from __future__ import annotations
 
 from sweep.core import executors
-from sweep.core.study import ConfigFile, Retry, Study
+from sweep.core.study import ConfigFile, Replicates, Retry, Study
 from sweep.studyfile.address import STORAGE
 from sweep.studyfile.amounts import Duration
 from sweep.studyfile.constraint_keys import Constraints
@@ -21,6 +21,7 @@ from sweep.studyfile.kinds import Command, Commands, OneOrMore
 from sweep.studyfile.notify_keys import NOTIFY
 from sweep.studyfile.objective_keys import OBJECTIVE
 from sweep.studyfile.relation_keys import Relations
+from sweep.studyfile.replicate_keys import ReplicatesRule
 from sweep.studyfile.rules import Boolean, Real, Text, TextList, Whole, Word
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import Key, Section
@@ -168,6 +169,15 @@ STUDY = Section(
             example=30,
             aliases="n_trials num_trials max_trials count num_samples",
             default=None,
+        ),
+        "replicates": Key(
+            ReplicatesRule(),
+            "Trainings with different seeds that make a trial: its value is their mean. A number, "
+            "or min and max: up to max as long as the trial may still be the best. trials counts "
+            "configurations, max_parallel and budgets count trainings.",
+            example=3,
+            aliases="seeds n_seeds num_seeds repeats repetitions n_repeats",
+            default=Replicates(),
         ),
         "seed": Key(
             Whole(0, 2**32 - 1),

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from sweep.core.errors import InputError, Problem, StudyFileError
 from sweep.core.study import Study
+from sweep.studyfile import site_checks as site_checks  # its rules
 from sweep.studyfile.bounds import take_bounds
-from sweep.studyfile.crosschecks import check_together, fill_in_trials
+from sweep.studyfile.crosscheck import check_together
+from sweep.studyfile.crosschecks import fill_in_trials
 from sweep.studyfile.defaults import NO_MAPPING, lay_beneath, read_defaults
 from sweep.studyfile.keys import STUDY, TRIAL
 from sweep.studyfile.overrides import SET, apply_override

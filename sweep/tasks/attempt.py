@@ -24,7 +24,7 @@ from sweep.core.sharing import share
 from sweep.core.system import memory, processes
 from sweep.core.system.crash import write_crash
 from sweep.core.system.disk import FULL_DISK, full_disk, has_room, is_full
-from sweep.core.trial import Claim, End, Reading, Report, trial_seed
+from sweep.core.trial import Claim, End, Reading, Report, replicate_seed
 from sweep.provenance import snapshot as code_snapshot
 from sweep.provenance.record import choose_snapshot
 from sweep.search import duplicates
@@ -342,9 +342,8 @@ class AttemptRun:
 
     def _has_a_result(self) -> bool:
         """Tell whether an earlier trial's result is the trial's, which is complete then."""
-        return duplicates.may_have_duplicates(self.study) and self.ask(
-            lambda _: duplicates.notice(self.ledger, self.claim)
-        )
+        may_have = self.claim.replicate == 1 and duplicates.may_have_duplicates(self.study)
+        return may_have and self.ask(lambda _: duplicates.notice(self.ledger, self.claim))
 
     def _was_corrected(self) -> bool:
         """Tell whether the attempt before failed by its own code, which a launch has given back,
@@ -367,7 +366,7 @@ class AttemptRun:
             self.folder,
             config=filling.config_path(self.study, self.context.folder.config(self.claim.number)),
             params={**self.study.space.from_optuna(params), **self.study.fixed},
-            seed=trial_seed(self.study.seed, self.claim.number),
+            seed=replicate_seed(self.study.seed, self.claim.number, self.claim.replicate),
             token=self.claim.token,
             number=self.claim.number,
             attempt=self.claim.attempt,
@@ -451,6 +450,8 @@ class AttemptRun:
                 f"({end.reason}); it is tried with an older one"
             )
             return outcomes.RESUME_FAILED
+        if end.outcome == outcomes.FINISHED:
+            return outcomes.REPLICATED
         return end.outcome
 
     def _end_study(self, state: str) -> None:

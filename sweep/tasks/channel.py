@@ -79,6 +79,8 @@ class AttemptChannel(Channel):
         study, ledger, claim = self.study, self.ledger, self.claim
         if study.pruner.type == "none" or study.is_multi_objective or self._is_unjudged:
             return ""
+        if claim.replicate > 1:
+            return ""  # the first replicate has been compared with the others' first
         if promotion.promotes(study):
             pauses = ledger.db.retry(
                 lambda _: ledger.judge_rung(claim.token, claim.trial_id), patience_s=0.0

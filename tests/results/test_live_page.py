@@ -324,7 +324,7 @@ def test_others_cannot_use_it_up(runs: Runs) -> None:
             socket.create_connection(("127.0.0.1", visitor.port)) for _ in range(MOST_AT_ONCE + 5)
         ]
         # Those that are turned away are closed at once.
-        wait_for(lambda: sum(is_closed(one) for one in silent) == 5, "five to be turned away")
+        wait_for(lambda: sum(map(is_closed, silent)) >= 5, "five to be turned away")
         for one in silent:
             one.close()
         wait_for(lambda: answers(visitor), "the page to answer again")
@@ -395,8 +395,8 @@ def test_the_reader_rests_while_nobody_asks(
     for _ in range(2):
         looked.clear()
         closed.clear()
-        reader.ask(feed)
-        wait_for(looked.is_set, "a look")
+        # Again and again: a busy machine may come to the first one after it has lapsed.
+        wait_for(lambda: reader.ask(feed) or looked.is_set(), "a look")
         wait_for(closed.is_set, "the reader to close what it has opened")
     reader.end()
     assert not reader.is_alive()

@@ -47,7 +47,11 @@ def look(study: Study) -> list[Line]:
                 WARNING,
                 "the trial's seed never reaches the command, which has "
                 + ("neither {seed} nor {config}" if study.config.seed else "no {seed}")
-                + ": a re-run cannot be the same",
+                + (
+                    ": the replicates of a trial would all be the same"
+                    if study.is_replicated
+                    else ": a re-run cannot be the same"
+                ),
                 "Pass it, such as --seed {seed}, or read $SWEEP_SEED.",
             )
         )

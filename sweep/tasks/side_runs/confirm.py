@@ -15,7 +15,7 @@ from sweep.core import outcomes
 from sweep.core.errors import InputError
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
-from sweep.core.trial import trial_seed
+from sweep.core.trial import replicate_seed, trial_seed
 from sweep.storage import reruns
 from sweep.storage.reruns import CONFIRM, Rerun
 from sweep.tasks.side_runs import rerun
@@ -59,6 +59,7 @@ def fresh_seeds(study: Study, count: int) -> list[int]:
     Trials count from 0 up; these count from -1 down.
     """
     taken = {trial_seed(study.seed, number) for number in range(study.trials)}
+    taken |= {replicate_seed(study.seed, 0, k) for k in range(2, study.replicates.max + 1)}
     seeds: list[int] = []
     number = 0
     while len(seeds) < count:

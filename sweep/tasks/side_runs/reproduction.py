@@ -16,7 +16,7 @@ from sweep.provenance import manifest
 from sweep.provenance.differences import axes_of, differences
 from sweep.storage import reruns
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
-from sweep.tasks.side_runs.rerun import choose_trial
+from sweep.tasks.side_runs.rerun import original_value
 from sweep.tasks.side_runs.side_run import ask
 from sweep.training.command import launchers
 from sweep.training.journal import Journal
@@ -119,7 +119,7 @@ def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdi
     found = next((rerun for rerun in all_reruns if rerun.k == k), None)
     if found is None or found.outcome is None:
         raise InputError(f"Re-run {k} has not ended.", "Wait for it: sweep rerun-best --wait.")
-    _, _, original = choose_trial(opened, found.trial)
+    original = original_value(opened, found.trial, found.trial_id, found.seed)
     before, after = curves(opened, found)
     steps = (len(before), int(found.result.get("steps", 0)))
     value = _value(found)

@@ -33,7 +33,8 @@ from sweep.provenance import capture, container, manifest, record
 from sweep.provenance import snapshot as code_snapshot
 from sweep.results.feasibility import read_none_feasible
 from sweep.schedulers import arrays
-from sweep.storage import reruns, trial_rows
+from sweep.storage import replicates, reruns, trial_rows
+from sweep.storage.ledger import Ledger
 from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
 from sweep.tasks.context import Context, logged_as
 from sweep.tasks.side_runs.side_run import (
@@ -105,11 +106,29 @@ def choose_trials(opened: Opened, number: int | None, top: int) -> list[tuple[in
     return [choose_trial(opened, each) for each in best] or [choose_trial(opened, None)]
 
 
+def own_seed(ledger: Ledger, trial: int, trial_id: int) -> int:
+    """Return the seed that a trial ran with: of several replicates the last one's, whose curve and
+    checkpoints are the trial's."""
+    done = ledger.db.retry(lambda db: replicates.read(db, trial_id))
+    return done[-1].seed if done else trial_seed(ledger.study.seed, trial)
+
+
+def original_value(opened: Opened, trial: int, trial_id: int, seed: int) -> float:
+    """Return what a trial gave with a seed: of several replicates that one's objective.
+
+    Raises:
+        InputError: The trial is not complete (any more).
+    """
+    _, _, value = choose_trial(opened, trial)
+    done = opened.ledger.db.retry(lambda db: replicates.read(db, trial_id))
+    return next((one.values[0] for one in done if one.seed == seed), value)
+
+
 def plan(
-    study: Study, trial: int, trial_id: int, *, seeds: int = 0, repeats: int = 1
+    ledger: Ledger, trial: int, trial_id: int, *, seeds: int = 0, repeats: int = 1
 ) -> list[tuple[int, str, int]]:
     """Return the runs to ``submit`` for a trial: with its own seed, and with further ones."""
-    own = trial_seed(study.seed, trial)
+    own = own_seed(ledger, trial, trial_id)
     return [
         *[(trial_id, SAME_SEED, own)] * repeats,
         *((trial_id, OTHER_SEED, trial_seed(own, i)) for i in range(1, seeds + 1)),

@@ -20,13 +20,14 @@ from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Choice, Study
-from sweep.core.trial import End, Report, trial_seed
+from sweep.core.trial import End, Report
 from sweep.provenance import record
 from sweep.provenance import snapshot as code_snapshot
 from sweep.schedulers import arrays
 from sweep.storage import records, reruns
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import Context, logged_as
+from sweep.tasks.side_runs.rerun import own_seed
 from sweep.tasks.side_runs.side_run import (
     AWAY_PATIENCE_S,
     END_PATIENCE_S,
@@ -151,7 +152,7 @@ def request(
     snapshot = record.choose_snapshot(folder, None, keep=False)
     placed = code_snapshot.place(study, folder, snapshot, environ)
     check_command(placed.study, placed.environ)
-    seed = trial_seed(study.seed, trial)
+    seed = own_seed(opened.ledger, trial, trial_id)
     k = ask(opened.ledger, reruns.insert, trial_id, _kind(name, of), seed)
     make_private(folder.logs)
     token = arrays.name_token(f"{study.name}-{name}")

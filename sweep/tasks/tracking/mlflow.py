@@ -14,7 +14,7 @@ from typing import Any
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.tracking import MlflowClient
 
-from sweep.core.outcomes import COMPLETE, FAILED, PRUNED
+from sweep.core.outcomes import COMPLETE, FAILED, PRUNED, REPLICATED
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Report
@@ -23,7 +23,7 @@ from sweep.tasks.tracking.tracker import Described
 URI = "MLFLOW_TRACKING_URI"
 LONGEST = 6000  # characters of a parameter's value, MLflow's limit
 BATCH = 500  # metrics in one call; MLflow takes 1,000
-STATUS = {COMPLETE: "FINISHED", PRUNED: "FINISHED", FAILED: "FAILED"}
+STATUS = {COMPLETE: "FINISHED", PRUNED: "FINISHED", REPLICATED: "FINISHED", FAILED: "FAILED"}
 
 
 class MlflowTracker:
