@@ -47,7 +47,12 @@ def test_confirm_a_real_study(tmp_path: Path, runs: Path, sweep: Any, fresh_url:
     # The seed's noise is common to both, so the pairs tell them apart where single values do not.
     assert found["distinguishable"]
     assert not found["seed_is_ignored"]
-    assert sweep("collect", "--format", "json", env=env).out == before
+    rows = json.loads(sweep("collect", "--format", "json", env=env).out)
+    confirmed = {row["trial"]: row.pop("confirmed") for row in rows if "confirmed" in row}
+    assert rows == json.loads(before)  # the trials stay as they were
+    assert {n: c["mean"] for n, c in confirmed.items()} == {
+        entry["trial"]: entry["mean"] for entry in found["trials"]
+    }
     more = sweep("confirm", "--top", "2", "--seeds", "4", "--wait", env=env)
     assert (more.code, "2 trainings with fresh seeds" in more.err) == (0, True), more
     assert f"the honest choice: trial {found['choice']}" in more.out
