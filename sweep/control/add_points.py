@@ -116,6 +116,7 @@ def add(
     Raises:
         InputError: A point is none of the space's, or the study has ended early.
         BusyError: A launch of the study is at work, or tasks of another version serve it.
+        OSError: The study's folder cannot be written to; nothing was added.
     """
     if len(points) > MOST:
         raise InputError(f"{len(points)} points are too many at once.", f"At most {MOST}.")
@@ -131,6 +132,8 @@ def add(
                 f"{state.reason}.",
                 "Raise or remove that limit in the study file, and launch it first.",
             )
+        # Refused here, before a row is written, where the folder may not be written to.
+        write_atomic(opened.folder.study, opened.study.to_json() + "\n")
         before = ledger.db.retry(lambda db: studies.read_attribute(db, ledger.study_id, ADDED))
         expected = int(before or 0)
         study, numbers = ledger.db.retry(

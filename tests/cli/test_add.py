@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sweep.control.add_points import check_point, parse_point
+from sweep.control.add_points import add, check_point, parse_point
+from sweep.control.open_study import Opened
 from sweep.core.errors import InputError
+from sweep.core.paths import Runs
 from sweep.core.space import Parameter, Space
+from sweep.schedulers.local.scheduler import LocalScheduler
 from tests.cli.commands import collected, counts, gated, steps_of, wait_for
 from tests.conftest import Sweep
+from tests.study_rows import Row, fill, make_study
 from tests.toys import write_toy
 
 SPACE = Space(
@@ -70,6 +74,21 @@ def test_what_the_space_does_not_hold(text: str) -> None:
     """Each is refused with the values that there are."""
     with pytest.raises(InputError):
         check_point(parse_point(text, SPACE), SPACE)
+
+
+def test_nothing_is_added_where_the_study_cannot_be_written(
+    database_url: str, tmp_path: Path
+) -> None:
+    """The file and the database would say different numbers of trials."""
+    study = make_study(SPACE, trials=2)
+    ledger = fill(database_url, study, [Row("WAITING", attempts=()) for _ in range(2)])
+    folder = Runs(tmp_path).study(study.name)
+    (folder.study / "in the way").mkdir(parents=True)
+    opened = Opened(folder, study, ledger)
+    with pytest.raises(OSError, match=r"study\.json"):
+        add(opened, Runs(tmp_path), LocalScheduler(folder.local), [{"lr": 0.5}])
+    assert ledger.count_states() == {"WAITING": 2}
+    ledger.db.close()
 
 
 def test_n_grows_and_stays(sweep: Sweep, tmp_path: Path) -> None:
