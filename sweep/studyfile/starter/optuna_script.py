@@ -26,12 +26,12 @@ DEFAULT_TRIALS = 100
 def has_suggestions(tree: ast.AST) -> bool:
     """Tell whether a script asks Optuna for values."""
     return any(
-        isinstance(node, ast.Attribute) and node.attr.removeprefix(PREFIX) in _KINDS
-        for node in ast.walk(tree)
+        isinstance(node, ast.Attribute) and node.attr in _SUGGESTIONS for node in ast.walk(tree)
     )
 
 
 _KINDS = ("categorical", "float", "int", "uniform", "loguniform", "discrete_uniform")
+_SUGGESTIONS = {f"{PREFIX}{kind}" for kind in _KINDS}
 
 
 def convert_optuna(tree: ast.Module, path: Path, lost: list[str]) -> Draft:
