@@ -24,7 +24,10 @@ def parse(text: str) -> tuple[Replicate, ...]:
     found = json.loads(text)
     if not isinstance(found, list):
         return ()
-    return tuple(_one(each) for each in found if isinstance(each, Mapping) and "values" in each)
+    try:
+        return tuple(_one(each) for each in found if isinstance(each, Mapping) and "values" in each)
+    except (TypeError, ValueError):
+        return ()
 
 
 def _one(found: Mapping[str, object]) -> Replicate:

@@ -210,6 +210,8 @@ def test_a_retry_begins_with_the_first(db: Database) -> None:
 
 
 def test_what_a_notebook_puts_there_is_no_replicate() -> None:
+    assert replicates.parse('[{"values": ["x"]}]') == ()
+    assert replicates.parse('[{"values": [1], "number": "x"}]') == ()
     assert replicates.parse("7") == replicates.parse('["a", {"b": 1}]') == ()
     assert replicates.parse(json.dumps([{"values": "x"}]))[0].values == ()
     assert REPLICATES.startswith("sweep:")
