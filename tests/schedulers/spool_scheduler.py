@@ -20,7 +20,6 @@ from sweep.core import executors, scheduler
 from sweep.core.files import read_json, write_atomic
 from sweep.core.paths import PACKAGE, StudyFolder
 from sweep.core.scheduler import ENDED, PENDING, RUNNING, ArrayJob, Limits, TaskState
-from sweep.core.site_view import SiteView
 from sweep.core.study import Study
 from sweep.core.system.processes import is_alive, spawn, start_time
 from sweep.tasks import main as task
@@ -40,9 +39,6 @@ class SpoolScheduler(scheduler.Scheduler):
     @classmethod
     def of(cls, folder: StudyFolder, study: Study, environ: Mapping[str, str]) -> SpoolScheduler:
         return cls(folder.root / "spool")
-
-    def site_view(self) -> SiteView:
-        return SiteView(self.place, ())
 
     def limits(self) -> Limits:
         return Limits(array_size=3)
