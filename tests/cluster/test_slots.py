@@ -119,10 +119,11 @@ def test_a_whole_node_serves_four_trials_at_once(faulty: Faulty) -> None:
 
 def test_fewer_slots_where_k_is_less(faulty: Faulty) -> None:
     """A K of 3 leaves one of four slots out, and the task asks for no more than it uses."""
-    launch(faulty, steps=2, trials=4, max_parallel=3)
+    launch(faulty, steps=4, options="held", trials=4, max_parallel=3, pause_s=0.2)
     live = faulty.wait_steps(1, trials=3)
     shown = faulty.cluster.run(["scontrol", "show", "job", f"{live[0].job}_0"]).stdout
     assert "TresPerNode=gres:gpu:a100:3" in shown
+    faulty.gate.touch()
     faulty.wait_end(60)
     faulty.check_whole(4)
     assert set(slots_of(faulty).values()) == {0, 1, 2}
