@@ -30,6 +30,7 @@ from typing import Any
 
 from benchmarks import search_problems
 from benchmarks.search import Proposer, make_study
+from benchmarks.search_knowledge import read_rows
 from benchmarks.search_problems import Problem
 from sweep.control.replicating import may_be_best
 from sweep.core.study import Replicates
@@ -96,13 +97,6 @@ def run(
     regret = max(chosen.true - problem.best, 1e-12)
     given = (problem.name, noise, arm, sampler, width, trainings, seed, started, f"{regret:.4g}")
     return dict(zip(COLUMNS, given, strict=True))
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def bench(given: argparse.Namespace) -> None:

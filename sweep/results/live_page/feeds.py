@@ -108,10 +108,7 @@ class StudyFeed:
             self.close()
         except Exception as error:  # the page must not die of a fault of ours, nor hide it
             pause = RENEW_S
-            path = write_crash(self.runs.root, error, ["serve", self.name])
-            self.problem = (
-                f"A fault of sweep's own ({type(error).__name__}); details are in {path}."
-            )
+            self.problem = say_fault(self.runs, error, self.name)
             self.close()
         self.news.put("about", {"problem": self.problem})
         self.due = time.monotonic() + pause
@@ -237,10 +234,7 @@ class ListFeed:
         except SweepError as error:
             self.problem = mask(f"{error.message} {error.hint}".strip())
         except Exception as error:  # as above
-            path = write_crash(self.runs.root, error, ["serve", "--all"])
-            self.problem = (
-                f"A fault of sweep's own ({type(error).__name__}); details are in {path}."
-            )
+            self.problem = say_fault(self.runs, error, "--all")
         known = set(self.runs.studies())
         self.news.put("parts", html.list_parts(self.studies, known))
         self.news.put("about", {"problem": self.problem})

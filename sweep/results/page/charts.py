@@ -27,6 +27,14 @@ BLUE, VERMILLION, GREEN, ORANGE, PURPLE, GREY = (
     "#8A8F98",
 )
 TOP_COLOURS = (VERMILLION, GREEN, ORANGE, PURPLE, BLUE)
+BEST_MARK: Spec = {
+    "type": "point",
+    "filled": True,
+    "shape": "diamond",
+    "size": 110,
+    "color": VERMILLION,
+    "opacity": 1,
+}
 STATE_COLOURS = {
     outcomes.COMPLETE: BLUE,
     outcomes.PRUNED: GREY,
@@ -193,16 +201,7 @@ def history(
         },
         "encoding": {"x": x, "y": y},
         "layer": [
-            {
-                "mark": {
-                    "type": "point",
-                    "filled": True,
-                    "shape": "diamond",
-                    "size": 110,
-                    "color": VERMILLION,
-                    "opacity": 1,
-                }
-            },
+            {"mark": BEST_MARK},
             {
                 "mark": {
                     "type": "text",
@@ -408,14 +407,7 @@ def pareto(view: View, across: Objective, up: Objective, scales: Sequence[Scale 
         },
         {
             "data": {"values": first},
-            "mark": {
-                "type": "point",
-                "filled": True,
-                "shape": "diamond",
-                "color": VERMILLION,
-                "size": 90,
-                "opacity": 1,
-            },
+            "mark": {**BEST_MARK, "size": 90},
             "encoding": {"x": x, "y": y, "tooltip": hover},
         },
         height=360,

@@ -10,9 +10,9 @@ from sweep.core.space import Parameter
 from sweep.core.study import Objective
 from sweep.results.feasibility import BREAKS
 from sweep.results.page.charts import (
+    BEST_MARK,
     GREY,
     MANY,
-    VERMILLION,
     Spec,
     base,
     names_apart,
@@ -183,14 +183,7 @@ def slice_of(
     best = [cell for cell in view.cells if cell["trial"] == winner]
     mark: Spec = {
         "data": {"values": best},
-        "mark": {
-            "type": "point",
-            "filled": True,
-            "shape": "diamond",
-            "size": 110,
-            "color": VERMILLION,
-            "opacity": 1,
-        },
+        "mark": BEST_MARK,
         "encoding": {key: encoding[key] for key in ("x", "y", "tooltip")},
     }
     return base(layer, *([mark] if best else []), height=210, data={"values": view.cells})
