@@ -207,31 +207,29 @@ def _finish_replicate(
     checkpoint: tuple[str, str | None] | None,
 ) -> str:
     """End one of a trial's trainings, which ended well; the trial itself where it was the last."""
-    found = replicating.after(ledger, ledger.attempts(trial_id), values)
-    replicates.write(ledger.db, trial_id, found)
     # Whoever ends the study or cancels the trial has either seen this end, or we see his wish.
     studies.lock_study(ledger.db, ledger.study_id)
-    state = studies.read_state(ledger.db, ledger.study_id)
+    found = replicating.after(ledger, ledger.attempts(trial_id), values)
+    replicates.write(ledger.db, trial_id, found)
     if ledger.open_failures():
         ledger.close_failures()
+    state = studies.read_state(ledger.db, ledger.study_id)
+    is_cancelled = cancelling.is_wanted(ledger.db, trial_id)
+    has_ended = state.word == studies.ENDED
     has_enough = len(found) >= ledger.study.replicates.min
-    if replicating.needs_more(ledger, trial_id, found):
+    needs_more = replicating.needs_more(ledger, trial_id, found)
+    if needs_more and (is_cancelled or not (has_ended and has_enough)):
         number, most = len(found), ledger.study.replicates.max
         shown = ", ".join(f"{value:.6g}" for value in values)
-        done = replace(end, outcome=REPLICATED, reason=f"replicate {number} of {most}: {shown}")
-        if cancelling.is_wanted(ledger.db, trial_id):
-            ledger.leave(token, done, checkpoint)
-            cancelled = End(outcomes.STOPPED, cancelling.REASON)
-            close_trials(ledger.db, [trial_id], outcomes.CANCELLED, cancelled)
-            return outcomes.CANCELLED
-        if state.word != studies.ENDED:
-            ledger.leave(token, done, checkpoint)
+        reason = f"replicate {number} of {most}: {shown}"
+        ledger.leave(token, replace(end, outcome=REPLICATED, reason=reason), checkpoint)
+        if not (is_cancelled or has_ended):
             replicates.begin_next(ledger.db, trial_id)
             return outcomes.RUNNING
-        if not has_enough:
-            ledger.leave(token, done, checkpoint)
-            close_trials(ledger.db, [trial_id], outcomes.CANCELLED, cut_by(state.reason))
-            return outcomes.CANCELLED
+        cancelled = End(outcomes.STOPPED, cancelling.REASON)
+        why = cancelled if is_cancelled else cut_by(state.reason)
+        close_trials(ledger.db, [trial_id], outcomes.CANCELLED, why)
+        return outcomes.CANCELLED
     constraints = ledger.study.constraints
     if constraints:
         columns = zip(*(one.bounded for one in found), strict=True)
