@@ -293,8 +293,10 @@ def make_ready(study: Study, environ: Mapping[str, str], say: Callable[[str], No
         _prepare_root(study, environ, say)
 
 
-def make_binds(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Make the folders of binds that are not there, on each of the trial's nodes.
+def make_binds(
+    study: Study, environ: Mapping[str, str], say: Callable[[str], None]
+) -> list[str]:
+    """Make the folders of binds that are not there, on each of the trial's nodes; return them.
 
     Of one that is read-only training could use nothing if it were made: there it must be.
 
@@ -302,7 +304,7 @@ def make_binds(study: Study, environ: Mapping[str, str], say: Callable[[str], No
         SweepError: One cannot be made.
     """
     if not study.environment.make_binds:
-        return
+        return []
     wanted = [split_bind(study, bind) for bind in study.environment.binds]
     missing = [
         source for source, _, read_only in wanted if not (read_only or os.path.lexists(source))
@@ -325,6 +327,7 @@ def make_binds(study: Study, environ: Mapping[str, str], say: Callable[[str], No
                 f"environment.make_binds: not on each node: {said.strip()[-400:]}",
                 "Name a folder in environment.binds where you may write on all of them.",
             )
+    return missing
 
 
 def _prepare_root(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
