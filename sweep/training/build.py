@@ -293,9 +293,7 @@ def make_ready(study: Study, environ: Mapping[str, str], say: Callable[[str], No
         _prepare_root(study, environ, say)
 
 
-def make_binds(
-    study: Study, environ: Mapping[str, str], say: Callable[[str], None]
-) -> list[str]:
+def make_binds(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> list[str]:
     """Make the folders of binds that are not there, on each of the trial's nodes; return them.
 
     Of one that is read-only training could use nothing if it were made: there it must be.
