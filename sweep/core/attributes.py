@@ -39,6 +39,7 @@ ENERGY = "sweep:energy"  # by the attempt's number: what it used
 # System attributes of a trial
 RUNG = "sweep:rung:"  # by the rung: the objective there
 PROMOTED = "sweep:promoted"  # the highest rung that it may leave behind
+GPU_SECONDS = "sweep:gpu_s"  # by the attempt's number: its part of a GPU that trials share
 LEAVE = "sweep:leave"  # somebody wants it cancelled: its task is to end it
 CONSTRAINTS = "constraints"  # Optuna's: by how much it breaks each
 FIXED_PARAMS = "fixed_params"  # Optuna's: what a sampler must take

@@ -45,6 +45,7 @@ class Claim:
         first: Number of the attempt that counts first: 1, or the one after a retry or after
             another replicate.
         replicate: Which of the trial's trainings it is, from 1.
+        is_alone: It has run out of memory beside others, and has a GPU for itself from now on.
     """
 
     trial_id: int
@@ -56,6 +57,7 @@ class Claim:
     used_s: float = 0.0
     first: int = 1
     replicate: int = 1
+    is_alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,10 @@ class Channel:
     def warm(self) -> None:
         """Load what the next pull needs; done once, a moment after training began."""
 
+    def slowdown(self) -> float:
+        """Return how much longer training takes now than it would alone, at least 1."""
+        return 1.0
+
     def rest(self, unused_s: float) -> None:
         """Give up the connection if it has not been used for so many seconds.
 

@@ -1,7 +1,7 @@
 """Places on a GPU that several trials share: what a worker and whoever packs the GPU tell each
 other, by small files in one folder.
 
-    <folder>/seat-<number>.json   written by the worker that has the seat: what it trains, or waits for
+    <folder>/seat-<number>.json   written by the worker that has the seat: what it trains
     <folder>/card.json            written by the one process that packs the card: who may begin, who
                                   is to end, what each has used
 
@@ -82,7 +82,7 @@ class SeatState:
 
 
 @dataclass(frozen=True)
-class CardState:
+class CardNotice:
     """What is said of a card by whoever packs it.
 
     Attributes:
@@ -105,14 +105,14 @@ class CardState:
         return json.dumps(asdict(self))
 
 
-def read_card(path: Path) -> CardState | None:
+def read_card(path: Path) -> CardNotice | None:
     """Return what is said of a card; None where nothing (that can be read) is."""
     try:
         found = read_object(path)
         if found is None:
             return None
         found["used"] = {token: Use(**use) for token, use in found["used"].items()}
-        return CardState(**found)
+        return CardNotice(**found)
     except (OSError, DamagedFile, KeyError, TypeError, AttributeError):
         return None
 
