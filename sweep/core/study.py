@@ -239,6 +239,7 @@ class Environment:
         env: Variables set for training; a value of None passes the launching shell's.
         built: The file or folder that ``sweep build`` made of ``image``; None where ``image`` is
             what is started.
+        make_binds: Whether the folders of binds that are not there are made.
     """
 
     runtime: str = "none"
@@ -254,6 +255,12 @@ class Environment:
     options: tuple[str, ...] = ()
     remap_root: bool = False
     name: str | None = None
+    make_binds: bool = False
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the container is one of Pyxis's that the user made, known by its name alone."""
+        return self.runtime == "pyxis" and bool(self.name) and not self.image
 
 
 # Variables with SWEEP_ in front that a user sets for training: where the reference trainer finds

@@ -12,15 +12,17 @@ from sweep.storage.connection import Database
 _NOTE = f"""
 WITH attempt AS (SELECT trial_id, number FROM sweep_attempt WHERE token = %(token)s
   AND outcome IS NULL FOR SHARE)
-INSERT INTO trial_system_attributes AS s (trial_id, key, value_json)
+INSERT INTO trial_user_attributes AS u (trial_id, key, value_json)
 SELECT trial_id, '{GPU_SECONDS}', jsonb_build_object(number::text, %(gpu_s)s::float8)::text
 FROM attempt
-ON CONFLICT (trial_id, key) DO UPDATE
-SET value_json = (s.value_json::jsonb || excluded.value_json::jsonb)::text
+ON CONFLICT (trial_id, key) DO UPDATE SET value_json = (CASE
+  WHEN jsonb_typeof(u.value_json::jsonb) = 'object' THEN u.value_json::jsonb ELSE '{{}}'::jsonb END
+  || excluded.value_json::jsonb)::text
 """
-# The GPU-seconds of an attempt ``a``, for each of its GPUs; NULL where it shares none.
-GPU_SECONDS_SQL = f"""(SELECT (s.value_json::jsonb ->> a.number::text)::float8
-  FROM trial_system_attributes s WHERE s.trial_id = a.trial_id AND s.key = '{GPU_SECONDS}')"""
+# What an attempt ``a`` has used of a GPU; NULL where it shares none.
+GPU_SECONDS_SQL = f"""(SELECT CASE WHEN jsonb_typeof(u.value_json::jsonb -> a.number::text) = 'number'
+    THEN (u.value_json::jsonb ->> a.number::text)::float8 END
+  FROM trial_user_attributes u WHERE u.trial_id = a.trial_id AND u.key = '{GPU_SECONDS}')"""
 
 
 def note(db: Database, token: str, gpu_s: float) -> None:
@@ -28,14 +30,9 @@ def note(db: Database, token: str, gpu_s: float) -> None:
     db.execute(_NOTE, {"token": token, "gpu_s": gpu_s})
 
 
-def read(db: Database, study_id: int) -> dict[int, dict[int, float]]:
-    """Return what is known, by trial id and attempt number."""
-    rows = db.execute(
-        "SELECT s.trial_id, s.value_json FROM trial_system_attributes s JOIN trials t "
-        "USING (trial_id) WHERE s.key = %s AND t.study_id = %s",
-        (GPU_SECONDS, study_id),
-    )
-    return {
-        int(trial_id): {int(number): float(gpu_s) for number, gpu_s in json.loads(text).items()}
-        for trial_id, text in rows
-    }
+def parse(text: str) -> dict[int, float]:
+    """Return an attribute's content; a notebook may have put anything under our key."""
+    try:
+        return {int(number): float(gpu_s) for number, gpu_s in json.loads(text).items()}
+    except (AttributeError, TypeError, ValueError):
+        return {}

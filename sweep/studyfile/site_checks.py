@@ -97,7 +97,7 @@ def _srun_serves_one_slot(root: Entry, launcher: str, slurm: Slurm) -> None:
         root["launcher"].report(rule, advice)
 
 
-_CONTAINERS = ("binds", "workdir", "options", "remap_root", "name", "unpack")
+_CONTAINERS = ("binds", "make_binds", "workdir", "options", "remap_root", "name", "unpack")
 _USELESS = {
     "none": ("image", "setup", "build", *_CONTAINERS),
     "venv": ("setup", *_CONTAINERS),
@@ -122,8 +122,11 @@ def _runtime_has_what_it_needs(root: Entry, environment: Environment) -> None:
                 advice = "Write the runtime that it is for, such as runtime: apptainer."
             at[name].report(f"has no meaning with runtime {runtime}", advice, "")
     why = f" for runtime {runtime}"
-    if runtime not in ("none", "venv", "modules") and environment.image is None:
+    needs_image = runtime not in ("none", "venv", "modules") and not environment.is_prepared
+    if needs_image and environment.image is None:
         what = "Name or folder of the environment." if runtime == "conda" else "Path of the image."
+        if runtime == "pyxis":
+            what += " Or write name, of a container that you have made."
         at.report_missing("image", what, why)
     if runtime == "modules" and not environment.setup:
         what = 'Write the lines that load them: ["module load python/3.11"].'

@@ -23,6 +23,8 @@ class PathText(Text):
     def read(self, at: Entry) -> Any:
         value = super().read(at)
         names = set(_VARIABLE.findall(value)) if value is not INVALID else set()
+        if _NGC_USER not in os.environ:
+            names.discard(f"${_NGC_USER}")  # stays as it is: a user's name
         for name in sorted(one.strip("${}") for one in names):
             if name not in os.environ:
                 advice = "Set it where you launch, or write the path."
@@ -32,6 +34,7 @@ class PathText(Text):
         return value if value is INVALID else os.path.expandvars(value)
 
 
+_NGC_USER = "oauthtoken"  # of nvcr.io, with its $
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})", re.ASCII)
 SLURM_WORD = Text(pattern=r"[^\s\"'`$\\;|<>]+", rule="must be a word as sbatch takes it")
 
@@ -212,8 +215,9 @@ ENVIRONMENT = Section(
         ),
         "image": Key(
             PathText(),
-            "The image: a file, a folder, a registry's name (docker://...), a definition (.def) or "
-            "an archive of Docker's (.tar); with venv the environment's folder or a "
+            "The image: a file, a folder, a registry's name (docker://ubuntu:24.04, "
+            "nvcr.io#nvidia/pytorch:24.01-py3), a definition (.def) or an "
+            "archive of Docker's (.tar); with venv the environment's folder or a "
             "requirements.txt, with conda its name, folder or lock file. What is no image yet is "
             "built once, by sweep build or launch.",
             example="train.sif",
@@ -272,7 +276,18 @@ ENVIRONMENT = Section(
             example=["--cleanenv"],
             aliases="extra args",
         ),
+        "make_binds": Key(
+            Boolean(),
+            "Make the folders of binds that are not there, where a task finds them missing; those "
+            "with :ro must be there.",
+            example=True,
+        ),
         "remap_root": Key(Boolean(), "Be root inside (enroot, pyxis).", example=True),
-        "name": Key(SLURM_WORD, "Name of the container (enroot, pyxis).", example="train"),
+        "name": Key(
+            SLURM_WORD,
+            "Name of the container (enroot, pyxis). With pyxis and without image: one that you "
+            "have made on the nodes.",
+            example="train",
+        ),
     },
 )

@@ -323,7 +323,13 @@ class AttemptRun:
             raise
         host = self.context.place.host
         self.tools.outbox.begin(
-            claim.number, claim.attempt, values.next_step, host, claim.first, self._earlier_steps()
+            claim.number,
+            claim.attempt,
+            values.next_step,
+            host,
+            claim.first,
+            self._earlier_steps(),
+            claim.replicate,
         )
 
     def _earlier_steps(self) -> list[int]:

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.errors import InputError, SweepError
+from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, read_json, read_tail, write_atomic
 from sweep.core.paths import Runs
 from sweep.core.secrets import clean_environment
 from sweep.core.study import Study
 from sweep.core.system.own_folder import own_folder
 from sweep.training.command import enroot, pyxis
-from sweep.training.command.containers import image_of
+from sweep.training.command.containers import image_of, split_bind
 from sweep.training.images import BuildPlan, digest_of, needs_build, plan
 
 HERE, JOB = "here", "job"
@@ -267,13 +268,14 @@ def _submit(
 
 
 def make_ready(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """See in a task that its image is there, and the named root on this node.
+    """See in a task that its image is there, and on this node the named root and, where the study
+    wants them made, the folders of binds.
 
     An image that was removed since the launch is built again, by the first task that lacks it.
 
     Raises:
         InputError: The source has changed since, so that it would be another image.
-        SweepError: It cannot be built, or the root cannot be made.
+        SweepError: It cannot be built, or the root or a folder cannot be made.
     """
     given = study.environment
     if given.built and not Path(given.built).exists():
@@ -286,8 +288,44 @@ def make_ready(study: Study, environ: Mapping[str, str], say: Callable[[str], No
             )
         make_private(runs.images)
         _build_locked(planned, environ, say, force=False)
-    if given.name and given.runtime in ("enroot", "pyxis"):
+    make_binds(study, environ, say)
+    if given.name and given.runtime in ("enroot", "pyxis") and not given.is_prepared:
         _prepare_root(study, environ, say)
+
+
+def make_binds(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> list[str]:
+    """Make the folders of binds that are not there, on each of the trial's nodes; return them.
+
+    Of one that is read-only training could use nothing if it were made: there it must be.
+
+    Raises:
+        SweepError: One cannot be made.
+    """
+    if not study.environment.make_binds:
+        return []
+    wanted = [split_bind(study, bind) for bind in study.environment.binds]
+    missing = [
+        source for source, _, read_only in wanted if not (read_only or os.path.lexists(source))
+    ]
+    for source in missing:
+        try:
+            os.makedirs(source, exist_ok=True)
+        except OSError as error:
+            raise SweepError(
+                f"environment.make_binds: {source} cannot be made: {error.strerror}.",
+                "Name a folder in environment.binds where you may write.",
+            ) from error
+        say(f"made the folder {source}, which environment.binds names")
+    if study.resources.nodes > 1 and kind_of(study).spans_nodes and wanted:
+        sources = [source for source, _, read_only in wanted if not read_only]
+        each = [f"--nodes={study.resources.nodes}", "--ntasks-per-node=1", "--overlap"]
+        code, said = _ask(["srun", *each, "mkdir", "-p", "--", *sources], environ)
+        if code:
+            raise SweepError(
+                f"environment.make_binds: not on each node: {said.strip()[-400:]}",
+                "Name a folder in environment.binds where you may write on all of them.",
+            )
+    return missing
 
 
 def _prepare_root(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:

@@ -324,6 +324,22 @@ def test_a_half_made_root_is_made_anew(tmp_path: Path, stubs: dict[str, str]) ->
             path.unlink()
 
 
+def test_a_container_of_pyxis_that_the_user_made(tmp_path: Path, stubs: dict[str, str]) -> None:
+    """By its name alone: nothing is imported or made, and it is asked for no image."""
+    root = tmp_path / "roots/pyxis_mine"
+    root.mkdir(parents=True)
+    (root / "image").write_text(json.dumps({"env": {"FROM_IMAGE": "mine"}}))
+    (root / "whole").touch()
+    study = make_study(
+        tmp_path, ["sh", "-c", "echo $FROM_IMAGE"], Environment("pyxis", name="mine")
+    )
+    study = dataclasses.replace(study, executor="slurm")
+    build.make_ready(study, {**os.environ, **stubs}, pytest.fail)
+    done, _ = run(study, tmp_path, env=stubs)
+    assert done.stdout == "mine\n"
+    assert not noted(tmp_path, "root") and not noted(tmp_path, "import")
+
+
 def write_package(folder: Path, text: str) -> str:
     """Write a package of conda's with one program, ``tiny``; return its line for a lock file."""
     path = folder / "tiny-1.0-0.tar.bz2"

@@ -72,7 +72,9 @@ def look(study: Study, runs: Runs, url: str | None, environ: Mapping[str, str]) 
             lambda fact: judge_node.image(fact, may_change=True),
             missing,
         ),
-        judged("binds", facts.ask_binds(study.environment), judge_node.binds, missing),
+        judged(
+            "binds", facts.ask_binds(study.environment, study.workdir), judge_node.binds, missing
+        ),
         judge_node.space(
             probes.ask_space(runs.study(study.name).root, write=False), trials=study.trials
         ),

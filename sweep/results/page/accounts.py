@@ -138,7 +138,7 @@ def first_claim(source: Source) -> datetime | None:
 
 def hours(source: Source) -> Hours:
     """Return what the study cost."""
-    training_s = sum(record.duration_s or 0.0 for record in source.records)
+    training_s = sum(record.held_s or 0.0 for record in source.records)
     lost_s = sum(_lost_s(record, source) for record in source.records)
     saved_s = _saved_s(source)
     return Hours(

@@ -174,6 +174,7 @@ def submit(
 
     Raises:
         InputError: The command can no longer be started, or something of the original is gone.
+        DamagedFile: Whether its code is what it was cannot be said.
         SchedulerError: The scheduler refused; nothing stays.
     """
     study, ledger, folder = opened.study, opened.ledger, opened.folder
@@ -182,7 +183,10 @@ def submit(
         record.refuse_missing(folder, study, trials)
     for trial in trials:
         ran = as_it_ran(study, folder, trial)
-        placed = code_snapshot.place(ran, folder, _snapshot(folder, trial), environ)
+        snapshot = _snapshot(folder, trial)
+        if snapshot:
+            code_snapshot.refuse_damaged(folder, snapshot)
+        placed = code_snapshot.place(ran, folder, snapshot, environ)
         check_command(placed.study, placed.environ)
     made = ask(ledger, reruns.insert_all, plan)
     make_private(folder.logs)
