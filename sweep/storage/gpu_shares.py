@@ -20,7 +20,8 @@ ON CONFLICT (trial_id, key) DO UPDATE SET value_json = (CASE
   || excluded.value_json::jsonb)::text
 """
 # What an attempt ``a`` has used of a GPU; NULL where it shares none.
-GPU_SECONDS_SQL = f"""(SELECT CASE WHEN jsonb_typeof(u.value_json::jsonb -> a.number::text) = 'number'
+GPU_SECONDS_SQL = f"""(SELECT CASE
+    WHEN jsonb_typeof(u.value_json::jsonb -> a.number::text) = 'number'
     THEN (u.value_json::jsonb ->> a.number::text)::float8 END
   FROM trial_user_attributes u WHERE u.trial_id = a.trial_id AND u.key = '{GPU_SECONDS}')"""
 

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sweep.core import outcomes, pareto
-from sweep.core.attributes import CONSTRAINTS, END, ENERGY, REPLICATES, RETRIED
+from sweep.core.attributes import CONSTRAINTS, END, ENERGY, GPU_SECONDS, REPLICATES, RETRIED
 from sweep.core.outcomes import USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Replicate, TakenBack, TrialRecord, trial_seed
