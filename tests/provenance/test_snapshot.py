@@ -303,6 +303,21 @@ def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert code_snapshot.plan(make_study(tmp_path, code="live"), tmp_path / "runs", ENVIRON) is None
 
 
+def test_too_many_links_are_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not cut: a training that lists its folder would see a part of the data, without a word. What
+    is one link, because its folder is ignored or named as data, is not counted singly."""
+    before = len(code_tree.find(repository, [repository / "runs"]).links)
+    monkeypatch.setattr(code_tree, "MAX_LINKS", before + 3)
+    fill(repository, *(f"package/{n}.pt" for n in range(3)), *(f"data/{n}.bin" for n in range(9)))
+    found = code_tree.find(repository, [repository / "runs"])
+    assert set(found.links) >= {f"package/{n}.pt" for n in range(3)}
+    fill(repository, "package/3.pt")
+    with pytest.raises(InputError, match=r"lie singly .* package 4") as refused:
+        code_tree.find(repository, [repository / "runs"])
+    assert "`data`" in refused.value.hint
+    assert code_tree.find(repository, [repository / "runs", repository / "package"]).links
+
+
 def test_where_training_starts(repository: Path) -> None:
     """Its workdir is the copy's; paths of frozen files become their copies'; others stay."""
     work = repository / "work"
