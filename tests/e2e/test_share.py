@@ -74,3 +74,55 @@ def test_so_many_share_a_gpu(machine: Sweep, tmp_path: Path, runs: Path) -> None
     rows = collected(machine)
     assert [row["state"] for row in rows] == ["complete"] * 6
     assert json.loads((Runs(runs).study("toy").cards / "levels.json").read_text())
+
+
+# Needs more than what others on the card leave it; the others end once they have seen that.
+HUNGRY = """\
+import os, pathlib, sys, time
+from sweep.report import Reporter
+
+folder = pathlib.Path(sys.argv[1])
+trial, attempt = os.environ["SWEEP_TRIAL"], os.environ["SWEEP_ATTEMPT"]
+here = folder / "here"
+here.mkdir(exist_ok=True)
+mine = here / trial
+mine.touch()
+while attempt == "1" and len(list(here.iterdir())) < 3 and not (folder / "short").exists():
+    time.sleep(0.02)
+Reporter().log(step=0, score=float(len(list(here.iterdir()))))
+if trial == "0" and attempt == "1":
+    (folder / "short").touch()
+    mine.unlink()
+    sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+while not (folder / "short").exists():
+    time.sleep(0.02)
+for step in range(1, 5):
+    most = len(list(here.iterdir()))
+    Reporter().log(step=step, score=float(most))
+    time.sleep(0.05)
+mine.unlink()
+"""
+
+
+def test_what_ran_out_of_memory_beside_others_goes_on_alone(
+    machine: Sweep, tmp_path: Path, runs: Path
+) -> None:
+    """It is no failure of its own, not even with one attempt allowed; the level falls."""
+    write_toy(
+        tmp_path,
+        trials=6,
+        parallel=3,
+        training=HUNGRY,
+        resources="{gpus: 1, share: 3}",
+        command=f"[python, train.py, '{tmp_path}']",
+        retry="{max_attempts: 1}",
+    )
+    said = machine("launch", "study.yaml", "--wait")
+    assert said.code == 0, said.err
+    rows = {row["trial"]: row for row in collected(machine)}
+    assert [rows[trial]["state"] for trial in range(6)] == ["complete"] * 6
+    assert [rows[trial]["attempts"] for trial in range(6)] == [2, 1, 1, 1, 1, 1]
+    assert rows[0]["value"] == 1.0  # nobody else was there
+    attempts = (Runs(runs).study("toy").root / "trials/00000/attempts").iterdir()
+    assert {path.name for path in attempts} == {"1", "2"}
+    assert max(rows[trial]["value"] for trial in range(1, 6)) <= 3.0

@@ -179,8 +179,8 @@ class SharedCard:
         now = self.clock()
         if changed or now - self._decided_s >= DECIDE_EVERY_S:
             self._decided_s = now
-            self._count()
             self._measure()
+            self._count()
             limits = replace(self.limits, available=available)
             self.level = self.packing.decide(now, self._memory(), self._trials(), limits)
         self._let_in()
