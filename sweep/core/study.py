@@ -245,7 +245,7 @@ class Environment:
     runtime: str = "none"
     image: str | None = None
     unpack: bool = False
-    build: str = "here"
+    build: str = "auto"
     built: str | None = None
     binds: tuple[str, ...] = ()
     workdir: str | None = None

@@ -231,9 +231,10 @@ ENVIRONMENT = Section(
             aliases="sandbox",
         ),
         "build": Key(
-            Word(("here", "job")),
-            "Where the image is built: on this machine, or in a job, on slurm.service's partition.",
-            example="job",
+            Word(("auto", "here", "job")),
+            "Where the image is built: here, on this machine, or in a job, on slurm.service's "
+            "partition; auto: in a job where the study runs on a cluster.",
+            example="here",
         ),
         "binds": Key(
             TextList(

@@ -2,8 +2,8 @@
 
 ``--finalise TOKEN`` looks after an ended wave, ``--rerun K`` trains a trial again, ``--command K``
 runs another command of the study on a trial, ``--measure`` trains one case of a scaling study,
-``--check`` asks what would fail on this node, and ``--serve`` is the job that holds the database on
-a cluster; ``--host`` does so within a task.
+``--check`` asks what would fail on this node, ``--build PLAN`` builds an image, and ``--serve`` is
+the job that holds the database on a cluster; ``--host`` does so within a task.
 
 Kept apart from the command line so that a task that finds nothing to pull ends in a tenth of a
 second.
@@ -53,6 +53,7 @@ from sweep.tasks.side_runs import scaling, trial_command, trying
 from sweep.tasks.side_runs.rerun import run_rerun
 from sweep.tasks.slots import Slots
 from sweep.tasks.worker import Worker
+from sweep.training import build
 
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"  # of NumPy, which starts one for each core otherwise
 AWAY_PATIENCE_S = 900.0  # the database may be away for ten minutes
@@ -82,6 +83,9 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return EXIT_DONE
     if options[:1] == ["--check"]:
         node_task.run(folder)
+        return EXIT_DONE
+    if options[:1] == ["--build"]:
+        build.build_planned(Path(options[1]), force=options[2:] == ["force"])
         return EXIT_DONE
     if options[:1] == ["--try"]:
         trying.train_once(folder)

@@ -246,4 +246,4 @@ def test_a_study_of_gpus_without_one(sweep: Sweep, runs: Path, tmp_path: Path) -
     assert not (runs / "toy").exists()
     recorded = json.loads((runs / "toy-cpu/manifest.json").read_text())
     assert recorded["execution"]["gpus_per_node"] == 0
-    assert recorded["environment"]["variables"]["CUDA_VISIBLE_DEVICES"] == ""
+    assert recorded["environment"]["variables"]["ROCR_VISIBLE_DEVICES"] == ""

@@ -108,7 +108,6 @@ def test_images_on_nodes(user: User, url: dict[str, str]) -> None:
         environment={
             "runtime": "apptainer",
             "image": "toy.def",
-            "build": "job",
             "binds": ["/usr"],
             "options": ["--cleanenv"],
         },
