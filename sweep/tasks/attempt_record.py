@@ -62,7 +62,7 @@ class Recorder:
         }
         if self._gpus is None:  # a task's GPUs stay the same, and asking may take long
             self._gpus = capture_gpus(context.environ)
-            if self._gpus["gpus"]:
+            if self._gpus["gpus"] and context.seat is None:  # else others use them too
                 self._counters = gpu_energy.Counters.find(context.study, context.environ)
         self._meter = self._counters.start() if self._counters is not None else None
         self._next_energy = time.monotonic() + ENERGY_EVERY_S
