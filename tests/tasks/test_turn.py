@@ -67,7 +67,7 @@ def test_a_gpu_that_fails_before_its_turn(tmp_path: Path) -> None:
     leave: Any = SimpleNamespace(wanted=False, hurry=False)
     turn = Turn(seat, ledger, Claim(1, 0, 1, "t"))
     with pytest.raises(LeftBeforeTurn, match="its GPU failed"):
-        turn.wait({}, leave, lambda: "", print)
+        turn.wait({}, leave, lambda: "")
 
 
 @pytest.mark.parametrize(
