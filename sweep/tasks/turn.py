@@ -42,6 +42,7 @@ class Turn:
         self.ledger = ledger
         self.claim = claim
         self._ran_out = ""
+        self._is_complete = False
 
     def wait(
         self,
@@ -109,6 +110,7 @@ class Turn:
             log: The last lines of its output.
         """
         use = self.seat.use()
+        self._is_complete = end.outcome == outcomes.FINISHED and not end.reason
         if end.outcome in (outcomes.ERROR, outcomes.KILLED) and self.seat.is_lost():
             return replace(
                 end, outcome=outcomes.NODE_FAILED, reason=f"its GPU failed: {end.reason}"
@@ -126,7 +128,7 @@ class Turn:
 
     def end(self) -> None:
         """Leave the card."""
-        self.seat.end(self._ran_out)
+        self.seat.end(complete=self._is_complete, ran_out=self._ran_out)
 
 
 def small_at_first(study: Study, environ: Mapping[str, str]) -> Study:

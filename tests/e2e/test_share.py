@@ -12,6 +12,7 @@ import pytest
 from sweep.core.paths import Runs
 from tests.cli.commands import collected
 from tests.conftest import Sweep, run_sweep
+from tests.packed_gpu import PackedGpu, nvml_library, packed_gpu, write_training  # noqa: F401
 from tests.toys import write_toy
 
 # Trains while it holds a place among those that do, and says how many it saw at most. Two that are
@@ -126,3 +127,37 @@ def test_what_ran_out_of_memory_beside_others_goes_on_alone(
     attempts = (Runs(runs).study("toy").root / "trials/00000/attempts").iterdir()
     assert {path.name for path in attempts} == {"1", "2"}
     assert max(rows[trial]["value"] for trial in range(1, 6)) <= 3.0
+
+
+def write_packed(folder: Path, share: str, trials: int, flags: str, **more: Any) -> None:
+    """Write a study of trainings on the modelled card, whose parameter x is not their speed's."""
+    write_toy(
+        folder,
+        trials=trials,
+        parallel=16,
+        resources=f"{{gpus: 1, share: {share}}}",
+        command=f"python train.py {flags} {{params}}",
+        **more,
+    )
+    write_training(folder)
+
+
+def test_what_others_hold_is_left_to_them(
+    tmp_path: Path,
+    runs: Path,
+    packed_gpu: PackedGpu,  # noqa: F811
+    fresh_url: str,
+) -> None:
+    """Beside a neighbour two fit: none runs out of memory; seconds and joules are the card's."""
+    packed_gpu.set(total=10 * 10**9, neighbour=6 * 10**9, progress={1: 1.0, 16: 16.0})
+    write_packed(tmp_path, "auto", 6, "--epochs 8 --epoch-s 0.3 --memory 1.6e9 --late 0")
+    env = {**packed_gpu.env, "SWEEP_STORAGE": fresh_url}
+    sweep = partial(run_sweep, runs=runs, cwd=tmp_path, env=env)
+    said = sweep("launch", "study.yaml", "--wait")
+    assert said.code == 0, said.err
+    rows = collected(sweep)
+    assert [(row["state"], row["attempts"]) for row in rows] == [("complete", 1)] * 6
+    used_s = sum(row["gpu_hours"] for row in rows) * 3600
+    assert 0.0 < used_s <= sum(row["duration_s"] for row in rows)
+    # 300 W, counted from one look of a second to the next.
+    assert sum(row["energy_j"] for row in rows) == pytest.approx(300 * used_s, abs=300 * 6)

@@ -116,6 +116,14 @@ class Cards:
             trouble="; ".join(troubles),
         )
 
+    def model(self, number: int) -> str:
+        """Return the name that one's maker gives it, by its place among the names; "GPU" where it
+        does not say."""
+        try:
+            return _text(self._nvml.nvmlDeviceGetName(self._handles[number]))
+        except self._nvml.NVMLError:
+            return "GPU"
+
     def energy_mj(self) -> list[int] | None:
         """Return each one's millijoules since its driver was loaded; None where one does not
         count, or is a slice."""
