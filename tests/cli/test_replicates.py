@@ -61,6 +61,11 @@ def test_a_study_of_several_seeds(sweep: Sweep, runs: Path, tmp_path: Path) -> N
     ]
     assert starts == [["0"], ["2"], ["0"], ["0"]]
 
+    shown = json.loads(sweep("status", "--json").out)["best"]
+    top = rows[shown["trial"]]
+    assert (shown["value"], shown["sd"], shown["replicates"]) == (top["value"], top["sd"], 3)
+    paper = sweep("collect", "--format", "markdown", "--columns", "trial,score", "--digits", "3")
+    assert re.search(rf"\*\*0\.\d+ ± {top['sd']:.3f}\*\*", paper.out), paper.out
     table = sweep("collect").out
     assert "± sd" in table and re.search(r"\bn\b", table)
     header = sweep("collect", "--format", "csv").out.splitlines()[0]
