@@ -81,7 +81,7 @@ def _handles(nvml: Any, names: Sequence[str], environ: Mapping[str, str]) -> lis
     there = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
     found = []
     for name in names:
-        if name.isdigit():
+        if name.isdecimal():
             # CUDA counts the fastest first unless told otherwise, NVML by the bus.
             by_bus = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or GPU_VARIABLE not in environ
             if not by_bus and len({_text(nvml.nvmlDeviceGetName(h)) for h in there}) > 1:
