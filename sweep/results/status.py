@@ -25,6 +25,7 @@ from sweep.core.scheduler import Task, TaskState
 from sweep.core.times import iso_utc
 from sweep.results.feasibility import read_none_feasible
 from sweep.results.running import RunningLine, lines_of
+from sweep.results.shared_gpus import SharedGpu, read_gpus
 from sweep.storage import notices, promotion, records, running_rows, status_rows, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
@@ -91,6 +92,7 @@ class Status:
         running: What is known of each trial that trains now.
         spare_tasks: Tasks that run and have no trial, where the scheduler could be asked.
         best_so_far: The best value after each share of the complete trials, oldest first.
+        gpus: Those that trials share (``resources.share``), while some train there.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Status:
     running: Sequence[RunningLine] = ()
     spare_tasks: int = 0
     best_so_far: Sequence[float] = ()
+    gpus: Sequence[SharedGpu] = ()
 
     @property
     def done(self) -> int:
@@ -159,6 +162,7 @@ class Status:
             "max_parallel": self.max_parallel,
             "slots": self.slots,
             "spare_tasks": self.spare_tasks,
+            "gpus": [gpu.to_dict() for gpu in self.gpus],
             "running": [line.to_dict(self.now) for line in self.running],
             "best_so_far": list(self.best_so_far),
             "started": iso_utc(self.started),
@@ -260,6 +264,7 @@ def snapshot(
         running=lines_of(seen.running, study, seen.lengths, seen.times.mean_s, folder, shown),
         spare_tasks=_count_spare(tasks, seen.running),
         best_so_far=seen.best_so_far,
+        gpus=read_gpus(folder, [one.trial for one in seen.running]),
     )
 
 

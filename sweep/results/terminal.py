@@ -203,6 +203,7 @@ def facts(status: Status) -> list[tuple[str, str]]:
         ("front" if status.front else "best", _best_lines(status) or status.infeasible),
         ("time", _time_line(status)),
         ("tasks", _task_line(status)),
+        ("GPUs", "\n".join(gpu.line() for gpu in status.gpus)),
     )
     return [(label, text) for label, text in found if text]
 

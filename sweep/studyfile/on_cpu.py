@@ -22,7 +22,7 @@ def put_on_cpu(root: Node) -> None:
     root.entries.pop("gpu_hours", None)  # trials without GPUs use none
     resources = _section(root, "resources")
     if resources is not None:
-        for share in ("shard", "mps"):
+        for share in ("shard", "mps", "share"):
             resources.entries.pop(share, None)
         resources.entries["gpus"] = _scalar(0)
     environment = _section(root, "environment")

@@ -13,6 +13,7 @@ from sweep.studyfile.amounts import Duration, Memory
 from sweep.studyfile.kinds import Gpus, PortRange, Variables
 from sweep.studyfile.rules import INVALID, Boolean, Entry, Text, TextList, Whole, Word
 from sweep.studyfile.sections import Key, Section
+from sweep.studyfile.share_keys import ShareRule
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,13 @@ RESOURCES = Section(
             aliases="shards",
         ),
         "mps": Key(Whole(1, 100_000), "Per cent of one GPU through MPS.", example=50),
+        "share": Key(
+            ShareRule(),
+            "Several trials on each GPU: auto finds by measurement how many, a number is taken as "
+            "it is. cpus and memory are then what the trials of a GPU have together.",
+            example="auto",
+            aliases="pack packing trials_per_gpu",
+        ),
         "cpus": Key(
             Whole(1, 100_000),
             "CPU cores of a trial on each node. Absent: the site's default; locally one.",
@@ -223,9 +231,10 @@ ENVIRONMENT = Section(
             aliases="sandbox",
         ),
         "build": Key(
-            Word(("here", "job")),
-            "Where the image is built: on this machine, or in a job, on slurm.service's partition.",
-            example="job",
+            Word(("auto", "here", "job")),
+            "Where the image is built: here, on this machine, or in a job, on slurm.service's "
+            "partition; auto: in a job where the study runs on a cluster.",
+            example="here",
         ),
         "binds": Key(
             TextList(

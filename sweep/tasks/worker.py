@@ -118,6 +118,9 @@ class Worker:
                 self.node.shun_if_known()  # another slot may have found it to be sick
                 if self.node.is_shunned:
                     break
+            if self.context.seat is not None and self.context.seat.must_leave():
+                self.say("its GPU is to serve fewer trials; this task ends")
+                break
             claim = self._pull()
             if claim is None:
                 if not self._over:

@@ -6,7 +6,9 @@ an edited definition is another image, and an image that is there is never built
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -49,6 +51,15 @@ class BuildPlan:
     cwd: Path
     env: Mapping[str, str]
     moves: bool = True
+
+    def to_json(self) -> str:
+        paths = {"target": str(self.target), "cwd": str(self.cwd)}
+        return json.dumps({**dataclasses.asdict(self), **paths})
+
+    @staticmethod
+    def from_json(text: str) -> BuildPlan:
+        data = json.loads(text)
+        return BuildPlan(**{**data, "target": Path(data["target"]), "cwd": Path(data["cwd"])})
 
     @property
     def record(self) -> Path:

@@ -94,7 +94,7 @@ def _has_all_tensors(stream: BinaryIO, head: bytes, size: int) -> bool:
     ends = [
         int(part.partition(b"]")[0].rpartition(b",")[2])
         for part in header.split(b'"data_offsets"')[1:]
-        if part.partition(b"]")[0].rpartition(b",")[2].strip().isdecimal()
+        if part.partition(b"]")[0].rpartition(b",")[2].strip().isdigit()
     ]
     return 8 + length + max(ends, default=0) <= size
 

@@ -26,6 +26,7 @@ def load_on_cpu(folder: Path, more: str, *overrides: str, site: str = "") -> Stu
         "",
         "resources: {gpus: 'a100:2', cpus: 4}\ngpu_hours: 10\n",
         "resources: {shard: 4, cpus: 4}\n",
+        "resources: {gpus: 1, share: auto, cpus: 4}\n",
         "resources:\n  mps: 50\n  cpus: 4\n",
         "resources: {gpus: 2, cpus: 4}\nddp: {ranks_per_node: 2}\n",
         "resources:\nenvironment:\n",
@@ -36,6 +37,7 @@ def test_no_gpu_is_asked_for_or_seen(more: str, tmp_path: Path) -> None:
     study = load_on_cpu(tmp_path, more)
     needs = study.resources
     assert (needs.gpu_count, needs.shard, needs.mps, study.gpu_hours) == (0, None, None, None)
+    assert needs.share is None
     assert needs.cpus == (4 if "cpus" in more else None)
     assert study.name == "mine-cpu"
     assert study.environment.env == dict.fromkeys(HIDDEN, "")
