@@ -11,6 +11,7 @@ import click
 from sweep.cli import suggest
 from sweep.cli.common import get_runs, open_study, runs_option, say_progress, scheduler_for
 from sweep.core.errors import InputError
+from sweep.core.numbers import whole
 from sweep.tasks.side_runs import shell as side_shell
 
 
@@ -59,7 +60,9 @@ def shell(
 def _read(words: tuple[str, ...]) -> tuple[str | None, int | None]:
     """Return a study's name and a trial's number, of what was given."""
     names = list(words)
-    number = int(names.pop()) if names and names[-1].isdigit() else None
+    number = whole(names[-1]) if names else None
+    if number is not None:
+        names.pop()
     if len(names) > 1:
         raise InputError(
             f"TRIAL must be a trial's number (got {names[1]!r})."

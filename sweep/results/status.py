@@ -23,6 +23,7 @@ from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
 from sweep.core.times import iso_utc
+from sweep.core.trial import deviation
 from sweep.results.feasibility import read_none_feasible
 from sweep.results.running import RunningLine, lines_of
 from sweep.results.shared_gpus import SharedGpu, read_gpus
@@ -75,7 +76,8 @@ class Status:
         counts: Trials in each of the six states.
         metric: Name of the objective (the first of several).
         best: {"trial", "value", "params"} of the best complete trial, or None; also None with
-            several objectives.
+            several objectives. Where a trial may be several trainings also {"sd", "replicates"}: of
+            their objectives the standard deviation, None of one, and how many they are.
         front: With several objectives, {"trial", "values", "params"} of the Pareto front's trials.
         front_size: How many trials the front has.
         untold: Running trials that somebody else has asked for, with Optuna's API.
@@ -312,6 +314,9 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
             record = records.read_trials(db, study_id, study, numbers=[number])[0]
             if math.isfinite(record.values[0]):
                 best = {"trial": number, "value": record.values[0], "params": record.params}
+                if study.is_replicated:
+                    done = record.replicates
+                    best |= {"sd": deviation(done), "replicates": len(done)}
     found = best or front
     untold = ledger.count_untold() if counts[outcomes.RUNNING] else 0
     running = running_rows.read_running(ledger) if counts[outcomes.RUNNING] else []

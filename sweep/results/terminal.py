@@ -106,7 +106,11 @@ def line(status: Status) -> str:
 def _best(status: Status) -> str:
     assert status.best is not None
     value = f"{status.best['value']:.{VALUE_DIGITS}g}"
-    return f"{status.metric} {value} (trial {status.best['trial']})"
+    count, spread = status.best.get("replicates"), status.best.get("sd")
+    if spread is not None:
+        value += f" ± {spread:.{VALUE_DIGITS}g}"
+    of = f", n {count}" if count else ""
+    return f"{status.metric} {value} (trial {status.best['trial']}{of})"
 
 
 class StateBar:

@@ -197,7 +197,7 @@ def _find_handles(nvml: Any, names: Sequence[str], environ: Mapping[str, str]) -
         if name.startswith("MIG-"):
             found.append(nvml.nvmlDeviceGetHandleByUUID(name))
             continue
-        if name.isdigit():
+        if name.isdecimal():
             # CUDA counts the fastest first unless told otherwise, NVML by the bus.
             by_bus = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or GPU_VARIABLE not in environ
             if not by_bus and len({_text(nvml.nvmlDeviceGetName(h)) for h in there}) > 1:
