@@ -99,6 +99,7 @@ def rerun_best(
 ) -> int:
     """Run the best trial again, from the start, and say whether it reproduced.
 
+    A trial of several replicates is repeated with each of its seeds, and the means are compared.
     Same parameters, seed, code and image; without any checkpoint; it must report as many steps. The
     verdict is "reproduced", "explained" (it differs, and so does something that makes a run) or
     "differs". Exit code 3 when it differs. Refused where the trial's code, image or data are gone.
@@ -118,13 +119,13 @@ def rerun_best(
     chosen = rerun.choose_trials(opened, trial, top or 1)
     rerun.refresh(opened, schedule)
     known = {number: rerun.newest(opened, number, untold=not report) for number, *_ in chosen}
-    new = [each for each in chosen if known[each[0]] is None]
+    new = [each for each in chosen if not known[each[0]]]
     if report and new:
         raise InputError(
             f"Trial {new[0][0]} has not been run again yet.", "Without --report it is: rerun-best."
         )
-    numbers = {number: found.k for number, found in known.items() if found is not None}
-    waited = list(numbers.values())
+    numbers = {number: found[0].k for number, found in known.items() if found}
+    waited = [run.k for found in known.values() for run in found]
     if new:
         plan: list[tuple[int, str, int]] = []
         for number, trial_id, _ in new:
@@ -134,17 +135,19 @@ def rerun_best(
             opened, schedule, os.environ, plan, [number for number, *_ in new], anyway=anyway
         )
         waited += made
-        for number, _, value in new:
+        for number, trial_id, value in new:
             numbers[number] = made[numbers[number]]
             where = opened.folder.rerun(numbers[number]).root
+            count = sum((trial_id, reruns.SAME_SEED) == each[:2] for each in plan)
+            times = f" {count} times, from {where} on" if count > 1 else f" in {where}"
             metric = opened.study.objective.metric
-            click.echo(
-                f"trial {number} ({metric} {value:.6g}) runs again in {where}", err=True
-            ) if not as_json else None
+            if not as_json:
+                whose = f"trial {number} ({metric} {value:.6g})"
+                click.echo(f"{whose} runs again{times}", err=True)
     if wait:
         again = "`sweep rerun-best` reports once it has ended."
         wait_side_runs(opened, schedule, waited, f"running {len(waited)} trainings again", again)
-    elif new or any(found is not None and found.outcome is None for found in known.values()):
+    elif new or any(run.outcome is None for found in known.values() for run in found):
         if as_json:
             waiting = [{"trial": n, "k": k, "verdict": None} for n, k in numbers.items()]
             click.echo(json.dumps(waiting if top else waiting[0]))
@@ -200,6 +203,10 @@ def show(verdict: Verdict) -> None:
             f"  relative difference  {verdict.relative_difference:.3g} "
             f"(tolerance {verdict.tolerance:g})"
         )
+    if verdict.replicates:
+        click.echo(f"  means of             {len(verdict.replicates)} trainings")
+        for one in verdict.replicates:
+            click.echo(f"    seed {one['seed']:<12} {one['original']!r} → {one['rerun']!r}")
     if verdict.apart_from is not None:
         click.echo(f"  curves               apart from step {verdict.apart_from}")
     if verdict.noise is not None:

@@ -371,6 +371,21 @@ class Scheduler(ABC):
         """
         return
 
+    # Without an array
+
+    def interactive(self, token: str, *, is_terminal: bool) -> Sequence[str]:
+        """Return what stands before a command that runs once where a trial would, with what that
+        would have, while the caller waits; () where it is here.
+
+        Args:
+            token: Its name.
+            is_terminal: Whether it gets the caller's terminal.
+
+        Raises:
+            InputError: An option that sweep owns, or a malformed request.
+        """
+        return ()
+
     # Before an array
 
     def check_options(self) -> None:

@@ -60,6 +60,8 @@ class Recorder:
             "argv": hide_arguments(argv),
             "attempts": claim.attempt,
         }
+        if context.seat is not None:
+            own["trials_on_gpu"] = context.seat.use().most  # itself included, when it began
         if self._gpus is None:  # a task's GPUs stay the same, and asking may take long
             self._gpus = capture_gpus(context.environ)
             if self._gpus["gpus"] and context.seat is None:  # else others use them too

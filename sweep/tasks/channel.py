@@ -45,8 +45,6 @@ class AttemptChannel(Channel):
         ledger, claim = self.ledger, self.claim
         if self.keeper is not None:
             self.keeper.see(reports)
-        if self.turn is not None:
-            self.turn.report(reports)
         ledger.db.retry(
             lambda _: ledger.record(claim.token, reports, reading),
             patience_s=0.0,
@@ -54,6 +52,8 @@ class AttemptChannel(Channel):
         )
         if not reports:
             return
+        if self.turn is not None:
+            self.turn.report(reports)
         if claim.attempt > 1 and not self._has_reported:
             ledger.db.retry(lambda _: self.take_over(), patience_s=0.0)
         self._has_reported = True

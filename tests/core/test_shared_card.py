@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from sweep.core.study import Share
+from sweep.core.system.nvml import Sample
 from sweep.core.system.seats import SEAT_VARIABLE, Seat, SeatState, numbers_of, read_card
-from sweep.core.system.shared_card import Sample, SharedCard
+from sweep.core.system.shared_card import SharedCard
 
 
 class Clock:
@@ -69,7 +70,7 @@ class Scene:
         return [number for number, seat in self.seats.items() if seat.is_let_in()]
 
     def end(self, number: int, ran_out: str = "") -> None:
-        self.seats[number].end(ran_out)
+        self.seats[number].end(complete=not ran_out, ran_out=ran_out)
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_two_that_are_each_to_be_alone(scene: Callable[[Share], Scene]) -> None:
 def test_gpu_seconds_and_energy_are_shared_out(scene: Callable[[Share], Scene]) -> None:
     """All together they are the card's, whoever came and went."""
     s = scene(TWO)
-    s.driver.sample = Sample(joules=500.0)
+    s.driver.sample = Sample(energy_mj=500_000)
     s.tick()
     s.sit(0, 1)
     s.ask(0)
@@ -160,12 +161,12 @@ def test_gpu_seconds_and_energy_are_shared_out(scene: Callable[[Share], Scene]) 
     s.begin(0)
     s.tick()
     began = s.clock.now
-    s.driver.sample = Sample(joules=600.0)
+    s.driver.sample = Sample(energy_mj=600_000)
     s.pass_s(10.0)
     s.ask(1)
     s.tick()
     s.begin(1)
-    s.driver.sample = Sample(joules=800.0)
+    s.driver.sample = Sample(energy_mj=800_000)
     s.pass_s(10.0)
     s.tick()
     s.pass_s(2.0)
@@ -188,7 +189,7 @@ def test_a_level_falls_by_memory_alone(scene: Callable[[Share], Scene]) -> None:
     s.tick()
     s.end(3, "gpu")
     s.tick()
-    assert s.card.packing.to_json()["level"] < 4
+    assert s.card.level.trials == 3 and s.card.level.why == "memory"
     stored = json.loads(json.dumps(s.card.packing.to_remember()))
     assert stored
 

@@ -12,10 +12,12 @@ import pytest
 from sweep.core.paths import Runs
 from tests.cli.commands import collected
 from tests.conftest import Sweep, run_sweep
+from tests.packed_gpu import PackedGpu, nvml_library, packed_gpu, write_training  # noqa: F401
 from tests.toys import write_toy
+from tests.waiting import wait_for
 
-# Trains while it holds a place among those that do, and says how many it saw at most. Two that are
-# told to meet wait for each other: they can only where they train at once.
+# Trains while it holds a place among those that do, and says how many it saw at most. The first
+# ones wait for each other: they meet only where they train at once.
 TRAINING = """\
 import os, pathlib, sys, time
 from sweep.report import Reporter
@@ -25,8 +27,8 @@ here.mkdir(exist_ok=True)
 mine = here / os.environ["SWEEP_TOKEN"]
 mine.touch()
 most, wanted = 0, int(sys.argv[1])
+wanted = wanted if int(os.environ["SWEEP_TRIAL"]) < wanted else 0
 reporter = Reporter()
-step = 0
 while most < wanted:
     most = max(most, len(list(here.iterdir())))
     time.sleep(0.02)
@@ -61,8 +63,7 @@ def write(folder: Path, share: str, trials: int, wanted: int, **more: Any) -> No
 
 
 def test_so_many_share_a_gpu(machine: Sweep, tmp_path: Path, runs: Path) -> None:
-    """Three at once on one card, never more; each knows its GPU, and all together use no more
-    GPU-seconds than the card had."""
+    """Three at once on one card, never more; each knows its GPU, no framework takes all of it."""
     write(tmp_path, "3", trials=6, wanted=3)
     text = (tmp_path / "study.yaml").read_text()
     (tmp_path / "study.yaml").write_text(text.replace("max_parallel: 2\n", ""))
@@ -70,7 +71,9 @@ def test_so_many_share_a_gpu(machine: Sweep, tmp_path: Path, runs: Path) -> None
     assert said.code == 0, said.err
     seen = [line.split() for line in (tmp_path / "seen.txt").read_text().splitlines()]
     assert sorted(int(trial) for trial, *_ in seen) == list(range(6))
-    assert {(gpu, most, shy) for _, gpu, most, shy in seen} == {("7", "3", "false")}
+    assert {(gpu, shy) for _, gpu, _, shy in seen} == {("7", "false")}
+    assert {most for trial, _, most, _ in seen if int(trial) < 3} == {"3"}
+    assert max(int(most) for _, _, most, _ in seen) == 3
     rows = collected(machine)
     assert [row["state"] for row in rows] == ["complete"] * 6
     assert json.loads((Runs(runs).study("toy").cards / "levels.json").read_text())
@@ -126,3 +129,66 @@ def test_what_ran_out_of_memory_beside_others_goes_on_alone(
     attempts = (Runs(runs).study("toy").root / "trials/00000/attempts").iterdir()
     assert {path.name for path in attempts} == {"1", "2"}
     assert max(rows[trial]["value"] for trial in range(1, 6)) <= 3.0
+
+
+def write_packed(folder: Path, share: str, trials: int, flags: str, **more: Any) -> None:
+    """Write a study of trainings on the modelled card, whose parameter x is not their speed's."""
+    write_toy(
+        folder,
+        trials=trials,
+        parallel=16,
+        resources=f"{{gpus: 1, share: {share}}}",
+        command=f"python train.py {flags} {{params}}",
+        **more,
+    )
+    write_training(folder)
+
+
+def test_what_others_hold_is_left_to_them(
+    tmp_path: Path,
+    runs: Path,
+    packed_gpu: PackedGpu,  # noqa: F811
+    fresh_url: str,
+) -> None:
+    """Beside a neighbour two fit: none runs out of memory; seconds and joules are the card's."""
+    packed_gpu.set(total=10 * 10**9, neighbour=6 * 10**9, progress={1: 1.0, 16: 16.0})
+    write_packed(tmp_path, "auto", 6, "--epochs 8 --epoch-s 0.3 --memory 1.6e9 --late 0")
+    env = {**packed_gpu.env, "SWEEP_STORAGE": fresh_url}
+    sweep = partial(run_sweep, runs=runs, cwd=tmp_path, env=env)
+    said = sweep("launch", "study.yaml", "--wait")
+    assert said.code == 0, said.err
+    rows = collected(sweep)
+    assert [(row["state"], row["attempts"]) for row in rows] == [("complete", 1)] * 6
+    used_s = sum(row["gpu_hours"] for row in rows) * 3600
+    assert 0.0 < used_s <= sum(row["duration_s"] for row in rows)
+    # 300 W, counted from one look of a second to the next.
+    assert sum(row["energy_j"] for row in rows) == pytest.approx(300 * used_s, abs=300 * 6)
+
+
+def status(sweep: Sweep) -> dict[str, Any]:
+    said = sweep("status", "--json")
+    assert said.code == 0, said.err
+    return dict(json.loads(said.out))
+
+
+def test_a_gpu_that_is_lost(
+    tmp_path: Path,
+    runs: Path,
+    packed_gpu: PackedGpu,  # noqa: F811
+    fresh_url: str,
+) -> None:
+    """Nothing more begins there, nothing waits for ever, and a launch after the repair goes on."""
+    write_packed(tmp_path, "2", 6, "--epochs 20 --epoch-s 0.3")
+    env = {**packed_gpu.env, "SWEEP_STORAGE": fresh_url}
+    sweep = partial(run_sweep, runs=runs, cwd=tmp_path, env=env)
+    assert sweep("launch", "study.yaml").code == 0
+    wait_for(lambda: len(packed_gpu.live()) == 2, "two trainings")
+    packed_gpu.set(lost=True)
+    wait_for(lambda: status(sweep)["state"] == "held", "the end of the tasks")
+    found = status(sweep)
+    assert found["counts"]["complete"] >= 2 and found["counts"]["waiting"] >= 1
+    assert found["counts"]["complete"] + found["counts"]["waiting"] == 6
+    assert [(gpu["gpu"], gpu["why"]) for gpu in found["gpus"]] == [("0", "lost")]
+    packed_gpu.set(lost=False)
+    assert sweep("launch", "study.yaml", "--wait").code == 0
+    assert [row["state"] for row in collected(sweep)] == ["complete"] * 6

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from sweep.control.check.lines import FAILED, NOT_ASKED, OK, WARNING, Fact, Line, size
+from sweep.core.numbers import is_whole
 
 SLOW_IMPORT_S = 10.0
 # Below these training will not get far; what a study needs in all cannot be known here.
@@ -47,7 +48,7 @@ def interpreter(fact: Fact, login_glibc: str) -> Line:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
+    return tuple(int(part) for part in text.split(".") if is_whole(part))
 
 
 def no_interpreter(path: str, node: str) -> Line:

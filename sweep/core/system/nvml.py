@@ -116,6 +116,14 @@ class Cards:
             trouble="; ".join(troubles),
         )
 
+    def model(self, number: int) -> str:
+        """Return the name that one's maker gives it, by its place among the names; "GPU" where it
+        does not say."""
+        try:
+            return _text(self._nvml.nvmlDeviceGetName(self._handles[number]))
+        except self._nvml.NVMLError:
+            return "GPU"
+
     def energy_mj(self) -> list[int] | None:
         """Return each one's millijoules since its driver was loaded; None where one does not
         count, or is a slice."""
@@ -189,7 +197,7 @@ def _find_handles(nvml: Any, names: Sequence[str], environ: Mapping[str, str]) -
         if name.startswith("MIG-"):
             found.append(nvml.nvmlDeviceGetHandleByUUID(name))
             continue
-        if name.isdigit():
+        if name.isdecimal():
             # CUDA counts the fastest first unless told otherwise, NVML by the bus.
             by_bus = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or GPU_VARIABLE not in environ
             if not by_bus and len({_text(nvml.nvmlDeviceGetName(h)) for h in there}) > 1:

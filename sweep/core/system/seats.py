@@ -63,6 +63,7 @@ class SeatState:
         group: Process group of its training.
         reports: (epoch second, step) of the latest reports.
         ended: The token of the attempt that ended last here; ended_s: when.
+        is_complete: Whether that one trained to its end, and was neither stopped early nor failed.
         ran_out: Whether that one ran out of memory while others trained on the card: "", "gpu" or
             "host".
     """
@@ -78,6 +79,7 @@ class SeatState:
     reports: Sequence[tuple[float, float]] = ()
     ended: str = ""
     ended_s: float = 0.0
+    is_complete: bool = False
     ran_out: str = ""
 
 
@@ -197,14 +199,23 @@ class Seat:
         card = read_card(self.card)
         return card is not None and card.is_lost
 
-    def end(self, ran_out: str = "") -> None:
+    def end(self, *, complete: bool = False, ran_out: str = "") -> None:
         """Say that the attempt has ended.
 
         Args:
+            complete: It trained to its end.
             ran_out: "gpu" or "host" where it ran out of that memory while it shared the card.
         """
         now = time.time()
-        self._say(SeatState(since_s=now, ended=self._said.token, ended_s=now, ran_out=ran_out))
+        self._say(
+            SeatState(
+                since_s=now,
+                ended=self._said.token,
+                ended_s=now,
+                is_complete=complete,
+                ran_out=ran_out,
+            )
+        )
 
     def _say(self, said: SeatState) -> None:
         self._said, self._written = said, time.monotonic()
@@ -216,7 +227,9 @@ def _with(base: Any, before: Any, **changes: Any) -> Any:
     """Return a state with changes, and with what is known of the attempt that ended before it."""
     kept = {}
     if isinstance(base, SeatState):
-        kept = {name: getattr(before, name) for name in ("ended", "ended_s", "ran_out")}
+        kept = {
+            name: getattr(before, name) for name in ("ended", "ended_s", "is_complete", "ran_out")
+        }
     return type(base)(**{**asdict(base), **kept, **changes})
 
 

@@ -22,31 +22,12 @@ from sweep.core.packing.card import CardState, PackedLevel, ShareLimits, TrialSt
 from sweep.core.packing.level import Packing
 from sweep.core.study import Share
 from sweep.core.system import seats
+from sweep.core.system.nvml import Sample
 from sweep.core.system.processes import live_processes
 from sweep.core.system.seats import READY, TRAINING, SeatState, Use
 
 DECIDE_EVERY_S = 1.0  # and at once where a seat has changed
 KEPT_S = 60.0  # for which what an ended attempt has used can still be read
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What a GPU's driver says at one moment.
-
-    Attributes:
-        total_bytes, used_bytes: Its memory; None where it cannot be asked.
-        by_process: Bytes that each process holds, by its number; None where that is hidden.
-        joules: Energy since its driver was loaded; None where it does not count.
-        busy: Share of the time in which it worked, 0 to 1; None where not known.
-        is_lost: It has failed, or has fallen off its bus.
-    """
-
-    total_bytes: int | None = None
-    used_bytes: int | None = None
-    by_process: Mapping[int, int] | None = None
-    joules: float | None = None
-    busy: float | None = None
-    is_lost: bool = False
 
 
 class Sampler(Protocol):
@@ -130,10 +111,12 @@ class SharedCard:
         self._seats: dict[int, _Seat] = {}
         self._uses: dict[str, Use] = {}
         self._sample = Sample()
+        self._ours: dict[int, list[int]] = {}  # processes of our trainings, by their group
         self._joules: float | None = None
         self._counted_s = clock()
         self._decided_s = 0.0
         self._written = ""
+        self._measure()
 
     # Seats
 
@@ -209,6 +192,7 @@ class SharedCard:
     def _end(self, seat: _Seat, found: SeatState) -> None:
         live = sum(one.trains() for one in self._seats.values() if one is not seat) + 1
         seat.told_end, seat.peak_bytes = found.ended, None
+        self.packing.note_ended(found.ended, self.clock(), complete=found.is_complete)
         if found.ran_out:
             self.packing.note_out_of_memory(live, on_host=found.ran_out == "host")
             self._decided_s = 0.0
@@ -220,10 +204,11 @@ class SharedCard:
         now = self.clock()
         live = [seat for seat in self._seats.values() if seat.trains()]
         passed_s, joules = max(0.0, now - self._counted_s), 0.0
-        if self._sample.joules is not None:
+        if self._sample.energy_mj is not None:
+            counted = self._sample.energy_mj / 1000.0
             if self._joules is not None:
-                joules = max(0.0, self._sample.joules - self._joules)
-            self._joules = self._sample.joules
+                joules = max(0.0, counted - self._joules)
+            self._joules = counted
         for seat in live:
             before = self._uses.get(seat.let_in, Use())
             begun = seat.state.since_s if seat.state.state == TRAINING else now
@@ -248,29 +233,23 @@ class SharedCard:
             return
         self._sample = self.sampler.read()
         self.is_lost = self.is_lost or self._sample.is_lost
-        by_process = self._sample.by_process
-        if not by_process:
-            return
-        groups = {process.pid: process.group for process in live_processes()}
-        held: dict[int, int] = {}
-        for pid, found in by_process.items():
-            group = groups.get(pid, 0)
-            held[group] = held.get(group, 0) + found
+        self._ours = self._find_ours()
         for seat in self._seats.values():
-            now_bytes = held.get(seat.state.group or -1)
-            if seat.trains() and now_bytes is not None:
-                seat.peak_bytes = max(seat.peak_bytes or 0, now_bytes)
+            held = self._sample.memory_of(self._ours.get(seat.state.group or -1, ()))
+            if seat.trains() and held:
+                seat.peak_bytes = max(seat.peak_bytes or 0, held)
+
+    def _find_ours(self) -> dict[int, list[int]]:
+        """Return the processes of each training that the driver may list, by their group."""
+        groups = {seat.state.group for seat in self._seats.values() if seat.state.group}
+        found: dict[int, list[int]] = {}
+        for process in live_processes() if self._sample.processes else ():
+            if process.group in groups:
+                found.setdefault(process.group, []).append(process.pid)
+        return found
 
     def _memory(self) -> CardState:
-        sample = self._sample
-        others = None
-        if sample.by_process is not None:
-            mine = {seat.state.group for seat in self._seats.values() if seat.state.group}
-            groups = {process.pid: process.group for process in live_processes()}
-            others = sum(
-                found for pid, found in sample.by_process.items() if groups.get(pid) not in mine
-            )
-        return CardState(sample.total_bytes, sample.used_bytes, others)
+        return self._sample.card([pid for pids in self._ours.values() for pid in pids])
 
     def _trials(self) -> list[TrialState]:
         return [
@@ -356,6 +335,7 @@ class SharedCard:
             "memory_bytes": sample.used_bytes,
             "total_bytes": sample.total_bytes,
             "busy": sample.busy,
+            "trouble": sample.trouble,
             "host": os.uname().nodename,
             "progress": self.level.progress,
         }

@@ -14,6 +14,7 @@ from typing import Any
 from sweep.core.errors import DamagedFile
 from sweep.core.files import make_private, read_object, write_atomic
 from sweep.core.scheduler import ArrayJob
+from sweep.core.system import nvml
 from sweep.core.system.gpus import GpuPool
 from sweep.core.system.shared_card import Sampler, SharedCard
 
@@ -21,12 +22,24 @@ TICK_S = 0.2
 LEVELS_FILE = "levels.json"
 
 
+class NvmlSampler:
+    """Asks one GPU by NVML."""
+
+    def __init__(self, cards: nvml.Cards) -> None:
+        self.cards = cards
+        self.model = cards.model(0)
+
+    def read(self) -> nvml.Sample:
+        return self.cards.sample(0)
+
+
 def sampler_of(name: str) -> Sampler | None:
-    """Return what asks a card; None where it cannot be asked."""
-    return None
+    """Return what asks a card, by its name in CUDA_VISIBLE_DEVICES; None where nothing can."""
+    cards = nvml.Cards.open([name], os.environ)
+    return None if cards is None else NvmlSampler(cards)
 
 
-class Cards:
+class SharedCards:
     """Hands out seats on shared GPUs, each card held by its lock while somebody sits there.
 
     Args:
@@ -58,21 +71,27 @@ class Cards:
             SweepError: There is no place for the locks.
             OSError: There is no room for them, or for the files.
         """
-        taken = self.pool.take(1)
-        if taken is not None:
-            try:
-                card = self._card(taken[0])
-            except BaseException:
-                self.pool.give(taken)
-                raise
-        else:
-            held = [card for card in self.cards.values() if card.count and card.room > 0]
+        card = self._free_card()
+        if card is None:
+            held = [one for one in self.cards.values() if one.count and one.room > 0]
             if not held:
                 return None
             card = max(held, key=lambda one: one.room)
         self.seats[index] = card.name
         self.next_tick = 0.0
         return card.name, card.give_seat(index)
+
+    def _free_card(self) -> SharedCard | None:
+        """Take a card on which nobody trains; those that have failed are kept from others."""
+        while (taken := self.pool.take(1)) is not None:
+            try:
+                card = self._card(taken[0])
+            except BaseException:
+                self.pool.give(taken)
+                raise
+            if not card.is_lost:
+                return card
+        return None
 
     def give(self, index: int) -> None:
         """Take an element's seat back: it has ended."""

@@ -42,7 +42,7 @@ from sweep.core.system.processes import (
     start_time,
 )
 from sweep.core.system.seats import SEAT_VARIABLE
-from sweep.schedulers.local.cards import Cards, sampler_of
+from sweep.schedulers.local.cards import SharedCards, sampler_of
 from sweep.schedulers.local.events import EventLog, read_lines
 from sweep.schedulers.local.job import (
     CANCELLED,
@@ -122,7 +122,7 @@ class Runner:
     more_at: float | None = None  # when more may be started, though nothing has happened
     waiting: str = ""
     stopping: bool = False  # SIGTERM: end what runs, start nothing more
-    cards: Cards | None = None  # where elements share GPUs
+    cards: SharedCards | None = None  # where elements share GPUs
 
     def __post_init__(self) -> None:
         self.pending.extend(range(self.job.size))
@@ -553,7 +553,7 @@ def main(argv: list[str]) -> int:
     pool = GpuPool(gpu_names)
     runner = Runner(folder, job, pool, log, wakeup, load(job.argv))
     if job.share is not None:
-        runner.cards = Cards(pool, job, sampler_of)
+        runner.cards = SharedCards(pool, job, sampler_of)
     runner.run()
     return 0
 

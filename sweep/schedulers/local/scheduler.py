@@ -441,7 +441,7 @@ def _surviving(job: str, history: ArrayEvents) -> dict[int, set[Process]]:
     groups = {pid: index for index, (pid, start) in history.started.items() if is_alive(pid, start)}
     for process in live_processes():
         env = process.environment()
-        if env.get(JOB_VARIABLE) == job and env.get(INDEX_VARIABLE, "").isdigit():
+        if env.get(JOB_VARIABLE) == job and env.get(INDEX_VARIABLE, "").isdecimal():
             found.setdefault(int(env[INDEX_VARIABLE]), set()).add(process)
         elif process.group in groups:
             found.setdefault(groups[process.group], set()).add(process)

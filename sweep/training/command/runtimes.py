@@ -46,6 +46,14 @@ def _run_venv(
     return list(argv), env
 
 
+# The option with which what is changed in a container's root stays in it.
+WRITABLE = {
+    "apptainer": "--writable",
+    "singularity": "--writable",
+    "enroot": "--rw",
+    "pyxis": "--container-writable",
+}
+
 RUNTIMES: dict[str, Contain] = {
     "none": _run_plain,
     "venv": _run_venv,
