@@ -11,7 +11,7 @@ from sweep.studyfile.sections import Key, Section
 
 AUTO = "auto"
 _COUNT = Whole(1, 48)  # clients that MPS takes; nothing trains well beyond
-KEYS = Section(
+SHARE = Section(
     "resources.share",
     Share,
     {
@@ -39,7 +39,7 @@ class ShareRule:
 
     def read(self, at: Entry) -> Any:
         if at.node.kind == "map":
-            return KEYS.read(at)
+            return SHARE.read(at)
         if at.node.value == AUTO:
             return Share()
         if isinstance(at.node.value, str):
@@ -48,4 +48,4 @@ class ShareRule:
         return INVALID if count is INVALID else Share(max=count, measured=False)
 
     def schema(self) -> dict[str, Any]:
-        return either([{"const": AUTO}, _COUNT.schema(), KEYS.schema()])
+        return either([{"const": AUTO}, _COUNT.schema(), SHARE.schema()])

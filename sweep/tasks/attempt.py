@@ -38,7 +38,7 @@ from sweep.tasks.patience import Patience
 from sweep.tasks.searching import SearchFailed, Searching
 from sweep.tasks.staging.stage import DATA_FAULTS, DataDiffer, Left, Staged, Stager
 from sweep.tasks.tracking.outbox import Outbox
-from sweep.tasks.turn import LeftBeforeTurn, Turn, small_at_first
+from sweep.tasks.turn import Turn, small_at_first
 from sweep.training import best_checkpoint, build, memory_messages, own_workdir
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
 from sweep.training.best_checkpoint import BestKeeper
@@ -111,8 +111,7 @@ class AttemptRun:
         self._resumed: Found | None = None  # what it goes on from
         self._meeting: Rendezvous | None = None  # of its ranks
         self._staged: Staged | None = None  # its data
-        seat = context.seat
-        self._turn = None if seat is None else Turn(seat, context.ledger, claim)
+        self._turn = Turn.of(context, claim)  # on a GPU that trials share
         self.is_fault = False  # that it ended as it did was no doing of the training's
 
     def run(self) -> str:
@@ -131,8 +130,6 @@ class AttemptRun:
             self._hold(error.message)  # it would fail in every task
         except DATA_FAULTS as error:
             state = self._end_without_data(error)
-        except LeftBeforeTurn as error:
-            state = self._end_asked(error.message)
         except SweepError:
             raise
         except Exception as error:
@@ -154,18 +151,14 @@ class AttemptRun:
         """End an attempt whose data are not what they were, have no room, or came too late."""
         said = f"{error.message} {error.hint}".strip()
         if isinstance(error, Left):
-            return self._end_asked(said)
+            asks_who = self.leave.terminated and self.context.others_end_it
+            outcome = outcomes.TERMINATED if asks_who else outcomes.INTERRUPTED
+            return self._write_end(End(outcome, said), 0)
         self.context.say(said)
         state = self._write_end(End(GIVEN_BACK, said), 0)
         if not (isinstance(error, DataDiffer) and self.tools.node.shun(said)):
             self._hold(said)
         return state
-
-    def _end_asked(self, said: str) -> str:
-        """End an attempt that was asked to leave before it trained."""
-        asks_who = self.leave.terminated and self.context.others_end_it
-        outcome = outcomes.TERMINATED if asks_who else outcomes.INTERRUPTED
-        return self._write_end(End(outcome, said), 0)
 
     def _end_by_fault(self, error: Exception) -> str:
         """End an attempt that cannot go on by no fault of its training's; the task's next one may.
@@ -214,10 +207,9 @@ class AttemptRun:
         try:
             values = self._stage(values)
             if self._turn is not None:
-                touch = self.channel.touch
-                self._turn.wait(values.params, self.leave, touch, self.context.say)
+                self._turn.wait(values.params, self.leave, self.channel.touch)
             started = self._start(values, snapshot)
-        except (*DATA_FAULTS, LeftBeforeTurn):
+        except DATA_FAULTS:
             raise
         except SweepError as error:
             return self._not_started(error, time.monotonic() - began)
@@ -284,8 +276,7 @@ class AttemptRun:
         if self.study.environment.runtime != "none":
             build.make_ready(self.study, context.environ, context.say)
         if self._turn is not None:
-            shy = small_at_first(placed.study, placed.environ)
-            placed = replace(placed, study=shy)
+            placed = replace(placed, study=small_at_first(placed.study, placed.environ))
         laid = own_workdir.lay(placed.study, placed.environ, self.folder)
         argv, environ = assembly.build(
             laid.study, values, laid.environ, context.folder.python_path, self._meeting
@@ -298,9 +289,9 @@ class AttemptRun:
             die_with_parent=True,
             inherited=self._staged.locks if self._staged else (),
         )
-        if self._turn is not None:
-            self._turn.seat.begin(child.pid)
-            self.channel.turn = self._turn
+        if (turn := self._turn) is not None:
+            turn.seat.begin(child.pid)
+            self.channel.turn = turn
         return _Started(child, time.monotonic(), argv, snapshot, placed)
 
     def _note_start(self, values: TrialValues, started: _Started) -> None:

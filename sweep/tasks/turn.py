@@ -10,12 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.core import outcomes
-from sweep.core.errors import DatabaseUnavailable, SweepError
+from sweep.core.errors import DatabaseUnavailable
 from sweep.core.study import Study
 from sweep.core.system.seats import Seat, SeatState, numbers_of
 from sweep.core.trial import Claim, End, Report
 from sweep.storage import energy, gpu_shares
 from sweep.storage.ledger import Ledger
+from sweep.tasks.context import Context
+from sweep.tasks.staging.stage import Left
 from sweep.training import memory_messages
 from sweep.training.leave import Leave
 
@@ -26,7 +28,7 @@ SMALL_AT_FIRST = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_
 GPU, HOST = "gpu", "host"  # whose memory ran out
 
 
-class LeftBeforeTurn(SweepError):
+class LeftBeforeTurn(Left):
     """The task, or the trial, is to end before the attempt was let in."""
 
 
@@ -35,22 +37,26 @@ class Turn:
 
     Args:
         seat: The worker's.
+        say: Prints a line into the task's log.
     """
 
-    def __init__(self, seat: Seat, ledger: Ledger, claim: Claim) -> None:
+    def __init__(
+        self, seat: Seat, ledger: Ledger, claim: Claim, say: Callable[[str], None] = print
+    ) -> None:
         self.seat = seat
         self.ledger = ledger
         self.claim = claim
+        self.say = say
         self._ran_out = ""
         self._is_complete = False
 
-    def wait(
-        self,
-        params: Mapping[str, Any],
-        leave: Leave,
-        touch: Callable[[], str],
-        say: Callable[[str], None],
-    ) -> None:
+    @classmethod
+    def of(cls, context: Context, claim: Claim) -> Turn | None:
+        """Return the turn of an attempt; None where its task shares no GPU."""
+        seat = context.seat
+        return None if seat is None else cls(seat, context.ledger, claim, context.say)
+
+    def wait(self, params: Mapping[str, Any], leave: Leave, touch: Callable[[], str]) -> None:
         """Return once this attempt may train.
 
         Args:
@@ -85,7 +91,7 @@ class Turn:
                     pass  # it is asked again
                 if not is_told:
                     why = "it is to have the GPU for itself" if claim.is_alone else "no room yet"
-                    say(f"trial {claim.number} waits for its turn on the GPU: {why}")
+                    self.say(f"trial {claim.number} waits for its turn on the GPU: {why}")
                     is_told = True
             time.sleep(LOOK_S)
 
