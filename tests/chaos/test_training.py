@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from tests.chaos.auditor import Line, read_journals, read_ledger
 from tests.chaos.ground import TRAINING
 from tests.conftest import ROOT
+from tests.waiting import PATIENCE_S, wait_for
 
 
 class Trained:
@@ -64,13 +63,6 @@ def trained(tmp_path: Path) -> Trained:
     return Trained(tmp_path)
 
 
-def wait_for(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_trains_to_its_end(trained: Trained) -> None:
     """It reports what it writes down, and uses less than a tenth of a core while it trains."""
     child = trained.start(1, epoch_s=0.6)
@@ -95,7 +87,7 @@ def test_goes_on_after_a_kill(trained: Trained) -> None:
     child.send_signal(signal.SIGKILL)
     child.wait()
     saved = [line.epoch for line in trained.lines(1) if line.word == "saved"]
-    assert trained.start(2, trained.newest(1)).wait(60) == 0
+    assert trained.start(2, trained.newest(1)).wait(PATIENCE_S) == 0
     second = trained.lines(2)
     assert second[0].epoch == saved[-1]
     first = {line.epoch: line.values for line in trained.lines(1) if line.word == "ended"}
@@ -110,18 +102,18 @@ def test_leaves_when_told(trained: Trained, word: str) -> None:
     child = trained.start(1, epoch_s=0.2)
     wait_for(lambda: any(line.word == "ended" for line in trained.lines(1)))
     trained.tell(1, word)
-    assert child.wait(60) == 0
+    assert child.wait(PATIENCE_S) == 0
     last = trained.lines(1)[-1]
     assert (last.word, last.told) == ("left", word)
     if word == "checkpoint":
-        assert trained.start(2, trained.newest(1)).wait(60) == 0
+        assert trained.start(2, trained.newest(1)).wait(PATIENCE_S) == 0
         assert trained.lines(2)[0].epoch == last.epoch
 
 
 def test_refuses_another_trials_checkpoint(trained: Trained) -> None:
     path = trained.folder / "epochs-000003.json"
     path.write_text(json.dumps({"trial": 4, "params": {}, "epochs": 3}))
-    assert trained.start(1, path, epoch_s=0.01).wait(60) == 0
+    assert trained.start(1, path, epoch_s=0.01).wait(PATIENCE_S) == 0
     lines = trained.lines(1)
     assert [line.word for line in lines[:2]] == ["foreign", "begin"]
     assert lines[1].epoch == 0
