@@ -81,7 +81,7 @@ _LOCAL_RANKS = (
 
 def _whole(environ, name):
     text = (environ.get(name) or "").strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
 def _launched(environ):

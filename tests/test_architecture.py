@@ -669,6 +669,13 @@ def test_modules_are_small() -> None:
     assert sorted(set(LONGER) - set(long)) == [], "Take these out of LONGER: they are short now"
 
 
+def test_digits_that_are_no_number_are_not_taken_for_one() -> None:
+    """``str.isdigit`` takes ``²``, of which ``int`` makes no number: ``isdecimal``, or numbers."""
+    paths = [path for package in ("sweep", "trainer") for path in modules(package)]
+    found = {path.name for path in paths if ".isdigit()" in path.read_text(encoding="utf-8")}
+    assert found == {"whole_files.py"}  # of bytes, for which it means 0 to 9
+
+
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [

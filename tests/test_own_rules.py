@@ -18,6 +18,7 @@ import pytest
 from tests.cluster import WITH_CGROUPS
 from tests.conftest import ROOT, find_room, sweep_environment
 from tests.fork_server import ForkServer
+from tests.processes import find_processes
 from tests.waiting import PATIENCE_S, text_of, wait_for
 
 pytestmark = pytest.mark.real
@@ -357,6 +358,24 @@ def test_no_wait_reads_a_file_that_may_not_be_there_yet() -> None:
     assert find_hasty_reads(bad) == [2]
     assert find_hasty_reads("wait_for(lambda: 'x' in log.read_text())") == [1]
     assert find_hasty_reads("wait_for(lambda: 'x' in text_of(log))") == []
+
+
+def test_a_folders_processes_are_its_own(tmp_path: Path) -> None:
+    """By what it works in and by its command line; a longer name is another folder."""
+    mine, other = tmp_path / "a", tmp_path / "a1"
+    for folder in (mine, other):
+        folder.mkdir()
+    code = "import time; time.sleep(600)"
+    here = subprocess.Popen([sys.executable, "-c", code], cwd=other)
+    named = subprocess.Popen([sys.executable, "-c", code, f"--to={other}/x"])
+    try:
+        found = wait_for(lambda: len(find_processes(other)) == 2 and find_processes(other), "both")
+        assert {process.pid for process in found} == {here.pid, named.pid}
+        assert find_processes(mine) == []
+    finally:
+        for child in (here, named):
+            child.kill()
+            child.wait()
 
 
 def test_one_worker_has_all_tests_with_control_groups() -> None:

@@ -71,6 +71,6 @@ def count_threads(wanted: int = 0) -> int:
         str(wanted),
         *(os.environ.get(n, "") for n in ("SWEEP_CPUS", "SLURM_CPUS_PER_TASK")),
     ):
-        if text.isdigit() and int(text) > 0:
+        if text.isdecimal() and int(text) > 0:
             return int(text)
     return 1

@@ -123,7 +123,7 @@ def find_place(environ: Mapping[str, str]) -> Ranks | None:
     else:
         return None
     got = ", ".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
-    if not all(text.isdigit() for text in texts):
+    if not all(text.isdecimal() for text in texts):
         raise InputError(f"{got}: must be whole numbers. Start with torchrun or srun.")
     rank, local_rank, world_size = (int(text) for text in texts)
     if not rank < world_size:

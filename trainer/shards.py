@@ -104,7 +104,7 @@ def _examples(path: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
 
 def _decode(where: str, fields: dict[str, bytes]) -> tuple[Tensor, int]:
     text = fields.get("cls", b"").decode("ascii", "replace").strip()
-    if not text.isdigit():
+    if not text.isdecimal():
         raise InputError(f"{where}: needs a .cls file with a whole number (got {text[:20]!r}).")
     if "npy" in fields:
         pixels = _read_array(where, fields["npy"])

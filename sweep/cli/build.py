@@ -17,7 +17,7 @@ from sweep.training.build import ensure
 @click.command(
     epilog="\b\nExamples:\n"
     "  sweep build study.yaml\n"
-    "  sweep build study.yaml --where job     on a compute node, as a job of Slurm's\n"
+    "  sweep build study.yaml --where here    on this machine: nodes may have no network\n"
     "  sweep build study.yaml --force         again: its name means another image by now"
 )
 @click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli.common import (
+    cpu_option,
     get_runs,
     json_option,
     overrides_option,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 )
 @patience_option
 @overrides_option
+@cpu_option
 @json_option
 @runs_option
 def check(
@@ -73,6 +75,7 @@ def check(
     executor: str | None,
     patience: int,
     overrides: tuple[str, ...],
+    cpu: bool,
     as_json: bool,
     runs: Path | None,
 ) -> int:
@@ -84,10 +87,10 @@ def check(
     1 where one has failed.
     """
     if on_node:
-        return _check_on_node(study_file, executor, overrides, patience, as_json, runs)
+        return _check_on_node(study_file, executor, overrides, patience, as_json, runs, cpu=cpu)
     if as_json or executor:
         raise InputError("--json and --executor go with --on-node.", "Add it, or leave them out.")
-    study = load(study_file, overrides)
+    study = load(study_file, overrides, cpu=cpu)
     quick.check_startable(study, os.environ)
     few = check_where(study)
     fixed_design(study)
@@ -127,6 +130,8 @@ def _check_on_node(
     patience_s: int,
     as_json: bool,
     runs: Path | None,
+    *,
+    cpu: bool,
 ) -> int:
     """Ask on a node, and print the table; 1 where a line has failed."""
     if executor:
@@ -134,7 +139,8 @@ def _check_on_node(
 
     place = get_runs(runs)
     # As launch does it: what is asked is what trials would start.
-    study, _ = build.ensure(resolve(load(study_file, overrides)), place, os.environ, say_progress)
+    given = resolve(load(study_file, overrides, cpu=cpu))
+    study, _ = build.ensure(given, place, os.environ, say_progress)
     lines = [*reach.look(study), *patterns.look(study)]
     lines += ask_node(
         study, place, scheduler_for(study), os.environ, say_progress, float(patience_s)

@@ -54,6 +54,15 @@ def overrides_option(command: F) -> F:
     )(command)
 
 
+def cpu_option(command: F) -> F:
+    """Add ``--cpu``."""
+    return click.option(
+        "--cpu",
+        is_flag=True,
+        help="Without GPUs (on a laptop, say), as a study of its own: NAME-cpu.",
+    )(command)
+
+
 def patience_option(command: F) -> F:
     """Add ``--patience``, of a command that has ``--on-node``."""
     return click.option(

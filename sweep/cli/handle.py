@@ -199,13 +199,12 @@ class StudyHandle(Results):
         number, trial_id, _ = rerun.choose_trial(opened, trial)
         rerun.refresh(opened, schedule)
         known = rerun.newest(opened, number, untold=True)
-        if known is None:
+        numbers = [run.k for run in known]
+        if not known:
             plan = rerun.plan(opened.ledger, number, trial_id)
-            (k,) = rerun.submit(opened, schedule, os.environ, plan, [number])
-        else:
-            k = known.k
-        rerun.wait(opened, schedule, [k])
-        return judge(opened, k, tolerance)
+            numbers = rerun.submit(opened, schedule, os.environ, plan, [number])
+        rerun.wait(opened, schedule, numbers)
+        return judge(opened, numbers[0], tolerance)
 
 
 def launch(

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from sweep.cli import suggest
 from sweep.cli.common import (
+    cpu_option,
     get_runs,
     json_option,
     leaving_study,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     "  sweep launch study.yaml --wait\n"
     "  sweep launch study.yaml --set trials=200 --set max_parallel=20\n"
     "  sweep launch study.yaml --dry-run\n"
+    "  sweep launch study.yaml --cpu --set trials=4      a GPU study, tried on a laptop\n"
     "  sweep launch study.yaml --retry failed\n"
     "  sweep launch study.yaml --retry oom --set resources.memory=32G\n"
     "  sweep launch study.yaml --retry 3,7-9 --resume"
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 )
 @click.option("--executor", type=click.Choice(executors.words()), help="Where the tasks run.")
 @overrides_option
+@cpu_option
 @click.option(
     "--set-aside",
     is_flag=True,
@@ -102,6 +105,7 @@ def launch(
     no_check: bool,
     executor: str | None,
     overrides: tuple[str, ...],
+    cpu: bool,
     hash_data: bool,
     set_aside: bool,
     retry: tuple[str, ...],
@@ -119,7 +123,7 @@ def launch(
     wish = _read_wish(retry, resume, force, dry_run)
     if executor:
         overrides = (*overrides, f"executor={executor}")
-    undecided = load(study_file, overrides)
+    undecided = load(study_file, overrides, cpu=cpu)
     study = resolve(undecided)
     if dry_run:
         _show_plan(study, runs)

@@ -15,6 +15,7 @@ from sweep.cli.common import get_runs, open_study, runs_option
 from sweep.control.open_study import Opened
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.core.files import read_part
+from sweep.core.numbers import whole
 from sweep.core.terminal_text import VisibleText, visible_lines
 from sweep.core.trial import Attempt
 from sweep.storage.ledger import Ledger
@@ -53,13 +54,13 @@ def logs(
             "There are too many words.", "Give a trial's number, and the study's name before it."
         )
     *names, number = study_and_trial
-    if not number.isdigit():
+    trial = whole(number)
+    if trial is None:
         raise InputError(f"TRIAL must be a trial's number (got {number!r}).", "See: sweep collect.")
     where = get_runs(runs)
     name = names[0] if names else None
     opened = open_study(where, name)
     ledger = opened.ledger
-    trial = int(number)
     found = ledger.db.retry(lambda _: ledger.find_trial(trial))
     if found is None:
         raise InputError(

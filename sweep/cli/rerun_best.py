@@ -21,7 +21,10 @@ from sweep.cli.common import (
     wait_side_runs,
 )
 from sweep.core.errors import EXIT_DIFFERS, EXIT_DONE, EXIT_FAILED, InputError
+from sweep.core.files import write_output
 from sweep.core.sharing import share
+from sweep.provenance import manifest
+from sweep.provenance.lock import write_lock
 from sweep.storage import reruns
 from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs.reproduction import (
@@ -47,7 +50,8 @@ if TYPE_CHECKING:
     "  sweep rerun-best digits --trial 7 --tolerance 0.5%\n"
     "  sweep rerun-best --top 3 --wait        the best three, one verdict each\n"
     "  sweep rerun-best --repeats 3 --wait    the noise floor: how far repeats lie apart\n"
-    "  sweep rerun-best --seeds 5 --wait      and with five other seeds",
+    "  sweep rerun-best --seeds 5 --wait      and with five other seeds\n"
+    "  sweep rerun-best --lock best.txt       its packages, for pip install -r best.txt",
 )
 @study_argument
 @click.option(
@@ -70,6 +74,12 @@ if TYPE_CHECKING:
 @click.option(
     "--anyway", is_flag=True, help="Run even where the trial's code, image or data are gone."
 )
+@click.option(
+    "--lock",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Start nothing: write the packages that the trial ran with, as pip install -r takes them.",
+)
 @click.option("--tolerance", default="1%", show_default=True, help="What still counts as equal.")
 @json_option
 @runs_option
@@ -82,12 +92,14 @@ def rerun_best(
     repeats: int,
     report: bool,
     anyway: bool,
+    lock: Path | None,
     tolerance: str,
     as_json: bool,
     runs: Path | None,
 ) -> int:
     """Run the best trial again, from the start, and say whether it reproduced.
 
+    A trial of several replicates is repeated with each of its seeds, and the means are compared.
     Same parameters, seed, code and image; without any checkpoint; it must report as many steps. The
     verdict is "reproduced", "explained" (it differs, and so does something that makes a run) or
     "differs". Exit code 3 when it differs. Refused where the trial's code, image or data are gone.
@@ -95,18 +107,25 @@ def rerun_best(
     allowed = parse_tolerance(tolerance)
     if trial is not None and top is not None:
         raise InputError("--trial and --top both say which trials.", "Give one of them.")
+    if lock is not None and (wait or report or seeds or repeats > 1 or top):
+        raise InputError(
+            "--lock starts and reports nothing.", "Give it alone, or with --trial N: --lock FILE."
+        )
     opened = open_study(get_runs(runs), study)
+    if lock is not None:
+        _write_lock(opened, trial, lock, as_json=as_json)
+        return EXIT_DONE
     schedule = scheduler_for(opened.study)(opened.folder)
     chosen = rerun.choose_trials(opened, trial, top or 1)
     rerun.refresh(opened, schedule)
     known = {number: rerun.newest(opened, number, untold=not report) for number, *_ in chosen}
-    new = [each for each in chosen if known[each[0]] is None]
+    new = [each for each in chosen if not known[each[0]]]
     if report and new:
         raise InputError(
             f"Trial {new[0][0]} has not been run again yet.", "Without --report it is: rerun-best."
         )
-    numbers = {number: found.k for number, found in known.items() if found is not None}
-    waited = list(numbers.values())
+    numbers = {number: found[0].k for number, found in known.items() if found}
+    waited = [run.k for found in known.values() for run in found]
     if new:
         plan: list[tuple[int, str, int]] = []
         for number, trial_id, _ in new:
@@ -116,17 +135,19 @@ def rerun_best(
             opened, schedule, os.environ, plan, [number for number, *_ in new], anyway=anyway
         )
         waited += made
-        for number, _, value in new:
+        for number, trial_id, value in new:
             numbers[number] = made[numbers[number]]
             where = opened.folder.rerun(numbers[number]).root
+            count = sum((trial_id, reruns.SAME_SEED) == each[:2] for each in plan)
+            times = f" {count} times, from {where} on" if count > 1 else f" in {where}"
             metric = opened.study.objective.metric
-            click.echo(
-                f"trial {number} ({metric} {value:.6g}) runs again in {where}", err=True
-            ) if not as_json else None
+            if not as_json:
+                whose = f"trial {number} ({metric} {value:.6g})"
+                click.echo(f"{whose} runs again{times}", err=True)
     if wait:
         again = "`sweep rerun-best` reports once it has ended."
         wait_side_runs(opened, schedule, waited, f"running {len(waited)} trainings again", again)
-    elif new or any(found is not None and found.outcome is None for found in known.values()):
+    elif new or any(run.outcome is None for found in known.values() for run in found):
         if as_json:
             waiting = [{"trial": n, "k": k, "verdict": None} for n, k in numbers.items()]
             click.echo(json.dumps(waiting if top else waiting[0]))
@@ -143,6 +164,21 @@ def rerun_best(
     if DIFFERS in said:
         return EXIT_DIFFERS
     return EXIT_FAILED if FAILED in said else EXIT_DONE
+
+
+def _write_lock(opened: Opened, trial: int | None, path: Path, *, as_json: bool) -> None:
+    """Write the requirements of a trial's environment into a file."""
+    number, *_ = rerun.choose_trial(opened, trial)
+    record = manifest.of_trial(opened.folder, number)["environment"]
+    made = write_lock(record, f"Packages of trial {number} of {opened.study.name}")
+    write_output(path, made.text, "Give another place: --lock FILE.")
+    if as_json:
+        said = {"trial": number, "lock": str(path), "notes": list(made.notes)}
+        click.echo(json.dumps(said, ensure_ascii=False))
+        return
+    for note in made.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"wrote {path}: packages of trial {number}, for pip install -r {path}", err=True)
 
 
 def _draw(opened: Opened, verdict: Verdict) -> Verdict:
@@ -167,6 +203,10 @@ def show(verdict: Verdict) -> None:
             f"  relative difference  {verdict.relative_difference:.3g} "
             f"(tolerance {verdict.tolerance:g})"
         )
+    if verdict.replicates:
+        click.echo(f"  means of             {len(verdict.replicates)} trainings")
+        for one in verdict.replicates:
+            click.echo(f"    seed {one['seed']:<12} {one['original']!r} → {one['rerun']!r}")
     if verdict.apart_from is not None:
         click.echo(f"  curves               apart from step {verdict.apart_from}")
     if verdict.noise is not None:

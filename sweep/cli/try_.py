@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from sweep.cli.common import (
+    cpu_option,
     get_runs,
     json_option,
     overrides_option,
@@ -33,6 +34,7 @@ from sweep.tasks.side_runs.judge_try import judge
     "  sweep try study.yaml                  a minute on this machine\n"
     "  sweep try study.yaml --on-node        where trials would run\n"
     "  sweep try study.yaml --time 300 --set fixed.epochs=1\n"
+    "  sweep try study.yaml --cpu            a study of GPUs, on a laptop\n"
     "  sweep try study.yaml --json",
 )
 @click.argument("study_file", metavar="STUDY.yaml", type=click.Path(path_type=Path))
@@ -52,6 +54,7 @@ from sweep.tasks.side_runs.judge_try import judge
 )
 @patience_option
 @overrides_option
+@cpu_option
 @json_option
 @runs_option
 def try_(
@@ -60,6 +63,7 @@ def try_(
     on_node: bool,
     patience: int,
     overrides: tuple[str, ...],
+    cpu: bool,
     as_json: bool,
     runs: Path | None,
 ) -> int:
@@ -77,6 +81,7 @@ def try_(
         on_node=on_node,
         patience_s=patience,
         overrides=overrides,
+        cpu=cpu,
         as_json=as_json,
         runs=runs,
     )
@@ -89,12 +94,13 @@ def try_study(
     on_node: bool = False,
     patience_s: int = 1800,
     overrides: tuple[str, ...] = (),
+    cpu: bool = False,
     as_json: bool = False,
     runs: Path | None = None,
 ) -> int:
     """Try a study, print what was seen, and return the exit code; see ``try_``."""
 
-    study = load(study_file, overrides)
+    study = load(study_file, overrides, cpu=cpu)
     if not on_node:
         study = dataclasses.replace(study, executor=executors.choose_here())
     study, place = resolve(study), get_runs(runs)
@@ -118,15 +124,14 @@ def try_study(
         click.echo("\nits output ended with:")
         click.echo(mask("\n".join(f"  | {line}" for line in tried.tail)))
     where = f"on {tried.host}" if on_node else "here"
-    click.echo(
-        f"\n{study.name}: tried {where}; nothing of it was kept. {_verdict(lines, study_file)}"
-    )
+    verdict = _verdict(lines, study_file, cpu=cpu)
+    click.echo(f"\n{study.name}: tried {where}; nothing of it was kept. {verdict}")
     return EXIT_FAILED if failed else EXIT_DONE
 
 
-def _verdict(lines: list[Line], study_file: Path) -> str:
+def _verdict(lines: list[Line], study_file: Path, *, cpu: bool) -> str:
     counts = [(sum(line.state == state for line in lines), state) for state in (FAILED, WARNING)]
     found = ", ".join(f"{count} {state}" for count, state in counts if count)
     if has_failed(lines):
         return f"A trial would fail: {found}."
-    return f"{found or 'All is well'}. Next: sweep launch {study_file} --wait"
+    return f"{found or 'All is well'}. Next: sweep launch {study_file} --wait{' --cpu' * cpu}"

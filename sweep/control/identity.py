@@ -7,6 +7,7 @@ row and in its folder; where they differ, neither is taken for the other's.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -234,5 +235,5 @@ def _holds(path: Path) -> bool:
         return any(path.iterdir())
     except FileNotFoundError:
         return False
-    except OSError:
-        return True
+    except OSError as error:
+        return error.errno != errno.ENAMETOOLONG

@@ -32,6 +32,7 @@ from sweep.storage import records, studies, tables
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 
+LONGEST_NAME_BYTES = 255  # that a file system takes
 WIND_UP_S = 180.0  # for a finaliser that is at work to end
 _LOG = re.compile(r"([0-9]+)_[0-9]+\.log")  # of a task of Slurm's, as paths has it
 
@@ -77,7 +78,8 @@ def found(runs: Runs, name: str) -> Iterator[Removal]:
         InputError: There is nothing, or what is there is not (surely) this study's.
         DatabaseUnavailable: Its database does not answer: nobody knows what runs.
     """
-    if name in ("", ".", "..") or "/" in name or name.startswith("."):
+    is_too_long = len(os.fsencode(name)) > LONGEST_NAME_BYTES
+    if name in ("", ".", "..") or "/" in name or name.startswith(".") or is_too_long:
         raise InputError(f"{name!r} is no study's name.", "See: sweep list")
     folder = runs.study(name)
     if folder.root.is_symlink():

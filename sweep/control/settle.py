@@ -28,7 +28,8 @@ from sweep.training.digests import digest
 from sweep.training.journal import MOST_REPORTS, Journal
 from sweep.training.printed_metric import why_missed
 
-# At the same size memory runs out again, unless something else took it: one more try tells.
+# At the same size memory runs out again, unless something else took it: one more try tells. What
+# others on its GPU took does not count (CROWDED).
 _TRIES_OF_MEMORY = 2
 # Ends that tell of the configuration: while no trial has reported anything they count like failures
 # of the user's own code, or a space of which nothing fits would use up all its trials.

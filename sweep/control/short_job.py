@@ -239,11 +239,12 @@ def _cancel(schedule: Scheduler, token: str) -> None:
 
 
 def _await_end(schedule: Scheduler, job: str) -> None:
-    """Wait until nothing of the job writes into its folder any more."""
+    """Wait until nothing of the job writes into its folder any more, its scheduler's side too."""
     give_up_at = time.monotonic() + END_S
     with contextlib.suppress(SweepError):
         while job and time.monotonic() < give_up_at:
             state = schedule.poll([job]).get((job, 0))
-            if state is None or state.state == ENDED:
+            has_ended = state is None or state.state == ENDED
+            if has_ended and schedule.has_wound_up([job]):
                 return
-            time.sleep(0.3)
+            time.sleep(POLL_S)

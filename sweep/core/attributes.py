@@ -34,6 +34,7 @@ END = "sweep:end"  # why it ended
 DUPLICATE_OF = "sweep:duplicate_of"  # the number of a complete trial with the same configuration
 REPLICATES = "sweep:replicates"  # what each training of a trial with several has given
 RETRIED = "sweep:retried"  # what it had come to each time that a launch gave it back
+GPU_SECONDS = "sweep:gpu_s"  # by the attempt's number: its part of a GPU that trials share
 ENERGY = "sweep:energy"  # by the attempt's number: what it used
 
 # System attributes of a trial

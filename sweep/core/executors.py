@@ -22,6 +22,7 @@ class Undecided(Scheduler):
     name = AUTO
     place = "a machine that is not decided"
     spans_nodes = True
+    shares_gpus = True
 
 
 def register(kind: type[Scheduler]) -> None:

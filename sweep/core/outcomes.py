@@ -22,6 +22,7 @@ TERMINATED = "terminated"  # left after a SIGTERM of the cluster's; who sent it 
 TIMEOUT = "timeout"  # its task's time limit: it left before it, or was ended by it
 KILLED = "killed"  # SIGKILL or SIGTERM that sweep did not send
 OUT_OF_MEMORY = "out of memory"
+CROWDED = "out of shared memory"  # the same beside others on its GPU: it goes on alone
 PORT_CLASH = "port clash"  # its ranks found their port taken, or another trial's ranks there
 NODE_FAILED = "node failed"
 LOST = "lost"  # its task is gone and nobody can say why
@@ -32,7 +33,10 @@ EXHAUSTED = "exhausted"  # out of attempts, and no trial of the study has report
 STOPPED = "cancelled"  # the user cancelled it
 
 # Outcomes after which the trial goes on as its next attempt, from its checkpoint.
-RESUMABLE = (INTERRUPTED, TIMEOUT, KILLED, OUT_OF_MEMORY, PORT_CLASH, NODE_FAILED, LOST, STALLED)
+RESUMABLE = (
+    *(INTERRUPTED, TIMEOUT, KILLED, OUT_OF_MEMORY, CROWDED),
+    *(PORT_CLASH, NODE_FAILED, LOST, STALLED),
+)
 # Those of them that count towards retry.max_attempts whatever was saved.
 FAULTS = (KILLED, OUT_OF_MEMORY, PORT_CLASH, LOST, STALLED)
 

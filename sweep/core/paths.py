@@ -18,6 +18,8 @@ runs/
     inside/<key>.json           Python and packages within a container
     logs/<job>_<index>.log      one a task
     local/<job>/                the local executor's arrays
+    cards/<host>-<gpu>/         who trains on a GPU that trials share (resources.share)
+    cards/levels.json           how many did so best
     trials/00007/config.yaml
     trials/00007/attempts/1/    attempt.json metrics.jsonl control.json answer.jsonl exit.json
                                 log.txt manifest.json checkpoints/
@@ -148,6 +150,11 @@ class StudyFolder:
     @property
     def local(self) -> Path:
         return self.root / "local"
+
+    @property
+    def cards(self) -> Path:
+        """What is known of the GPUs that trials share, a folder each."""
+        return self.root / "cards"
 
     @property
     def results(self) -> Path:

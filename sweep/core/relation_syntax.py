@@ -129,7 +129,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _advice(rest: str) -> str:
-    if rest[0].isdigit():
+    if rest[0].isdecimal():
         return "A name that begins with a digit stands in backticks."
     return _ADVICE.get(rest[0], "A name with other signs stands in backticks: `model/width`.")
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from sweep.core.errors import SchedulerError
 from sweep.core.paths import StudyFolder
 from sweep.core.site_view import SiteView
-from sweep.core.study import Study
+from sweep.core.study import Share, Study
 
 PENDING = "pending"
 RUNNING = "running"
@@ -58,6 +58,9 @@ class ArrayJob:
         slots: Trials that an element serves side by side: it gets so many times ``gpus`` and all
             else that a trial needs.
         exclude: Nodes to stay away from; a scheduler of one machine has no use for them.
+        share: How its elements share GPUs; None where each has its own.
+        cards: Where what is known of shared GPUs lies; cpus: CPU cores for the trials of one, or
+            None.
     """
 
     token: str
@@ -74,6 +77,9 @@ class ArrayJob:
     behind: str | None = None
     slots: int = 1
     exclude: Sequence[str] = ()
+    share: Share | None = None
+    cards: str = ""
+    cpus: int | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,7 @@ class TaskEnergy:
 
 # How tasks are started and what they read and write: script, study.json, rows, journal. Raised
 # where tasks of the version before would not get on with what this one writes.
-TASK_FORMAT = 6
+TASK_FORMAT = 7
 
 
 @dataclass(frozen=True)
@@ -203,6 +209,7 @@ class Scheduler(ABC):
         shares_this_machine: Its tasks are processes of the machine where sweep is called.
         spans_nodes: A task may get several nodes, and srun to start processes on them.
         serves_slots: A task may serve several trials side by side, each in a step of its own.
+        shares_gpus: Several of its tasks may train on one GPU (``resources.share``).
         runs_setup: The lines of ``slurm.setup`` run before each task.
         records_environment: What it is submitted with can be read later: secrets travel by file.
         is_cheap_to_ask: A question costs nothing; else it is asked now and then.
@@ -220,6 +227,7 @@ class Scheduler(ABC):
     shares_this_machine: ClassVar[bool] = False
     spans_nodes: ClassVar[bool] = False
     serves_slots: ClassVar[bool] = False
+    shares_gpus: ClassVar[bool] = False
     runs_setup: ClassVar[bool] = False
     records_environment: ClassVar[bool] = False
     is_cheap_to_ask: ClassVar[bool] = False
@@ -362,6 +370,21 @@ class Scheduler(ABC):
         They do so by themselves every few seconds.
         """
         return
+
+    # Without an array
+
+    def interactive(self, token: str, *, is_terminal: bool) -> Sequence[str]:
+        """Return what stands before a command that runs once where a trial would, with what that
+        would have, while the caller waits; () where it is here.
+
+        Args:
+            token: Its name.
+            is_terminal: Whether it gets the caller's terminal.
+
+        Raises:
+            InputError: An option that sweep owns, or a malformed request.
+        """
+        return ()
 
     # Before an array
 

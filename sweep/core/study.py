@@ -107,6 +107,23 @@ class Replicates:
 
 
 @dataclass(frozen=True)
+class Share:
+    """How many trials share a GPU.
+
+    Attributes:
+        max: Trials on one GPU at most.
+        memory_mb: GPU memory of a trial, in MiB, where the user knows it; else it is measured.
+        mps: Whether CUDA's MPS serves them: "off".
+        measured: Whether how many is found by measurement; else ``max`` from the start.
+    """
+
+    max: int = 16
+    memory_mb: int | None = None
+    mps: str = "off"
+    measured: bool = True
+
+
+@dataclass(frozen=True)
 class Resources:
     """What one trial needs, on each of its nodes.
 
@@ -114,6 +131,7 @@ class Resources:
         time_limit_s: Limit of a task, which may serve several trials.
         gpus: Count, or "type:count"; 0 for none.
         memory_mb: In MiB, as Slurm counts.
+        share: Where several trials share a GPU; None where each has its own.
     """
 
     time_limit_s: int | None = None
@@ -123,12 +141,18 @@ class Resources:
     mps: int | None = None
     cpus: int | None = None
     memory_mb: int | None = None
+    share: Share | None = None
 
     @property
     def of_memory(self) -> str:
         """What decides how much memory a trial has, as text to be compared."""
         parts = (self.nodes, self.gpus, self.shard, self.mps, self.cpus, self.memory_mb)
         return json.dumps(parts)
+
+    @property
+    def most_on_gpu(self) -> int:
+        """Trials that a GPU serves at once, at most."""
+        return self.share.max if self.share is not None else 1
 
     @property
     def gpu_count(self) -> int:
@@ -215,12 +239,13 @@ class Environment:
         env: Variables set for training; a value of None passes the launching shell's.
         built: The file or folder that ``sweep build`` made of ``image``; None where ``image`` is
             what is started.
+        make_binds: Whether the folders of binds that are not there are made.
     """
 
     runtime: str = "none"
     image: str | None = None
     unpack: bool = False
-    build: str = "here"
+    build: str = "auto"
     built: str | None = None
     binds: tuple[str, ...] = ()
     workdir: str | None = None
@@ -230,6 +255,12 @@ class Environment:
     options: tuple[str, ...] = ()
     remap_root: bool = False
     name: str | None = None
+    make_binds: bool = False
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the container is one of Pyxis's that the user made, known by its name alone."""
+        return self.runtime == "pyxis" and bool(self.name) and not self.image
 
 
 # Variables with SWEEP_ in front that a user sets for training: where the reference trainer finds

@@ -45,6 +45,7 @@ class Claim:
         first: Number of the attempt that counts first: 1, or the one after a retry or after
             another replicate.
         replicate: Which of the trial's trainings it is, from 1.
+        is_alone: It has run out of memory beside others, and has a GPU for itself from now on.
     """
 
     trial_id: int
@@ -56,6 +57,7 @@ class Claim:
     used_s: float = 0.0
     first: int = 1
     replicate: int = 1
+    is_alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Attempt:
         checkpoint: Newest checkpoint that it left, or None.
         energy_j: What it used, where that was measured.
         energy_by: How: "nvml" (its GPUs' own counters) or "slurm" (a part of its task's); else "".
+        gpu_s: Its part of a GPU that trials share, in GPU-seconds; None where it had its own.
         journal: Up to where its reports are stored (see ``Reading``).
         notes: What could not be read or stored of it, in sentences.
     """
@@ -96,6 +99,7 @@ class Attempt:
     slot: int | None = None
     energy_j: float | None = None
     energy_by: str = ""
+    gpu_s: float | None = None
     journal: str = ""
     notes: tuple[str, ...] = ()
 
@@ -227,6 +231,18 @@ class TrialRecord:
     def is_feasible(self) -> bool:
         """Whether nothing is known of a broken constraint: only such a trial can be the best."""
         return not self.violation
+
+    @property
+    def held_s(self) -> float | None:
+        """Seconds of training over all attempts, those on a GPU that trials share counted by their
+        part of it: what a number of GPUs is multiplied with."""
+        if self.duration_s is None or all(a.gpu_s is None for a in self.attempts):
+            return self.duration_s
+        lengths = [((a.ended or a.seen) - a.claimed).total_seconds() for a in self.attempts]
+        return sum(
+            length if a.gpu_s is None else a.gpu_s
+            for a, length in zip(self.attempts, lengths, strict=True)
+        )
 
     @property
     def energy_j(self) -> float | None:

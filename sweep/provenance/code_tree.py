@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from sweep.core.paths import RUNS_OWN
 ASK_TIMEOUT_S = 10.0
 MAX_BYTES = 200_000_000
 MAX_FILES = 50_000
-MAX_LINKS = 2_000
+MAX_LINKS = 2_000  # a container binds each of them
 SHOWN = 5
 # Made again by whoever needs them; a link would let all snapshots write into one. And what belongs
 # to a runs folder, whosever: one where nothing was launched yet is told by nothing else.
@@ -99,6 +100,7 @@ def find(workdir: Path, apart: Sequence[Path] = ()) -> Tree:
     except GitFailed as error:
         tree = _find_plain(workdir, runs, data, str(error))
     _check_size(tree)
+    _check_links(tree)
     return tree
 
 
@@ -200,7 +202,7 @@ def _find_repository(top: Path, runs: Sequence[Path], data: Sequence[Path]) -> T
     for path in parted:  # an ignored folder with the runs in it: link the rest of it
         kept |= {one for one in _around(top, path, out) if not _is_cache(one)}
     links = {path for path in kept | there if not _is_below(path, (kept | there) - {path})}
-    return Tree(top, sorted(files), sorted(links)[:MAX_LINKS], "", submodules)
+    return Tree(top, sorted(files), sorted(links), "", submodules)
 
 
 @dataclass(frozen=True)
@@ -360,4 +362,19 @@ def _check_size(tree: Tree) -> None:
         f"{MAX_FILES} files are frozen at launch. Largest: {shown}.",
         f"If data are among it, {ignore}: it is linked then. Or write `code: live` in the study "
         "file: trials run the files as they are when they start.",
+    )
+
+
+def _check_links(tree: Tree) -> None:
+    """Refuse what is too much to link: training that lists a folder would miss the rest of it."""
+    if len(tree.links) <= MAX_LINKS:
+        return
+    by_folder = Counter(os.path.dirname(name) or "." for name in tree.links)
+    shown = ", ".join(f"{name} {count}" for name, count in by_folder.most_common(SHOWN))
+    raise InputError(
+        f"{len(tree.links)} files and folders that are no code lie singly in {tree.root}; at most "
+        f"{MAX_LINKS} are linked into the frozen code. Most of them: {shown}.",
+        "Let git ignore their folder as a whole, or name it under `data` in the study file: it is "
+        "one link then. Or write `code: live` in the study file: trials run the files as they are "
+        "when they start.",
     )

@@ -28,6 +28,7 @@ from sweep.provenance.code_tree import Tree, inside
 from sweep.provenance.packages import editable_folders, find_folders, find_python
 
 LIVE = "live"
+LIST = "list_sha256"  # of a note: the SHA-256 of the list of files; earlier versions noted none
 REFROZEN = "Launch the study again: `sweep launch` freezes the code anew."
 # In these training sees this machine's paths; in all others the snapshot is bound.
 ON_THE_MACHINE = ("none", "venv", "conda", "modules")
@@ -83,14 +84,16 @@ def freeze(found: SnapshotPlan, folder: StudyFolder) -> str:
         copied = _copy(tree, temporary)
         _link(found, temporary, folder)
         name = _name(found, copied)  # of what was copied, should somebody be editing just now
+        listed = _write_list(copied)
         note = {
             "root": str(tree.root),
             "workdir": inside(Path(study.workdir), tree.root) or ".",
             "editable": [p for p in (inside(e, tree.root) for e in found.editable) if p],
             "links": list(tree.links),
             "bound": found.is_bound,
+            LIST: hashlib.sha256(listed).hexdigest(),
         }
-        write_atomic(folder.code / f"{name}.sha256", _write_list(copied))
+        write_atomic(folder.code / f"{name}.sha256", listed)
         write_atomic(folder.code / f"{name}.json", json.dumps(note, indent=1) + "\n")
         if not (folder.code / name).is_dir():
             temporary.rename(folder.code / name)
@@ -328,8 +331,8 @@ def _read_note(folder: StudyFolder, name: str) -> dict[str, Any]:
 def _is_noted(folder: StudyFolder, name: str) -> bool:
     """Tell whether what was noted of a snapshot can be read."""
     try:
-        _read_note(folder, name)
-        return bool(_read_digests(folder, name))
+        _read_digests(folder, name)
+        return True
     except DamagedFile:
         return False
 
@@ -372,18 +375,37 @@ def _read_digests(folder: StudyFolder, name: str) -> dict[str, str]:
     """Return {path: SHA-256} of a snapshot as it was frozen.
 
     Raises:
-        DamagedFile: They cannot be read.
+        DamagedFile: They cannot be read, or are not what was written: what a list lacks would
+            count as unchanged.
     """
     path = folder.code / f"{name}.sha256"
+    noted = _read_note(folder, name).get(LIST)
     try:
         with os.fdopen(open_regular(path), "rb") as stream:
-            return _read_list(stream.read())
+            content = stream.read()
     except OSError as error:
         raise DamagedFile(f"{path} cannot be read: {error.strerror or error}.", REFROZEN) from None
+    is_whole = hashlib.sha256(content).hexdigest() == noted if noted else content.endswith(b"\n")
+    if not is_whole:
+        raise DamagedFile(f"{path} is not the list of files that was frozen.", REFROZEN)
+    return _read_list(content)
+
+
+def refuse_damaged(folder: StudyFolder, name: str) -> None:
+    """Refuse a snapshot of which nobody could say whether its files have changed.
+
+    Raises:
+        DamagedFile: Its list of files is damaged.
+    """
+    _read_digests(folder, name)
 
 
 def changed_files(folder: StudyFolder, name: str) -> list[str]:
-    """Return the files of a snapshot that are no longer what was frozen, sorted."""
+    """Return the files of a snapshot that are no longer what was frozen, sorted.
+
+    Raises:
+        DamagedFile: The list of them is damaged.
+    """
     before = _read_digests(folder, name)
     now = _hash_files(Tree(folder.code / name, list(before)))
     return sorted(path for path, digest in before.items() if now.get(path) != digest)

@@ -82,7 +82,12 @@ def export(
     if format == "table":
         digits = digits or TABLE_DIGITS
     shown_columns = asked or _said(rows, wide)
-    cells = [paper.texts(one.column, rows, digits, lined_up=lined_up) for one in shown_columns]
+    # Where the deviation has no column of its own it stands behind the mean.
+    with_sd = study.is_replicated and all(one.column.name != "sd" for one in shown_columns)
+    cells = [
+        paper.texts(one.column, rows, digits, lined_up=lined_up, with_sd=with_sd)
+        for one in shown_columns
+    ]
     grid = _grid(shown_columns, cells, best)
     return {"markdown": _markdown, "latex": _latex, "table": _table}[format](grid)
 

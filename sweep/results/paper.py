@@ -73,16 +73,26 @@ def _unknown(name: str, several: Sequence[str], known: Collection[str]) -> Input
 
 
 def texts(
-    column: Column, rows: Sequence[Row], digits: int | None, *, lined_up: bool = True
+    column: Column,
+    rows: Sequence[Row],
+    digits: int | None,
+    *,
+    lined_up: bool = True,
+    with_sd: bool = False,
 ) -> list[str]:
     """Return a column's cells.
 
     Args:
+        with_sd: Whether the value of a trial of several trainings, which is their mean, has their
+            standard deviation behind it.
         lined_up: With ``digits`` results have all as many decimals as the greatest needs for so
             many significant digits. A parameter's values and times have their own.
     """
     if column.name == MEAN:
         return means(rows, digits)
+    if column.name == "value" and with_sd:
+        values = [row["value"] for row in rows]
+        return _spread(values, [row.get("sd") for row in rows], digits, lined_up=lined_up)
     places = None
     is_result = column.name == "value" or column.name.startswith(("values.", "metrics."))
     if digits is not None and lined_up and is_result:
@@ -113,8 +123,20 @@ def _fixed(value: float | None, places: int) -> str:
 def means(rows: Sequence[Row], digits: int | None) -> list[str]:
     """Return means of fresh seeds with half their intervals."""
     found = [row.get("confirmed") or {} for row in rows]
-    means = [one.get("mean") for one in found]
-    places = None if digits is None else decimals(means, digits)
+    halves = [None if one.get("low") is None else (one["high"] - one["low"]) / 2 for one in found]
+    return _spread([one.get("mean") for one in found], halves, digits)
+
+
+def _spread(
+    values: Sequence[float | None],
+    spreads: Sequence[float | None],
+    digits: int | None,
+    *,
+    lined_up: bool = True,
+) -> list[str]:
+    """Return values with what they may be off by; that alone has another decimal where it would be
+    nothing but zeros."""
+    places = decimals(values, digits) if digits is not None and lined_up else None
 
     def text(value: float) -> str:
         if places is not None:
@@ -122,13 +144,13 @@ def means(rows: Sequence[Row], digits: int | None) -> list[str]:
         return repr(float(value)) if digits is None else f"{value:.{digits}g}"
 
     cells = []
-    for one, mean in zip(found, means, strict=True):
-        if mean is None:
-            cells.append("")
-        elif one.get("low") is None:
-            cells.append(text(mean))
+    for value, spread in zip(values, spreads, strict=True):
+        if value is None or spread is None:
+            cells.append("" if value is None else text(value))
+        elif places is not None and spread and round(spread, places) == 0:
+            cells.append(f"{text(value)} ± {spread:.1g}")
         else:
-            cells.append(f"{text(mean)} ± {text((one['high'] - one['low']) / 2)}")
+            cells.append(f"{text(value)} ± {text(spread)}")
     return cells
 
 

@@ -313,7 +313,7 @@ def _row(record: TrialRecord, study: Study, place: int | None) -> dict[str, Any]
         "seed": record.seed,
         "attempts": len(record.attempts),
         "duration_s": record.duration_s,
-        "gpu_hours": study.resources.gpu_hours(record.duration_s),
+        "gpu_hours": study.resources.gpu_hours(record.held_s),
         "energy_j": record.energy_j,
         "reason": record.reason,
         "started": iso_utc(record.started),

@@ -23,8 +23,10 @@ from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
 from sweep.core.times import iso_utc
+from sweep.core.trial import deviation
 from sweep.results.feasibility import read_none_feasible
 from sweep.results.running import RunningLine, lines_of
+from sweep.results.shared_gpus import SharedGpu, read_gpus
 from sweep.storage import notices, promotion, records, running_rows, status_rows, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
@@ -74,7 +76,8 @@ class Status:
         counts: Trials in each of the six states.
         metric: Name of the objective (the first of several).
         best: {"trial", "value", "params"} of the best complete trial, or None; also None with
-            several objectives.
+            several objectives. Where a trial may be several trainings also {"sd", "replicates"}: of
+            their objectives the standard deviation, None of one, and how many they are.
         front: With several objectives, {"trial", "values", "params"} of the Pareto front's trials.
         front_size: How many trials the front has.
         untold: Running trials that somebody else has asked for, with Optuna's API.
@@ -91,6 +94,7 @@ class Status:
         running: What is known of each trial that trains now.
         spare_tasks: Tasks that run and have no trial, where the scheduler could be asked.
         best_so_far: The best value after each share of the complete trials, oldest first.
+        gpus: Those that trials share (``resources.share``), while some train there.
     """
 
     name: str
@@ -118,6 +122,7 @@ class Status:
     running: Sequence[RunningLine] = ()
     spare_tasks: int = 0
     best_so_far: Sequence[float] = ()
+    gpus: Sequence[SharedGpu] = ()
 
     @property
     def done(self) -> int:
@@ -159,6 +164,7 @@ class Status:
             "max_parallel": self.max_parallel,
             "slots": self.slots,
             "spare_tasks": self.spare_tasks,
+            "gpus": [gpu.to_dict() for gpu in self.gpus],
             "running": [line.to_dict(self.now) for line in self.running],
             "best_so_far": list(self.best_so_far),
             "started": iso_utc(self.started),
@@ -260,6 +266,7 @@ def snapshot(
         running=lines_of(seen.running, study, seen.lengths, seen.times.mean_s, folder, shown),
         spare_tasks=_count_spare(tasks, seen.running),
         best_so_far=seen.best_so_far,
+        gpus=read_gpus(folder, [one.trial for one in seen.running]),
     )
 
 
@@ -307,6 +314,9 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
             record = records.read_trials(db, study_id, study, numbers=[number])[0]
             if math.isfinite(record.values[0]):
                 best = {"trial": number, "value": record.values[0], "params": record.params}
+                if study.is_replicated:
+                    done = record.replicates
+                    best |= {"sd": deviation(done), "replicates": len(done)}
     found = best or front
     untold = ledger.count_untold() if counts[outcomes.RUNNING] else 0
     running = running_rows.read_running(ledger) if counts[outcomes.RUNNING] else []

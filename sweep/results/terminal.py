@@ -106,7 +106,11 @@ def line(status: Status) -> str:
 def _best(status: Status) -> str:
     assert status.best is not None
     value = f"{status.best['value']:.{VALUE_DIGITS}g}"
-    return f"{status.metric} {value} (trial {status.best['trial']})"
+    count, spread = status.best.get("replicates"), status.best.get("sd")
+    if spread is not None:
+        value += f" ± {spread:.{VALUE_DIGITS}g}"
+    of = f", n {count}" if count else ""
+    return f"{status.metric} {value} (trial {status.best['trial']}{of})"
 
 
 class StateBar:
@@ -203,6 +207,7 @@ def facts(status: Status) -> list[tuple[str, str]]:
         ("front" if status.front else "best", _best_lines(status) or status.infeasible),
         ("time", _time_line(status)),
         ("tasks", _task_line(status)),
+        ("GPUs", "\n".join(gpu.line() for gpu in status.gpus)),
     )
     return [(label, text) for label, text in found if text]
 

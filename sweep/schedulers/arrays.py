@@ -55,7 +55,14 @@ def array_job(study: Study, folder: StudyFolder, wave: Wave) -> ArrayJob:
         study, folder, wave.token, "{job}_{index}", size=wave.size, throttle=wave.throttle
     )
     after = task_argv(folder, "--finalise", wave.token)
-    return dataclasses.replace(job, after=after, slots=wave.slots)
+    return dataclasses.replace(
+        job,
+        after=after,
+        slots=wave.slots,
+        share=study.resources.share,
+        cards=str(folder.cards),
+        cpus=study.resources.cpus,
+    )
 
 
 def task_job(

@@ -20,6 +20,7 @@ from sweep.core.trial import End, better
 from sweep.storage import retries, studies
 from sweep.storage.attempts import VIOLATION_SQL
 from sweep.storage.closing import close_trials, prune_trials
+from sweep.storage.gpu_shares import GPU_SECONDS_SQL
 from sweep.storage.ledger import Ledger
 
 # What the note on a trial's end calls it when the end of its study has cancelled it: launch takes
@@ -33,7 +34,7 @@ class Spent:
 
     Attributes:
         time_s: Seconds in which at least one trial ran.
-        trial_s: Seconds of all its trials together.
+        trial_s: Seconds of all its trials together; on a GPU that trials share, their parts of it.
         best: The best complete (and feasible) trial's objective, or None.
         best_trial: Its number, or None.
         since_best: Complete and pruned trials that have ended since.
@@ -86,12 +87,12 @@ def judge(study: Study, spent: Spent) -> Reached | None:
     return None
 
 
-SPENT_SQL = """
+SPENT_SQL = f"""
 SELECT COALESCE(SUM(GREATEST(EXTRACT(EPOCH FROM till - GREATEST(claimed, before)), 0)), 0),
-       COALESCE(SUM(EXTRACT(EPOCH FROM till - claimed)), 0)
-FROM (SELECT claimed, till, MAX(till) OVER (ORDER BY claimed, till
+       COALESCE(SUM(COALESCE(gpu_s, EXTRACT(EPOCH FROM till - claimed))), 0)
+FROM (SELECT claimed, till, gpu_s, MAX(till) OVER (ORDER BY claimed, till
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-      FROM (SELECT a.claimed, COALESCE(a.ended, a.seen) AS till
+      FROM (SELECT a.claimed, COALESCE(a.ended, a.seen) AS till, {GPU_SECONDS_SQL} AS gpu_s
             FROM sweep_attempt a JOIN trials t USING (trial_id) WHERE t.study_id = %s) s) u
 """
 

@@ -11,16 +11,24 @@ from sweep.core.errors import NoRoom
 from sweep.core.outcomes import CLAIMABLE, PAUSED
 from sweep.core.trial import Claim, Place
 from sweep.storage import locks, promotion, studies
-from sweep.storage.attempts import BEGUN_ANEW_SQL, REPLICATED_SQL, USED_SQL, Attempts, stale
+from sweep.storage.attempts import (
+    ALONE_SQL,
+    BEGUN_ANEW_SQL,
+    REPLICATED_SQL,
+    USED_SQL,
+    Attempts,
+    stale,
+)
 from sweep.storage.connection import Database
 
 DETAILS_SQL = f"""
   (SELECT json_agg(json_build_array(p.param_name, p.param_value, p.distribution_json)
     ORDER BY p.param_id)::text FROM trial_params p WHERE p.trial_id = a.trial_id),
-  {USED_SQL}, {BEGUN_ANEW_SQL}, {REPLICATED_SQL}
+  {USED_SQL}, {BEGUN_ANEW_SQL}, {REPLICATED_SQL}, {ALONE_SQL.format("a.trial_id")}
 """
 # Interrupted trials come before those that wait, and the oldest comes first; one that was promoted
-# by the caller comes alone. Most running trials have a live attempt, and an index holds just those:
+# by the caller comes alone. Last come those that are to have a GPU for themselves: others have to
+# leave it for them. Most running trials have a live attempt, and an index holds just those:
 # they are left out at once, before any trial's attempts are looked at one by one.
 #
 # A row that another claim has just let go is seen through this statement's older snapshot. Then the
@@ -47,18 +55,26 @@ WITH runs AS (
   SELECT t.trial_id FROM trials t JOIN unowned USING (trial_id) WHERE t.state = 'RUNNING'
     AND (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
       ORDER BY a.number DESC LIMIT 1) = ANY(%(claimable)s::text[])
+    AND NOT {ALONE_SQL.format("t.trial_id")}
   ORDER BY t.trial_id LIMIT 1 FOR UPDATE OF t SKIP LOCKED
 ), waiting AS MATERIALIZED (
   SELECT t.trial_id FROM trials t, runs WHERE t.study_id = %(study)s AND t.state = 'WAITING'
     AND %(waiting)s::bool AND NOT EXISTS (SELECT 1 FROM interrupted)
     AND NOT EXISTS (SELECT 1 FROM full_up)
   ORDER BY t.trial_id LIMIT 1 FOR UPDATE OF t SKIP LOCKED
+), alone AS MATERIALIZED (
+  SELECT t.trial_id FROM trials t JOIN unowned USING (trial_id) WHERE t.state = 'RUNNING'
+    AND %(waiting)s::bool AND (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
+      ORDER BY a.number DESC LIMIT 1) = ANY(%(claimable)s::text[])
+    AND {ALONE_SQL.format("t.trial_id")}
+    AND NOT EXISTS (SELECT 1 FROM interrupted) AND NOT EXISTS (SELECT 1 FROM waiting)
+  ORDER BY t.trial_id LIMIT 1 FOR UPDATE OF t SKIP LOCKED
 ), promoted AS MATERIALIZED (
   SELECT trial_id FROM trials WHERE trial_id = %(promoted)s::int AND state = 'RUNNING'
     AND NOT EXISTS (SELECT 1 FROM full_up) FOR UPDATE
 ), chosen AS (
   SELECT trial_id FROM interrupted UNION ALL SELECT trial_id FROM waiting
-  UNION ALL SELECT trial_id FROM promoted
+  UNION ALL SELECT trial_id FROM promoted UNION ALL SELECT trial_id FROM alone
 ), attempt AS (
   INSERT INTO sweep_attempt (trial_id, number, token, job, array_index, slot, host, boot_id)
   SELECT c.trial_id, 1 + COALESCE((SELECT MAX(b.number) FROM sweep_attempt b
@@ -73,7 +89,7 @@ WITH runs AS (
 SELECT c.trial_id, s.number, a.number, NULL::text, {DETAILS_SQL}
 FROM chosen c LEFT JOIN attempt a USING (trial_id) LEFT JOIN started s USING (trial_id)
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM full_up
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM full_up
 """
 LEFT_SQL = """
 SELECT EXISTS (SELECT 1 FROM trials WHERE study_id = %(study)s AND state = 'WAITING')
@@ -202,7 +218,7 @@ class Claims(Attempts):
         return self._claimed(token, mine[0])
 
     def _claimed(self, token: str, row: Sequence[Any]) -> Claim:
-        trial_id, number, attempt, _, stored, used_s, before, replicated = row
+        trial_id, number, attempt, _, stored, used_s, before, replicated, is_alone = row
         params = {
             name: stored_value(value, distribution)
             for name, value, distribution in json.loads(stored or "[]")
@@ -219,6 +235,7 @@ class Claims(Attempts):
             used_s=float(used_s),
             first=int(before) + 1,
             replicate=int(replicated) + 1,
+            is_alone=bool(is_alone),
         )
 
 

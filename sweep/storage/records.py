@@ -15,11 +15,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sweep.core import outcomes, pareto
-from sweep.core.attributes import CONSTRAINTS, END, ENERGY, REPLICATES, RETRIED
+from sweep.core.attributes import CONSTRAINTS, END, ENERGY, GPU_SECONDS, REPLICATES, RETRIED
 from sweep.core.outcomes import USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Replicate, TakenBack, TrialRecord, trial_seed
-from sweep.storage import energy, replicates
+from sweep.storage import energy, gpu_shares, replicates
 from sweep.storage.connection import Database
 from sweep.storage.series import LINEAGE_SQL
 from sweep.storage.tables import READING_COLUMNS, read_notes
@@ -118,12 +118,13 @@ def read_trials(
     values = _read_values(db, chosen)
     ends: dict[int, dict[str, Any]] = {}
     used: dict[int, dict[int, energy.Energy]] = {}
+    held: dict[int, dict[int, float]] = {}
     retries: dict[int, tuple[TakenBack, ...]] = {}
     several: dict[int, tuple[Replicate, ...]] = {}
     for trial_id, key, text in db.execute(
         "SELECT u.trial_id, u.key, u.value_json FROM trial_user_attributes u JOIN trials t "
-        f"USING (trial_id) WHERE u.key IN ('{END}', '{ENERGY}', '{REPLICATES}', '{RETRIED}') "
-        f"AND {_CHOSEN}",
+        f"USING (trial_id) WHERE u.key IN ('{END}', '{ENERGY}', '{REPLICATES}', '{RETRIED}', "
+        f"'{GPU_SECONDS}') AND {_CHOSEN}",
         chosen,
     ):
         if key == END:
@@ -132,6 +133,8 @@ def read_trials(
             retries[trial_id] = read_retries(text)
         elif key == REPLICATES:
             several[trial_id] = replicates.parse(text)
+        elif key == GPU_SECONDS:
+            held[trial_id] = gpu_shares.parse(text)
         else:
             used[trial_id] = energy.parse(text)
     params = _read_params(db, chosen, study)
@@ -140,6 +143,8 @@ def read_trials(
     records = []
     for trial_id, number, optuna_state, started, ended in trials:
         tried = _with_energy(attempts.get(trial_id, []), used.get(trial_id, {}))
+        if trial_id in held:
+            tried = [replace(a, gpu_s=held[trial_id].get(a.number)) for a in tried]
         last = tried[-1] if tried else None
         end = ends.get(trial_id, {})
         state = shown_state(optuna_state, last, end)

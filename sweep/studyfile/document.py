@@ -21,6 +21,7 @@ from sweep.studyfile.own_class import LIMIT_DOC, LIMIT_EXAMPLE, TIME_LIMIT_S
 from sweep.studyfile.replicate_keys import RANGE
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
+from sweep.studyfile.share_keys import SHARE
 from sweep.studyfile.site_keys import DDP, ENVIRONMENT, RESOURCES, SERVICE, SLURM
 from sweep.studyfile.space_keys import PARAMETERS, PRIOR_OF_CHOICES, PRIOR_OF_RANGE
 
@@ -81,6 +82,8 @@ def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
     )
     for section in (RETRY, RESOURCES, ENVIRONMENT, DDP, SLURM, SERVICE, NOTIFY):
         yield section.what, "", section.keys
+        if section is RESOURCES:
+            yield SHARE.what, "auto, a number, or these keys.", SHARE.keys
     yield "data: a data set", "A path, or these keys.", DATA_SET.keys
     yield "staging", "", STAGING.keys
     yield "storage", "A URL, or these keys.", STORAGE.section.keys

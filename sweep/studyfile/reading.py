@@ -15,6 +15,7 @@ from sweep.studyfile.crosscheck import check_together
 from sweep.studyfile.crosschecks import fill_in_trials
 from sweep.studyfile.defaults import NO_MAPPING, lay_beneath, read_defaults
 from sweep.studyfile.keys import STUDY, TRIAL
+from sweep.studyfile.on_cpu import put_on_cpu
 from sweep.studyfile.overrides import SET, apply_override
 from sweep.studyfile.points_file import read_points_file
 from sweep.studyfile.rules import INVALID, Entry, Reader
@@ -22,19 +23,26 @@ from sweep.studyfile.tree import Node, YamlError, decode, parse
 
 
 def load(
-    path: Path, overrides: Sequence[str] = (), environ: Mapping[str, str] = os.environ
+    path: Path,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] = os.environ,
+    *,
+    cpu: bool = False,
 ) -> Study:
     """Read and check a study file, with the site's and the user's defaults beneath it.
 
     Args:
         overrides: ``key.path=value`` each, the value in YAML; they win over the file.
         environ: Names the files of defaults; see ``sweep.core.settings``.
+        cpu: Whether it is to run without GPUs, under a name of its own; see ``on_cpu``.
 
     Raises:
         StudyFileError: With all problems, in the order of the lines.
         InputError: The file cannot be read, or an override is not ``key=value``.
     """
     root, problems = read_tree(path, overrides, environ)
+    if cpu:
+        put_on_cpu(root)
     return _check(root, problems, str(path))
 
 

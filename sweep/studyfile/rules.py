@@ -180,7 +180,8 @@ class Word:
                 return at.node.value
             written = at.node.text.lower()
             near = self.meant.get(written) or closest(written, self.words)
-        listed = ", ".join(self.words[:-1]) + " or " + self.words[-1]
+        *others, last = self.words
+        listed = f"{', '.join(others)} or {last}" if others else last
         return at.report(f"must be {listed}", f"Did you mean {near}?" if near else "")
 
     def schema(self) -> dict[str, Any]:

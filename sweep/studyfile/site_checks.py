@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.core.study import Ddp, Environment, Resources, Slurm
+from sweep.core.study import Choice, Ddp, Environment, Resources, Slurm
 from sweep.studyfile.crosscheck import crosscheck
 from sweep.studyfile.rules import Entry
 
@@ -14,6 +14,38 @@ def _gpus_are_whole_or_shared(root: Entry, resources: Resources) -> None:
         rule = f"cannot go with {'gpus' if resources.gpus else 'shard'}"
         advice = "A trial has whole GPUs or a share of one: keep one of the keys."
         root["resources"][shares[-1]].report(rule, advice)
+
+
+@crosscheck
+def _a_trial_that_shares_has_one_gpu(root: Entry, resources: Resources, launcher: str) -> None:
+    if resources.share is None:
+        return
+    at = root["resources"]["share"]
+    shares = [name for name in ("shard", "mps") if name in root["resources"]]
+    if shares:
+        rule = f"cannot go with {shares[0]}: others use that card too, and what they take is unseen"
+        at.report(rule, "Write gpus: 1 instead: the study's own trials share it.", "")
+    elif not resources.gpu_count:
+        at.report("has no meaning without GPUs", "Write gpus: 1 beside it, or remove it.", "")
+    elif resources.gpu_count != 1:
+        rule = f"needs gpus: 1 (it is {resources.gpus}): a trial of several GPUs shares none"
+        at.report(rule, "Remove one of the two.", "")
+    elif resources.nodes != 1:
+        rule = f"needs nodes: 1 (it is {resources.nodes}): a trial of several nodes shares no GPU"
+        at.report(rule, "Remove one of the two.", "")
+    elif "ddp" in root or launcher in ("torchrun", "srun"):
+        key = "ddp" if "ddp" in root else f"launcher {launcher}"
+        rule = f"cannot go with {key}: the ranks of a trial wait for each other"
+        at.report(rule, "Remove one of the two.", "")
+
+
+@crosscheck
+def _time_is_no_resource_where_trials_share(
+    root: Entry, resources: Resources, pruner: Choice
+) -> None:
+    if resources.share is not None and pruner.options.get("resource") == "seconds":
+        rule = "cannot be seconds with resources.share: how fast a trial is depends on others"
+        root["pruner"]["resource"].report(rule, "Use steps or epochs.", "")
 
 
 @crosscheck
@@ -65,7 +97,7 @@ def _srun_serves_one_slot(root: Entry, launcher: str, slurm: Slurm) -> None:
         root["launcher"].report(rule, advice)
 
 
-_CONTAINERS = ("binds", "workdir", "options", "remap_root", "name", "unpack")
+_CONTAINERS = ("binds", "make_binds", "workdir", "options", "remap_root", "name", "unpack")
 _USELESS = {
     "none": ("image", "setup", "build", *_CONTAINERS),
     "venv": ("setup", *_CONTAINERS),
@@ -90,8 +122,11 @@ def _runtime_has_what_it_needs(root: Entry, environment: Environment) -> None:
                 advice = "Write the runtime that it is for, such as runtime: apptainer."
             at[name].report(f"has no meaning with runtime {runtime}", advice, "")
     why = f" for runtime {runtime}"
-    if runtime not in ("none", "venv", "modules") and environment.image is None:
+    needs_image = runtime not in ("none", "venv", "modules") and not environment.is_prepared
+    if needs_image and environment.image is None:
         what = "Name or folder of the environment." if runtime == "conda" else "Path of the image."
+        if runtime == "pyxis":
+            what += " Or write name, of a container that you have made."
         at.report_missing("image", what, why)
     if runtime == "modules" and not environment.setup:
         what = 'Write the lines that load them: ["module load python/3.11"].'

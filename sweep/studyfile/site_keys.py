@@ -13,6 +13,7 @@ from sweep.studyfile.amounts import Duration, Memory
 from sweep.studyfile.kinds import Gpus, PortRange, Variables
 from sweep.studyfile.rules import INVALID, Boolean, Entry, Text, TextList, Whole, Word
 from sweep.studyfile.sections import Key, Section
+from sweep.studyfile.share_keys import ShareRule
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class PathText(Text):
     def read(self, at: Entry) -> Any:
         value = super().read(at)
         names = set(_VARIABLE.findall(value)) if value is not INVALID else set()
+        if _NGC_USER not in os.environ:
+            names.discard(f"${_NGC_USER}")  # stays as it is: a user's name
         for name in sorted(one.strip("${}") for one in names):
             if name not in os.environ:
                 advice = "Set it where you launch, or write the path."
@@ -31,6 +34,7 @@ class PathText(Text):
         return value if value is INVALID else os.path.expandvars(value)
 
 
+_NGC_USER = "oauthtoken"  # of nvcr.io, with its $
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})", re.ASCII)
 SLURM_WORD = Text(pattern=r"[^\s\"'`$\\;|<>]+", rule="must be a word as sbatch takes it")
 
@@ -59,6 +63,13 @@ RESOURCES = Section(
             aliases="shards",
         ),
         "mps": Key(Whole(1, 100_000), "Per cent of one GPU through MPS.", example=50),
+        "share": Key(
+            ShareRule(),
+            "Several trials on each GPU: auto finds by measurement how many, a number is taken as "
+            "it is. cpus and memory are then what the trials of a GPU have together.",
+            example="auto",
+            aliases="pack packing trials_per_gpu",
+        ),
         "cpus": Key(
             Whole(1, 100_000),
             "CPU cores of a trial on each node. Absent: the site's default; locally one.",
@@ -204,8 +215,9 @@ ENVIRONMENT = Section(
         ),
         "image": Key(
             PathText(),
-            "The image: a file, a folder, a registry's name (docker://...), a definition (.def) or "
-            "an archive of Docker's (.tar); with venv the environment's folder or a "
+            "The image: a file, a folder, a registry's name (docker://ubuntu:24.04, "
+            "nvcr.io#nvidia/pytorch:24.01-py3), a definition (.def) or an "
+            "archive of Docker's (.tar); with venv the environment's folder or a "
             "requirements.txt, with conda its name, folder or lock file. What is no image yet is "
             "built once, by sweep build or launch.",
             example="train.sif",
@@ -219,9 +231,10 @@ ENVIRONMENT = Section(
             aliases="sandbox",
         ),
         "build": Key(
-            Word(("here", "job")),
-            "Where the image is built: on this machine, or in a job, on slurm.service's partition.",
-            example="job",
+            Word(("auto", "here", "job")),
+            "Where the image is built: here, on this machine, or in a job, on slurm.service's "
+            "partition; auto: in a job where the study runs on a cluster.",
+            example="here",
         ),
         "binds": Key(
             TextList(
@@ -264,7 +277,18 @@ ENVIRONMENT = Section(
             example=["--cleanenv"],
             aliases="extra args",
         ),
+        "make_binds": Key(
+            Boolean(),
+            "Make the folders of binds that are not there, where a task finds them missing; those "
+            "with :ro must be there.",
+            example=True,
+        ),
         "remap_root": Key(Boolean(), "Be root inside (enroot, pyxis).", example=True),
-        "name": Key(SLURM_WORD, "Name of the container (enroot, pyxis).", example="train"),
+        "name": Key(
+            SLURM_WORD,
+            "Name of the container (enroot, pyxis). With pyxis and without image: one that you "
+            "have made on the nodes.",
+            example="train",
+        ),
     },
 )

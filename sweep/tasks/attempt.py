@@ -38,7 +38,8 @@ from sweep.tasks.patience import Patience
 from sweep.tasks.searching import SearchFailed, Searching
 from sweep.tasks.staging.stage import DATA_FAULTS, DataDiffer, Left, Staged, Stager
 from sweep.tasks.tracking.outbox import Outbox
-from sweep.training import best_checkpoint, build, own_workdir
+from sweep.tasks.turn import Turn, small_at_first
+from sweep.training import best_checkpoint, build, memory_messages, own_workdir
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
 from sweep.training.best_checkpoint import BestKeeper
 from sweep.training.carry_over import carry_over
@@ -46,7 +47,7 @@ from sweep.training.checkpoints import Found
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.rendezvous import Rendezvous
-from sweep.training.exit_reason import read_end
+from sweep.training.exit_reason import last_lines, read_end
 from sweep.training.journal import Journal
 from sweep.training.leave import Leave
 from sweep.training.printed_steps import first_printed
@@ -110,6 +111,7 @@ class AttemptRun:
         self._resumed: Found | None = None  # what it goes on from
         self._meeting: Rendezvous | None = None  # of its ranks
         self._staged: Staged | None = None  # its data
+        self._turn = Turn.of(context, claim)  # on a GPU that trials share
         self.is_fault = False  # that it ended as it did was no doing of the training's
 
     def run(self) -> str:
@@ -135,6 +137,8 @@ class AttemptRun:
         finally:
             self.leave.folder = None
             self._end_keeper()
+            if self._turn is not None:
+                self._turn.end()
             if self._meeting is not None:
                 self._meeting.close()
             if self._staged is not None:
@@ -202,6 +206,8 @@ class AttemptRun:
         )
         try:
             values = self._stage(values)
+            if self._turn is not None:
+                self._turn.wait(values.params, self.leave, self.channel.touch)
             started = self._start(values, snapshot)
         except DATA_FAULTS:
             raise
@@ -269,6 +275,8 @@ class AttemptRun:
         )
         if self.study.environment.runtime != "none":
             build.make_ready(self.study, context.environ, context.say)
+        if self._turn is not None:
+            placed = replace(placed, study=small_at_first(placed.study, placed.environ))
         laid = own_workdir.lay(placed.study, placed.environ, self.folder)
         argv, environ = assembly.build(
             laid.study, values, laid.environ, context.folder.python_path, self._meeting
@@ -281,6 +289,9 @@ class AttemptRun:
             die_with_parent=True,
             inherited=self._staged.locks if self._staged else (),
         )
+        if (turn := self._turn) is not None:
+            turn.seat.begin(child.pid)
+            self.channel.turn = turn
         return _Started(child, time.monotonic(), argv, snapshot, placed)
 
     def _note_start(self, values: TrialValues, started: _Started) -> None:
@@ -303,7 +314,13 @@ class AttemptRun:
             raise
         host = self.context.place.host
         self.tools.outbox.begin(
-            claim.number, claim.attempt, values.next_step, host, claim.first, self._earlier_steps()
+            claim.number,
+            claim.attempt,
+            values.next_step,
+            host,
+            claim.first,
+            self._earlier_steps(),
+            claim.replicate,
         )
 
     def _earlier_steps(self) -> list[int]:
@@ -338,6 +355,8 @@ class AttemptRun:
             end = End(outcomes.OUT_OF_MEMORY, "memory ran out", end.exit_code, end.signal)
         if end.outcome == outcomes.ERROR and not has_room(self.folder.root):
             end = End(GIVEN_BACK, full_disk(self.context.folder.root))
+        if self._turn is not None:
+            end = self._turn.read_end(end, last_lines(self.folder, memory_messages.WINDOW))
         return end
 
     def _has_a_result(self) -> bool:
@@ -428,6 +447,8 @@ class AttemptRun:
             written = self.ledger.state_after(self.claim.token) if tries > 1 else None
             if written is not None:
                 return written  # the answer to our own COMMIT was lost
+            if self._turn is not None:
+                self._turn.note()
             if joules is not None:
                 energy.note(self.ledger.db, self.claim.token, joules)
             return settle(self.ledger, self.claim.token, self.claim.trial_id, end, checkpoint)

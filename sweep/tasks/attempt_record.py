@@ -60,9 +60,11 @@ class Recorder:
             "argv": hide_arguments(argv),
             "attempts": claim.attempt,
         }
+        if context.seat is not None:
+            own["trials_on_gpu"] = context.seat.use().most  # itself included, when it began
         if self._gpus is None:  # a task's GPUs stay the same, and asking may take long
             self._gpus = capture_gpus(context.environ)
-            if self._gpus["gpus"]:
+            if self._gpus["gpus"] and context.seat is None:  # else others use them too
                 self._counters = gpu_energy.Counters.find(context.study, context.environ)
         self._meter = self._counters.start() if self._counters is not None else None
         self._next_energy = time.monotonic() + ENERGY_EVERY_S

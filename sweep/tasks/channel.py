@@ -13,6 +13,7 @@ from sweep.storage import budgets, promotion, studies
 from sweep.storage.ledger import Ledger
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.optuna_view import OptunaView
+from sweep.tasks.turn import Turn
 from sweep.training.best_checkpoint import BestKeeper
 from sweep.training.supervisor import STOPPED_NOW, Channel
 
@@ -35,6 +36,7 @@ class AttemptChannel(Channel):
         self.recorder = recorder
         self.view = view
         self.keeper: BestKeeper | None = None  # sees all that is reported
+        self.turn: Turn | None = None  # on a GPU that trials share
         self._has_reported = False
         self._is_unjudged = False  # the user's own pruner has failed
         self._steps: dict[int, float] = {}  # of the objective, once a verdict has been asked for
@@ -50,6 +52,8 @@ class AttemptChannel(Channel):
         )
         if not reports:
             return
+        if self.turn is not None:
+            self.turn.report(reports)
         if claim.attempt > 1 and not self._has_reported:
             ledger.db.retry(lambda _: self.take_over(), patience_s=0.0)
         self._has_reported = True
@@ -70,6 +74,9 @@ class AttemptChannel(Channel):
         if self.study.time_s is not None or self.study.gpu_hours is not None:
             ledger.db.retry(lambda _: budgets.look(ledger), patience_s=0.0)
         self.recorder.note_energy(self.claim)
+        turn = self.turn
+        if turn is not None:
+            ledger.db.retry(lambda _: turn.note(), patience_s=0.0)
         wanted = ledger.db.retry(lambda _: ledger.touch(self.claim.token), patience_s=0.0)
         if wanted.cancel:
             return STOPPED_NOW if wanted.now else STOPPED
@@ -106,6 +113,9 @@ class AttemptChannel(Channel):
         db, study_id = self.ledger.db, self.ledger.study_id
         db.retry(lambda _: studies.hold(db, study_id, reason), patience_s=0.0)
         self._is_unjudged = True
+
+    def slowdown(self) -> float:
+        return 1.0 if self.turn is None else self.turn.seat.slowdown()
 
     def warm(self) -> None:
         self.view.warm(self.claim)

@@ -14,6 +14,7 @@ from sweep.core.masking import mask
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import GRACE_TIME_VARIABLE, Scheduler
 from sweep.core.study import Study
+from sweep.core.system.seats import Seat
 from sweep.core.trial import Place
 from sweep.storage.ledger import Ledger
 from sweep.training.command.environment import TrialValues
@@ -28,6 +29,7 @@ class Context:
         end_time_s: When its task is ended, on the wall clock, or None.
         environ: The environment that training inherits.
         say: Prints a line into the task's log.
+        seat: Its place on a GPU that trials share; None where they share none.
     """
 
     folder: StudyFolder
@@ -39,6 +41,7 @@ class Context:
     end_time_s: float | None = None
     term_wait_s: float = 4.0
     say: Callable[[str], None] = lambda text: print(mask(text), flush=True)
+    seat: Seat | None = None
 
     @property
     def may_run_twice(self) -> bool:
@@ -91,4 +94,5 @@ def default_context(folder: StudyFolder, ledger: Ledger, schedule: Scheduler | N
         end_time_s=end_time_s,
         term_wait_s=term_wait_s,
         say=lambda text: print(mask(which + text), file=sys.stdout, flush=True),
+        seat=Seat.take(os.environ),
     )

@@ -2,8 +2,9 @@
 
 ``--finalise TOKEN`` looks after an ended wave, ``--rerun K`` trains a trial again, ``--command K``
 runs another command of the study on a trial, ``--measure`` trains one case of a scaling study,
-``--check`` asks what would fail on this node, and ``--serve`` is the job that holds the database on
-a cluster; ``--host`` does so within a task.
+``--check`` asks what would fail on this node, ``--build PLAN`` builds an image,
+``--shell`` becomes a shell, and ``--serve`` is the job that holds the database on a cluster;
+``--host`` does so within a task.
 
 Kept apart from the command line so that a task that finds nothing to pull ends in a tenth of a
 second.
@@ -49,10 +50,11 @@ from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.service import DatabaseService, host
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
-from sweep.tasks.side_runs import scaling, trial_command, trying
+from sweep.tasks.side_runs import scaling, shell, trial_command, trying
 from sweep.tasks.side_runs.rerun import run_rerun
 from sweep.tasks.slots import Slots
 from sweep.tasks.worker import Worker
+from sweep.training import build
 
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"  # of NumPy, which starts one for each core otherwise
 AWAY_PATIENCE_S = 900.0  # the database may be away for ten minutes
@@ -83,6 +85,11 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
     if options[:1] == ["--check"]:
         node_task.run(folder)
         return EXIT_DONE
+    if options[:1] == ["--build"]:
+        build.build_planned(Path(options[1]), force=options[2:] == ["force"])
+        return EXIT_DONE
+    if options[:1] == ["--shell"]:
+        shell.start(folder)
     if options[:1] == ["--try"]:
         trying.train_once(folder)
         return EXIT_DONE

@@ -118,6 +118,11 @@ class Worker:
                 self.node.shun_if_known()  # another slot may have found it to be sick
                 if self.node.is_shunned:
                     break
+            seat = self.context.seat
+            if seat is not None and seat.must_leave():
+                why = "has failed" if seat.is_lost() else "is to serve fewer trials now"
+                self.say(f"its GPU {why}; this task ends")
+                break
             claim = self._pull()
             if claim is None:
                 if not self._over:

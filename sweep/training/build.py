@@ -21,16 +21,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.core.errors import InputError, SweepError
+from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, read_json, read_tail, write_atomic
 from sweep.core.paths import Runs
 from sweep.core.secrets import clean_environment
 from sweep.core.study import Study
 from sweep.core.system.own_folder import own_folder
 from sweep.training.command import enroot, pyxis
-from sweep.training.command.containers import image_of
+from sweep.training.command.containers import image_of, split_bind
 from sweep.training.images import BuildPlan, digest_of, needs_build, plan
 
-HERE, JOB = "here", "job"
+AUTO, HERE, JOB = "auto", "here", "job"
 TAIL_LINES = 15
 _LACKS_RIGHTS = "Requesting capability set"  # Apptainer, of a definition's %post section
 _ROOT_READY: set[tuple[str, str]] = set()  # named roots that this process has seen on this node
@@ -72,7 +73,7 @@ def ensure(
 
     Args:
         force: Build it anew, for a name whose content has changed in its registry.
-        where: "here" or "job"; as the study says when None.
+        where: "here", "job" or "auto"; as the study says when None.
 
     Raises:
         InputError: It cannot be built from what the study names.
@@ -84,8 +85,9 @@ def ensure(
     found = None if force else look(planned)
     if found is None:
         make_private(runs.images)
-        if (where or study.environment.build) == JOB:
-            _submit(study, runs, environ, force=force, say=say)
+        where = where or study.environment.build
+        if where == JOB or (where == AUTO and _wants_job(study, planned, environ)):
+            _submit(study, planned, environ, force=force, say=say)
             found = look(planned)
             if found is None:
                 raise BuildFailed(
@@ -216,11 +218,39 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _wants_job(study: Study, planned: BuildPlan, environ: Mapping[str, str]) -> bool:
+    """Tell whether ``auto`` means a job: on a cluster's login node, unless building is one already.
+
+    There a build may be too much for the machine, or be refused.
+    """
+    place = kind_of(study)
+    is_job_already = bool(place.hosts_of(environ)) or planned.commands[0][0] == "srun"
+    has_srun = shutil.which("srun", path=environ.get("PATH")) is not None
+    return not place.shares_this_machine and not is_job_already and has_srun
+
+
+def build_planned(path: Path, *, force: bool) -> None:
+    """Build what a plan in a file says, unless it is there; what the job does.
+
+    Raises:
+        BuildFailed: Building failed.
+    """
+    planned = BuildPlan.from_json(path.read_text(encoding="utf-8"))
+    _build_locked(planned, os.environ, lambda text: print(text, flush=True), force=force)
+
+
 def _submit(
-    study: Study, runs: Runs, environ: Mapping[str, str], *, force: bool, say: Callable[[str], None]
+    study: Study,
+    planned: BuildPlan,
+    environ: Mapping[str, str],
+    *,
+    force: bool,
+    say: Callable[[str], None],
 ) -> None:
-    """Build in a job, and wait for it."""
+    """Build in a job, and wait for it: by a plan in a file, which is then all that it knows of the
+    study."""
     options = study.slurm
+    file = planned.target.with_name(f".{planned.target.name}.{secrets.token_hex(4)}.plan")
     named = {
         "partition": options.service.partition or options.partition,
         "account": options.account,
@@ -233,21 +263,15 @@ def _submit(
         "--ntasks=1",
         *(f"--{name}={value}" for name, value in named.items() if value),
         *options.service.extra,
-        sys.executable,
-        "-m",
-        "sweep",
-        "build",
-        study.source,
-        "--runs",
-        str(runs.root),
-        "--where",
-        HERE,
-        *["--force"] * force,
+        # Its lines are arguments: nothing of the command is evaluated.
+        *["bash", "-c", "\n".join([*options.setup, 'exec "$@"']), "sweep"],
+        *[sys.executable, "-m", "sweep.task", str(planned.target.parent)],
+        *["--build", str(file), *["force"] * force],
     ]
     say(f"building {study.environment.image} in a job of Slurm's")
-    run = subprocess.run
+    write_atomic(file, planned.to_json())
     try:
-        done = run(
+        done = subprocess.run(
             argv,
             env=clean_environment(environ),
             stdin=subprocess.DEVNULL,
@@ -261,19 +285,26 @@ def _submit(
             f"environment.build: job needs srun ({error.strerror}).",
             "Write build: here, or launch where Slurm is.",
         ) from error
+    finally:
+        file.unlink(missing_ok=True)
     if done.returncode:
         said = "\n".join(f"  | {line}" for line in done.stdout.splitlines()[-TAIL_LINES:])
-        raise BuildFailed(f"The job that builds {study.environment.image} failed.\n{said}")
+        raise BuildFailed(
+            f"The job that builds {study.environment.image} failed.\n{said}",
+            "Where only this machine has a network, build it here: environment.build: here, or "
+            f"sweep build {study.source} --where here.",
+        )
 
 
 def make_ready(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """See in a task that its image is there, and the named root on this node.
+    """See in a task that its image is there, and on this node the named root and, where the study
+    wants them made, the folders of binds.
 
     An image that was removed since the launch is built again, by the first task that lacks it.
 
     Raises:
         InputError: The source has changed since, so that it would be another image.
-        SweepError: It cannot be built, or the root cannot be made.
+        SweepError: It cannot be built, or the root or a folder cannot be made.
     """
     given = study.environment
     if given.built and not Path(given.built).exists():
@@ -286,8 +317,44 @@ def make_ready(study: Study, environ: Mapping[str, str], say: Callable[[str], No
             )
         make_private(runs.images)
         _build_locked(planned, environ, say, force=False)
-    if given.name and given.runtime in ("enroot", "pyxis"):
+    make_binds(study, environ, say)
+    if given.name and given.runtime in ("enroot", "pyxis") and not given.is_prepared:
         _prepare_root(study, environ, say)
+
+
+def make_binds(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> list[str]:
+    """Make the folders of binds that are not there, on each of the trial's nodes; return them.
+
+    Of one that is read-only training could use nothing if it were made: there it must be.
+
+    Raises:
+        SweepError: One cannot be made.
+    """
+    if not study.environment.make_binds:
+        return []
+    wanted = [split_bind(study, bind) for bind in study.environment.binds]
+    missing = [
+        source for source, _, read_only in wanted if not (read_only or os.path.lexists(source))
+    ]
+    for source in missing:
+        try:
+            os.makedirs(source, exist_ok=True)
+        except OSError as error:
+            raise SweepError(
+                f"environment.make_binds: {source} cannot be made: {error.strerror}.",
+                "Name a folder in environment.binds where you may write.",
+            ) from error
+        say(f"made the folder {source}, which environment.binds names")
+    if study.resources.nodes > 1 and kind_of(study).spans_nodes and wanted:
+        sources = [source for source, _, read_only in wanted if not read_only]
+        each = [f"--nodes={study.resources.nodes}", "--ntasks-per-node=1", "--overlap"]
+        code, said = _ask(["srun", *each, "mkdir", "-p", "--", *sources], environ)
+        if code:
+            raise SweepError(
+                f"environment.make_binds: not on each node: {said.strip()[-400:]}",
+                "Name a folder in environment.binds where you may write on all of them.",
+            )
+    return missing
 
 
 def _prepare_root(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:

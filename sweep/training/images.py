@@ -6,7 +6,9 @@ an edited definition is another image, and an image that is there is never built
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -21,6 +23,7 @@ from sweep.core.paths import Runs
 from sweep.core.study import Study
 from sweep.training.command.apptainer import cache_variables, rights_options
 from sweep.training.command.enroot import places
+from sweep.training.registry_names import read_registry_name
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 REQUIREMENTS = (".txt", ".lock", ".in")
@@ -35,7 +38,7 @@ class BuildPlan:
 
     Attributes:
         source: What it is built from: a path, or a registry's name.
-        target: The file or folder that it becomes.
+        target: The file or folder that it becomes, named by what it is built from.
         commands: To be run one after another in ``cwd``; "{target}" stands for where they write.
         env: Variables beside the environment's own.
         moves: Whether it may be built under another name and be renamed; a virtual environment's
@@ -48,6 +51,15 @@ class BuildPlan:
     cwd: Path
     env: Mapping[str, str]
     moves: bool = True
+
+    def to_json(self) -> str:
+        paths = {"target": str(self.target), "cwd": str(self.cwd)}
+        return json.dumps({**dataclasses.asdict(self), **paths})
+
+    @staticmethod
+    def from_json(text: str) -> BuildPlan:
+        data = json.loads(text)
+        return BuildPlan(**{**data, "target": Path(data["target"]), "cwd": Path(data["cwd"])})
 
     @property
     def record(self) -> Path:
@@ -77,11 +89,15 @@ def needs_build(study: Study) -> bool:
         return (
             not path.exists()
             and not given.image.startswith(("/", "./", "../"))
-            and not (given.runtime == "enroot" and "://" not in given.image)
+            and not (
+                given.runtime == "enroot"
+                and "://" not in given.image
+                and read_registry_name(given.image) is None
+            )
         )
     if path.exists():
         return path.name.endswith((".def", *ARCHIVES)) or (given.unpack and path.is_file())
-    return bool(_SCHEME.fullmatch(given.image))
+    return bool(_SCHEME.fullmatch(given.image) or read_registry_name(given.image))
 
 
 def plan(study: Study, runs: Runs, environ: Mapping[str, str]) -> BuildPlan:
@@ -116,6 +132,8 @@ def _plan_apptainer(study: Study, image: str, path: Path, runs: Runs) -> BuildPl
         if path.name.endswith(ARCHIVES) or scheme.endswith("-archive"):
             kind = scheme if scheme.endswith("-archive") else "docker-archive"
             source = f"{kind}:{path}"
+    elif name := read_registry_name(image):
+        source = content = name.for_docker
     target = _target(runs, image, [content, str(given.unpack)], "" if given.unpack else ".sif")
     sandbox = ["--sandbox"] if given.unpack else []
     rights = rights_options() if path.name.endswith(".def") and path.is_file() else []
@@ -131,7 +149,8 @@ def _plan_enroot(study: Study, image: str, runs: Runs, environ: Mapping[str, str
             f"environment.image: {study.environment.runtime} does not build {image!r}.",
             "Give a registry's name (docker://...) or a .sqsh file; apptainer builds .def files.",
         )
-    source = image if "://" in image else f"docker://{image}"
+    name = read_registry_name(image)
+    source = name.for_enroot if name else image if "://" in image else f"docker://{image}"
     target = _target(runs, image, [source], ".sqsh")
     env = dict(places({**environ, "TMPDIR": str(runs.images / "tmp")}))
     env["ENROOT_TEMP_PATH"] = environ.get("ENROOT_TEMP_PATH") or str(runs.images / "tmp")

@@ -216,6 +216,12 @@ MESSAGES = (
 )
 _PATTERNS = tuple((re.compile(message.pattern), message) for message in MESSAGES)
 _KILLED = tuple(re.compile(message.pattern) for message in (SLURM, DASK))
+# A library that cannot even make its handle: "CUBLAS_STATUS_NOT_INITIALIZED when calling
+# cublasCreate(handle)", https://discuss.pytorch.org/t/cuda-error-cublas-status-not-initialized/125450
+_MAY_BE_SHORT = re.compile(
+    r"\b(CUBLAS_STATUS_NOT_INITIALIZED|CUDNN_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR)"
+    r"|CUSOLVER_STATUS_INTERNAL_ERROR|CUFFT_ALLOC_FAILED)\b"
+)
 _HEAD = "Traceback (most recent call last):"
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
@@ -241,6 +247,14 @@ def explain(log: Sequence[str], exit_code: int | None) -> str | None:
             if pattern.search(line):
                 return f"memory ran out {message.where} ({message.whose}): {line[:200]}"
     return None
+
+
+def may_be_short(log: Sequence[str]) -> bool:
+    """Tell whether a training failed as one also does that finds no memory left on its GPU.
+
+    Where it has the GPU for itself it is some other fault.
+    """
+    return any(_MAY_BE_SHORT.search(line) for line in log[-_LAST:])
 
 
 def says_killed(log: Sequence[str]) -> bool:

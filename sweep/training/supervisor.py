@@ -89,6 +89,10 @@ class Channel:
     def warm(self) -> None:
         """Load what the next pull needs; done once, a moment after training began."""
 
+    def slowdown(self) -> float:
+        """Return how much longer training takes now than it would alone, at least 1."""
+        return 1.0
+
     def rest(self, unused_s: float) -> None:
         """Give up the connection if it has not been used for so many seconds.
 
@@ -318,7 +322,8 @@ class Supervisor:
                 self._kill_at = self._deadline - TERM_GRACE_S
         limit_s = self.study.trial_time_s
         ran_s = self.used_s + now - self._started - self.suspended_s
-        if limit_s and not self.told and ran_s > limit_s:
+        over = limit_s and not self.told and ran_s > limit_s
+        if over and limit_s and ran_s > limit_s * self.channel.slowdown():
             self._tell("pruned", outcomes.TOO_LONG)
         stall_s = self.study.stall_time_s
         if stall_s and not self.told and now >= self._next_quiet:

@@ -30,6 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--form", choices=sorted(studies.FORMS), default="long")
     parser.add_argument("--slurm", action="store_true", help="on a real Slurm (as root)")
     parser.add_argument("--trials", type=int, help="so many, instead of a drawn number")
+    parser.add_argument("--replicates", type=int, default=1, help="trainings that make a trial")
     parser.add_argument("--kills-per-minute", type=float)
     parser.add_argument("--plan", action="store_true", help="show the study and its plan only")
     parser.add_argument("--keep", action="store_true", help="keep the folder, clean or not")
@@ -39,7 +40,10 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     form = studies.FORMS[options.form]
     numbers = range(options.number, options.number + options.count)
-    drawn = [studies.draw_study(options.seed, n, form, options.trials) for n in numbers]
+    drawn = [
+        studies.draw_study(options.seed, n, form, options.trials, options.replicates)
+        for n in numbers
+    ]
     if options.plan:
         for one in drawn:
             print(one.describe())

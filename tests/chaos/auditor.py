@@ -55,6 +55,7 @@ class Facts:
         constraints: {metric: {max or min: bound}}.
         prunes: Whether a trial may be pruned.
         ends_early: Whether something may end the study before its last trial.
+        replicates: Trainings with different seeds that make a trial.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Facts:
     constraints: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     prunes: bool = False
     ends_early: bool = False
+    replicates: int = 1
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Line:
     params: Mapping[str, Any] = field(default_factory=dict)
     values: Mapping[str, float] = field(default_factory=dict)
     told: str = ""
+    seed: int | None = None  # of a beginning
 
 
 @dataclass(frozen=True)
@@ -239,6 +242,10 @@ class Run:
         """The epoch that it began with."""
         return next((line.epoch for line in self.lines if line.word == "begin"), 0)
 
+    @property
+    def seed(self) -> int | None:
+        return next((line.seed for line in self.lines if line.word == "begin"), None)
+
 
 def audit(facts: Facts, found: Evidence) -> Report:
     """Return every fault that the evidence shows."""
@@ -253,6 +260,10 @@ class _Auditor:
         self.by_trial: dict[int, list[Run]] = defaultdict(list)
         for run in self.runs:
             self.by_trial[run.trial].append(run)
+        self.trainings = {
+            trial: split_trainings(runs) if facts.replicates > 1 else [runs]
+            for trial, runs in self.by_trial.items()
+        }
         self.rows = {row.number: row for row in found.trials}
         self.objectives = self._own_objectives()
         self._findings: list[Finding] = []
@@ -314,7 +325,10 @@ class _Auditor:
     def _explain_end(self, row: TrialRow) -> str:
         """Return why a trial's end is not what its training came to; empty where it is."""
         runs = self.by_trial.get(row.number, [])
-        done = any(run.end and run.end.word == "done" for run in runs)
+        count = sum(map(is_done, self.trainings.get(row.number, [])))
+        done = count >= self.facts.replicates
+        if count > self.facts.replicates:
+            return f"it was trained {count} times, and not {self.facts.replicates}"
         if row.state == "complete":
             return "" if done else "its training never came to its end"
         if row.state == "pruned":
@@ -379,7 +393,8 @@ class _Auditor:
     # Epochs
 
     def _repeats(self) -> None:
-        for trial, runs in self.by_trial.items():
+        parts = [(trial, one) for trial, several in self.trainings.items() for one in several]
+        for trial, runs in parts:
             reached = 0  # epochs that are trained
             for run in sorted(runs, key=lambda run: run.began):
                 for line in run.lines:
@@ -459,11 +474,16 @@ class _Auditor:
                 told[key].update({(name, epoch): value for name, value in line.values.items()})
             if run.end is None and run.lines[-1].word == "ended":
                 unsure[key] = run.lines[-1].epoch  # killed before, while or after it reported
+        written: dict[tuple[int, int], dict[tuple[str, int], float]] = defaultdict(dict)
+        for row in self.found.journals:
+            written[row.trial, row.attempt][row.name, row.step] = row.value
+        in_files = self._kept_in_files()
         for trial, attempt in sorted(set(stored) | set(told)):
             mine, theirs = told[trial, attempt], stored[trial, attempt]
+            kept = written[trial, attempt] if (trial, attempt) in in_files else theirs
             lost = sorted(
                 (name, step)
-                for name, step in set(mine) - set(theirs)
+                for name, step in set(mine) - set(kept)
                 if step != unsure.get((trial, attempt))
             )
             if lost:
@@ -474,11 +494,19 @@ class _Auditor:
                     f"attempt {attempt}: {len(lost)} reports are not stored (steps {steps})",
                 )
             self._foreign(trial, attempt, "stored", mine, theirs)
-        written: dict[tuple[int, int], dict[tuple[str, int], float]] = defaultdict(dict)
-        for row in self.found.journals:
-            written[row.trial, row.attempt][row.name, row.step] = row.value
         for (trial, attempt), theirs in sorted(written.items()):
             self._foreign(trial, attempt, "in its journal", told[trial, attempt], theirs)
+
+    def _kept_in_files(self) -> set[tuple[int, int]]:
+        """Return the attempts of trainings that another one with another seed follows, or was to:
+        the database has the curve of a trial's last training alone."""
+        return {
+            (run.trial, run.attempt)
+            for trial, several in self.trainings.items()
+            for place, one in enumerate(several, 1)
+            for run in one
+            if place < len(several) or (is_done(one) and place < self.facts.replicates)
+        }
 
     def _foreign(
         self,
@@ -530,6 +558,23 @@ class _Auditor:
                         trial,
                         f"attempt {run.attempt} trained with {trained}, stored is {stored}",
                     )
+        if self.facts.replicates > 1:
+            self._seeds()
+
+    def _seeds(self) -> None:
+        """One seed a training, another one each, and from the second on the same in all trials."""
+        common: dict[int, int | None] = {}
+        for trial, several in sorted(self.trainings.items()):
+            seeds = [sorted({str(run.seed) for run in one}) for one in several]
+            if any(len(one) > 1 for one in seeds) or len({one[0] for one in seeds}) < len(seeds):
+                self._add("wrong_parameters", trial, f"the seeds of its trainings are {seeds}")
+            for place, one in enumerate(several[1:], 2):
+                if common.setdefault(place, one[0].seed) != one[0].seed:
+                    self._add(
+                        "wrong_parameters",
+                        trial,
+                        f"training {place} has seed {one[0].seed}, in others {common[place]}",
+                    )
 
     # Results
 
@@ -539,10 +584,8 @@ class _Auditor:
         for row in self.found.trials:
             if row.state == "complete":
                 values = [
-                    summarise(
-                        lineage(self.by_trial.get(row.number, ()), objective["metric"]),
-                        objective["direction"],
-                        objective["at"],
+                    self._mean(
+                        row.number, objective["metric"], objective["direction"], objective["at"]
                     )
                     for objective in self.facts.objectives
                 ]
@@ -550,12 +593,20 @@ class _Auditor:
                     found[row.number] = tuple(value for value in values if value is not None)
         return found
 
+    def _mean(self, trial: int, metric: str, direction: str, at: str) -> float | None:
+        """Return what a trial's trainings gave, on average; None where one gave nothing."""
+        found = [
+            summarise(lineage(one, metric), direction, at) for one in self.trainings.get(trial, [])
+        ]
+        values = [value for value in found if value is not None]
+        return sum(values) / len(values) if values and len(values) == len(found) else None
+
     def _own_violations(self) -> dict[int, float]:
         found = {}
         for trial in self.objectives:
             total = 0.0
             for metric, bound in self.facts.constraints.items():
-                last = summarise(lineage(self.by_trial[trial], metric), "maximize", "last")
+                last = self._mean(trial, metric, "maximize", "last")
                 if last is not None and "max" in bound:
                     total += max(0.0, last - bound["max"])
                 if last is not None and "min" in bound:
@@ -638,6 +689,21 @@ def group_runs(lines: Iterable[Line]) -> list[Run]:
         key = (line.trial, line.attempt, line.pid)
         found.setdefault(key, Run(*key, [])).lines.append(line)
     return sorted(found.values(), key=lambda run: run.began)
+
+
+def split_trainings(runs: Iterable[Run]) -> list[list[Run]]:
+    """Return a trial's runs by training: a further one begins, from nothing, after one was done."""
+    found: list[list[Run]] = []
+    for run in sorted(runs, key=lambda run: (run.attempt, run.began)):
+        if not found or (is_done(found[-1]) and run.first == 0):
+            found.append([])
+        found[-1].append(run)
+    return found
+
+
+def is_done(runs: Iterable[Run]) -> bool:
+    """Tell whether a training has come to its end."""
+    return any(run.end is not None and run.end.word == "done" for run in runs)
 
 
 def lineage(runs: Iterable[Run], metric: str) -> list[tuple[int, float]]:

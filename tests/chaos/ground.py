@@ -157,7 +157,13 @@ class Ground:
     def write_study(self, keys: Mapping[str, Any], epochs: int, every: int, epoch_s: float) -> None:
         """Write the study file; JSON is YAML."""
         command = [self.python(), str(self.work / TRAINING.name), f"--ledger={self.ledger}"]
-        command += [f"--epochs={epochs}", f"--epoch-s={epoch_s}", f"--every={every}", "{params}"]
+        command += [
+            f"--epochs={epochs}",
+            f"--epoch-s={epoch_s}",
+            f"--every={every}",
+            "--seed={seed}",
+            "{params}",
+        ]
         given = {"name": self.name, "command": command, **self.settings(), **keys}
         new = self.file.with_suffix(".new")
         self.write(new, json.dumps(given, indent=1))

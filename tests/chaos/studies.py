@@ -93,6 +93,7 @@ class Drawn:
     Attributes:
         keys: Of the study file, without what the place decides: command, executor, resources.
         most_trials: As many as the space has room for; None without a limit.
+        replicates: Trainings that make a trial.
     """
 
     seed: int
@@ -103,6 +104,7 @@ class Drawn:
     max_parallel: int
     epochs: int
     most_trials: int | None = None
+    replicates: int = 1
 
     @property
     def name(self) -> str:
@@ -111,7 +113,7 @@ class Drawn:
     @property
     def total_epochs(self) -> int:
         """Epochs that all trials have together, if none ends early."""
-        return self.trials * self.epochs
+        return self.trials * self.epochs * self.replicates
 
     @property
     def length_s(self) -> float:
@@ -133,6 +135,7 @@ class Drawn:
             constraints=self.keys.get("constraints", {}),
             prunes=pruner != "none",
             ends_early=any(key in self.keys for key in ("time", "target", "patience")),
+            replicates=self.replicates,
         )
 
     def describe(self) -> str:
@@ -147,11 +150,14 @@ class Drawn:
         return "\n".join([*lines, f"  space {json.dumps(self.keys['space'])}"])
 
 
-def draw_study(seed: int, number: int, form: Form, trials: int | None = None) -> Drawn:
+def draw_study(
+    seed: int, number: int, form: Form, trials: int | None = None, replicates: int = 1
+) -> Drawn:
     """Return the study of a seed and number; the same ones give the same study.
 
     Args:
         trials: So many, instead of a drawn number.
+        replicates: Trainings that make a trial; with several, none is paused.
     """
     draw = random.Random(f"{seed}/{number}/study/{form.name}")
     drawn = draw.randint(*form.trials)
@@ -160,6 +166,8 @@ def draw_study(seed: int, number: int, form: Form, trials: int | None = None) ->
     several = draw.random() < 0.2
     sampler = draw.choice(SAMPLERS_OF_SEVERAL if several else form.samplers)
     pruner = "none" if several else draw.choice(PRUNERS)
+    if pruner == "promotion" and replicates > 1:
+        pruner = "asha"
     budget = draw.choice(form.budgets)
     if several and budget in ("target", "patience"):
         budget = "none"
@@ -185,7 +193,9 @@ def draw_study(seed: int, number: int, form: Form, trials: int | None = None) ->
     elif budget == "target":
         score = draw.uniform(0.4, 0.9)
         keys["target"] = round(score if objective["metric"] == "score" else 1 - score, 3)
-    return Drawn(seed, number, form, keys, trials, parallel, epochs, size)
+    if replicates > 1:
+        keys["replicates"] = replicates
+    return Drawn(seed, number, form, keys, trials, parallel, epochs, size, replicates)
 
 
 def _objective(draw: random.Random, several: bool) -> Any:

@@ -21,7 +21,7 @@ import time
 
 from sweep.report import Reporter
 
-OWN = ("ledger", "epochs", "epoch-s", "every")
+OWN = ("ledger", "epochs", "epoch-s", "every", "seed")
 LOOK_S = 0.1  # between two looks at what it is told
 KEPT = 2  # checkpoints
 
@@ -142,7 +142,8 @@ def main(argv):
     reporter = Reporter()
     first = resume(reporter.resume, trial, params, ledger)
     checkpoints = Checkpoints(reporter.checkpoint_dir, trial, params)
-    ledger.write("begin", first, start=start_time(os.getpid()), host=os.uname().nodename)
+    start, host = start_time(os.getpid()), os.uname().nodename
+    ledger.write("begin", first, start=start, host=host, seed=int(settings.get("seed", 0)))
     for epoch in range(first, epochs):
         ledger.write("begun", epoch)
         word = sleep_or_hear(float(settings["epoch-s"]), reporter)

@@ -75,6 +75,7 @@ def offered(*arguments: str) -> list[str]:
         ("logs 1", ["11"]),
         ("logs mnist.cnn ", ["5"]),
         ("logs digits 3 ", []),
+        ("shell mnist.cnn ", ["5"]),
         ("stop --trial 3,", ["3,2", "3,11"]),
         ("stop mnist.cnn --trial ", ["5"]),
         ("rerun-best --trial 1", ["11"]),

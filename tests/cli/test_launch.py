@@ -16,7 +16,7 @@ import pytest
 from tests.cli.commands import collected, counts, gated, steps_of, wait_for
 from tests.conftest import Ran, Sweep, run_sweep, stop_runs, sweep_environment
 from tests.processes import wait_until_gone
-from tests.toys import write_toy
+from tests.toys import TRAINING, write_toy
 from tests.waiting import PATIENCE_S
 
 HOSTILE = "a b'c\"d $(touch pwned) `id` %s%j {index} ü;&|*\n#"
@@ -229,3 +229,22 @@ def test_json_of_launch(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
     assert wait_until_gone(runs) == []
     assert counts(sweep) == {"complete": 4}
     assert wait_until_gone(runs) == []
+
+
+def test_a_study_of_gpus_without_one(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
+    """With --cpu it runs where no GPU is, as a study of its own that the first never takes up."""
+    training = TRAINING.replace(
+        "reporter = Reporter()",
+        'assert os.environ["CUDA_VISIBLE_DEVICES"] == ""\nreporter = Reporter()',
+    )
+    path = write_toy(tmp_path, trials=2, training=training, resources="{gpus: 7}")
+    env = {"CUDA_VISIBLE_DEVICES": ""}
+    refused = sweep("launch", path, env=env)
+    assert refused.code != 0 and "asks for 7 GPU(s)" in refused.err, refused
+    ran = sweep("launch", path, "--cpu", "--wait", env={"CUDA_VISIBLE_DEVICES": "0"})
+    assert ran.code == 0, ran
+    assert counts(sweep) == {"complete": 2}
+    assert not (runs / "toy").exists()
+    recorded = json.loads((runs / "toy-cpu/manifest.json").read_text())
+    assert recorded["execution"]["gpus_per_node"] == 0
+    assert recorded["environment"]["variables"]["ROCR_VISIBLE_DEVICES"] == ""

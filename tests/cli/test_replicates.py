@@ -61,6 +61,11 @@ def test_a_study_of_several_seeds(sweep: Sweep, runs: Path, tmp_path: Path) -> N
     ]
     assert starts == [["0"], ["2"], ["0"], ["0"]]
 
+    shown = json.loads(sweep("status", "--json").out)["best"]
+    top = rows[shown["trial"]]
+    assert (shown["value"], shown["sd"], shown["replicates"]) == (top["value"], top["sd"], 3)
+    paper = sweep("collect", "--format", "markdown", "--columns", "trial,score", "--digits", "3")
+    assert re.search(rf"\*\*0\.\d+ ± {top['sd']:.3f}\*\*", paper.out), paper.out
     table = sweep("collect").out
     assert "± sd" in table and re.search(r"\bn\b", table)
     header = sweep("collect", "--format", "csv").out.splitlines()[0]
@@ -68,9 +73,15 @@ def test_a_study_of_several_seeds(sweep: Sweep, runs: Path, tmp_path: Path) -> N
     ran = sweep("rerun-best", "--wait", "--json")
     verdict = json.loads(ran.out)
     best = rows[verdict["trial"]]
-    third = score(best["params"]["x"], best["seed"])
     assert (ran.code, verdict["verdict"]) == (0, "reproduced"), verdict
-    assert verdict["original"] == pytest.approx(third) == verdict["rerun"]
+    assert verdict["original"] == pytest.approx(best["value"]) == verdict["rerun"]
+    seeds = [replicate_seed(7, verdict["trial"], k) for k in (1, 2, 3)]
+    assert [one["seed"] for one in verdict["replicates"]] == seeds
+    for one in verdict["replicates"]:
+        value = score(best["params"]["x"], one["seed"])
+        assert one["original"] == pytest.approx(value) == one["rerun"]
+    said = sweep("rerun-best", "--report").out
+    assert "means of             3 trainings" in said
     ran = sweep("confirm", "--top", "1", "--seeds", "2", "--wait", "--json")
     assert ran.code == 0, ran.err
     used = {replicate_seed(7, number, k) for number in range(3) for k in (1, 2, 3)}

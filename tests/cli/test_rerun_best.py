@@ -142,6 +142,18 @@ def test_nothing_planted(scene: Scene) -> None:
     assert (ran.code, one["verdict"], one["axes"]) == (3, "differs", [])
 
 
+def test_packages_as_requirements(scene: Scene) -> None:
+    """Those that the trial ran with, whatever is installed since."""
+    ran = scene.sweep("rerun-best", "--lock", "best.txt")
+    assert ran.code == 0, ran
+    text = (scene.repository / "best.txt").read_text()
+    assert text.splitlines()[0] == "# Packages of trial 0 of toy"
+    assert "torchlike==1.0" in text.splitlines()
+    refused = scene.sweep("rerun-best", "--lock", "best.txt", "--wait")
+    assert (refused.code, "--lock starts and reports nothing" in refused.err) == (2, True)
+    (scene.repository / "best.txt").unlink()
+
+
 @pytest.mark.parametrize("planted", ["code", "package", "data", "GPU", "variable"])
 def test_planted_changes_are_named(scene: Scene, planted: str) -> None:
     """One thing is changed before the re-run: the verdict names its axis, and nothing else."""

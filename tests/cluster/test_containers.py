@@ -108,7 +108,6 @@ def test_images_on_nodes(user: User, url: dict[str, str]) -> None:
         environment={
             "runtime": "apptainer",
             "image": "toy.def",
-            "build": "job",
             "binds": ["/usr"],
             "options": ["--cleanenv"],
         },
@@ -264,6 +263,10 @@ def test_a_study_in_pyxis(launcher: str, user: User, pyxis: dict[str, str]) -> N
     lines = [line for log in attempts_of(user, "pyx") for line in log.splitlines() if "[" in line]
     seen = sorted(json.loads(line[line.index("[") :]) for line in lines)
     assert seen == [[rank, HOSTILE, "ours", str(user.folder)] for rank in range(ranks)]
+    # A shell in it is a step beside the one that starts it.
+    line = "echo is: $OF_IMAGE $SWEEP_TRIAL $SLURM_JOB_CPUS_PER_NODE"
+    shell = user.sweep("shell", "pyx", "0", "-c", line, env=pyxis)
+    assert re.search(r"is: ours 0 \d+\n", shell.stdout), shell.stderr
 
 
 def test_an_srun_without_pyxis(user: User, url: dict[str, str]) -> None:
@@ -284,3 +287,20 @@ def test_an_srun_without_pyxis(user: User, url: dict[str, str]) -> None:
         or "has no Pyxis" in user.logs("lacks")
         or any("has no Pyxis" in str(trial) for trial in user.trials("lacks"))
     )
+
+
+def test_a_shell_on_a_node(user: User, url: dict[str, str]) -> None:
+    """With what a trial asks for, after the lines of slurm.setup, and with a trial's values."""
+    user.write("train.py", "from sweep.report import Reporter\nReporter().log(step=0, score=1.0)\n")
+    path = user.study(
+        "shelled",
+        ["python", "train.py"],
+        objective=SCORE,
+        trials=1,
+        resources={"cpus": 2, "memory": "200M"},
+        slurm={"setup": ["export OF_SETUP=yes"]},
+    )
+    user.sweep("launch", path, "--wait", env=url)
+    line = "echo $SLURM_JOB_CPUS_PER_NODE $OF_SETUP $SWEEP_TRIAL $SLURMD_NODENAME; exit 0"
+    said = user.sweep("shell", "shelled", "0", "-c", line, env=url).stdout.split()
+    assert said[:3] == ["2", "yes", "0"] and len(said) == 4

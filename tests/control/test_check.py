@@ -185,6 +185,10 @@ def test_binds_are_asked_by_their_sources(tmp_path: Path) -> None:
         (True, True),
         (False, False),
     ]
+    given = Environment(binds=("here:/data", "gone:/x", "no:/y:ro"), make_binds=True)
+    fact = facts.ask_binds(given, str(tmp_path))
+    assert [one["exists"] for one in fact["binds"]] == [True, False, False]
+    assert [one["is_made"] for one in fact["binds"]] == [True, True, False]
 
 
 def test_an_unreachable_database_is_told_by_its_words() -> None:

@@ -210,6 +210,13 @@ TABLE: list[tuple[Any, Mapping[str, Any], Mapping[str, Any], str, str]] = [
     (judge_node.binds, {"binds": [BIND]}, {}, OK, "/data:/data"),
     (judge_node.binds, {"binds": [{**BIND, "reads": False}]}, {}, FAILED, "may not read /data"),
     (judge_node.binds, {"binds": [{**BIND, "exists": False}]}, {}, FAILED, "does not exist"),
+    (
+        judge_node.binds,
+        {"binds": [{**BIND, "exists": False, "is_made": True}, BIND]},
+        {},
+        WARNING,
+        "will be made by the first task",
+    ),
     (judge_node.binds, {"binds": [{**BIND, "writes": False}]}, {}, WARNING, "append :ro"),
     (judge_node.binds, {"binds": [{**BIND, "writes": False, "read_only": True}]}, {}, OK, "/data"),
     (judge_node.space, SPACE, {}, OK, "1.0 TiB free, 5,000,000 inodes"),

@@ -203,6 +203,10 @@ HISTORIES = [
     (["out of memory", "out of memory"], "2 attempts ended so, the last: why"),
     (["out of memory+", "interrupted+", "out of memory+"], "2 attempts ended so, the last: why"),
     (["out of memory", "killed", "interrupted+"], None),
+    # What others on its GPU took says nothing of the trial.
+    (["out of shared memory"] * 4, None),
+    (["killed", "out of shared memory", "killed", "out of shared memory"], None),
+    (["out of shared memory", "out of memory"], None),
     (["killed", "killed", "timeout+"], None),
     (["killed", "interrupted", "killed"], None),
     (["interrupted", "killed", "interrupted"], None),

@@ -83,6 +83,26 @@ def test_same_value(a: Any, b: Any, expected: bool) -> None:
     assert same_value(a, b) is expected
 
 
+@pytest.mark.parametrize(
+    ("parameter", "given", "expected"),
+    [
+        (Parameter("n", "int", low=1, high=9), 3.0, 3),
+        (Parameter("n", "int", low=1, high=9), 3.5, 3.5),
+        (Parameter("n", "int", low=0, high=9), True, True),  # no number, for all that Python says
+        (Parameter("x", "float", low=0.0, high=9.0), 3, 3.0),
+        (Parameter("x", "float", low=0.0, high=9.0), "3", "3"),
+        (Parameter("x", "float", low=0.0, high=9.0), None, None),
+        (Parameter("c", "categorical", choices=(1, "1", True, None)), 1.0, 1),
+        (Parameter("c", "categorical", choices=(1, "1", True, None)), True, True),
+        (Parameter("c", "categorical", choices=("a", "b")), "z", "z"),
+    ],
+)
+def test_a_value_of_another_study(parameter: Parameter, given: Any, expected: Any) -> None:
+    """In this parameter's type; what has none stays as it is, and nothing is rounded."""
+    found = parameter.converted(given)
+    assert found == expected and type(found) is type(expected)
+
+
 def test_through_optuna() -> None:
     """Lists are stored as JSON text and come back as lists; the rest as it is."""
     distribution = OPT.distribution()

@@ -61,6 +61,7 @@ OWN = {
     "sweep.storage.all_studies": "the database's rows",
     "sweep.storage.claims": "the database's rows",
     "sweep.storage.energy": "the database's rows",
+    "sweep.storage.gpu_shares": "the database's rows",
     "sweep.storage.history": "the database's rows",
     "sweep.storage.optuna_studies": "the database's rows",
     "sweep.storage.promotion": "the database's rows",

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweep.core.errors import InputError
+from sweep.core.errors import DamagedFile, InputError
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Environment, Study
 from sweep.provenance import code_tree, manifest
@@ -131,6 +132,49 @@ def test_the_same_code_is_the_same_snapshot(repository: Path) -> None:
     assert sorted(path.name for path in folder.code.iterdir() if path.is_dir()) == sorted(
         [first, second]
     )
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: content.splitlines(keepends=True)[0],  # cut between two lines
+        None,
+    ],
+    ids=["empty", "cut", "cut at a line", "gone"],
+)
+def test_a_damaged_list_of_files_is_no_clean_bill(
+    repository: Path, damage: Callable[[bytes], bytes] | None
+) -> None:
+    """What it lacks would count as unchanged: nobody may say so. The next launch writes it anew."""
+    study = make_study(repository)
+    folder, name = freeze(study, repository / "runs")
+    path, whole = folder.code / f"{name}.sha256", (folder.code / f"{name}.sha256").read_bytes()
+    (folder.code / name / "train.py").write_text("changed\n")
+    assert code_snapshot.changed_files(folder, name) == ["train.py"]
+    path.unlink()
+    if damage is not None:
+        path.write_bytes(damage(whole))
+    for ask in (code_snapshot.changed_files, code_snapshot.refuse_damaged):
+        with pytest.raises(DamagedFile, match=path.name):
+            ask(folder, name)
+    assert freeze(study, repository / "runs") == (folder, name)
+    assert path.read_bytes() == whole
+    assert code_snapshot.changed_files(folder, name) == ["train.py"]
+
+
+def test_a_list_of_an_earlier_version_is_read(repository: Path) -> None:
+    """Its note says nothing of the list; what is surely not whole is refused all the same."""
+    folder, name = freeze(make_study(repository), repository / "runs")
+    note, path = folder.code / f"{name}.json", folder.code / f"{name}.sha256"
+    before = json.loads(note.read_text())
+    del before[code_snapshot.LIST]
+    note.write_text(json.dumps(before))
+    assert code_snapshot.changed_files(folder, name) == []
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(DamagedFile, match=path.name):
+        code_snapshot.changed_files(folder, name)
 
 
 def test_hostile_file_names(tmp_path: Path) -> None:
@@ -257,6 +301,21 @@ def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(InputError, match=r"\.gitignore"):
         code_snapshot.plan(make_study(tmp_path), tmp_path / "runs", ENVIRON)
     assert code_snapshot.plan(make_study(tmp_path, code="live"), tmp_path / "runs", ENVIRON) is None
+
+
+def test_too_many_links_are_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not cut: a training that lists its folder would see a part of the data, without a word. What
+    is one link, because its folder is ignored or named as data, is not counted singly."""
+    before = len(code_tree.find(repository, [repository / "runs"]).links)
+    monkeypatch.setattr(code_tree, "MAX_LINKS", before + 3)
+    fill(repository, *(f"package/{n}.pt" for n in range(3)), *(f"data/{n}.bin" for n in range(9)))
+    found = code_tree.find(repository, [repository / "runs"])
+    assert set(found.links) >= {f"package/{n}.pt" for n in range(3)}
+    fill(repository, "package/3.pt")
+    with pytest.raises(InputError, match=r"lie singly .* package 4") as refused:
+        code_tree.find(repository, [repository / "runs"])
+    assert "`data`" in refused.value.hint
+    assert code_tree.find(repository, [repository / "runs", repository / "package"]).links
 
 
 def test_where_training_starts(repository: Path) -> None:

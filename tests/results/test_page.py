@@ -13,8 +13,8 @@ from itertools import pairwise
 import pytest
 
 from sweep.core.space import Parameter
-from sweep.core.study import Constraint, Objective, Resources, Study
-from sweep.core.trial import Attempt, TrialRecord
+from sweep.core.study import Constraint, Objective, Replicates, Resources, Study
+from sweep.core.trial import Attempt, Replicate, TrialRecord
 from sweep.results.page import accounts, charts, contents, html, tiles, views
 from sweep.results.page.importance import importances
 from sweep.results.page.lanes import timeline
@@ -323,6 +323,17 @@ def test_the_command_is_safe_to_paste() -> None:
     assert contents.rerun_command(source, "/data/my runs") == (
         "sweep rerun-best digits --trial 3 --wait --runs '/data/my runs'"
     )
+
+
+def test_the_best_of_several_trainings() -> None:
+    """Its value is their mean, and the tile says how far they lie apart."""
+    best = record(3, "complete", (0.5,), attempt(3, 1, 0, 1))
+    done = tuple(Replicate(n, n, n, (value,)) for n, value in enumerate((0.4, 0.6), 1))
+    study = make_study(replicates=Replicates(2, 2))
+    found = contents.arrange(make(study, [dataclasses.replace(best, replicates=done)], []))
+    assert found.tiles[0].note == "trial 3: mean of 2 trainings, ± 0.141"
+    found = contents.arrange(make(make_study(), [best], []))
+    assert found.tiles[0].note == "trial 3"
 
 
 BOUND = (Constraint("ms", max=50.0),)

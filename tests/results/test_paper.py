@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ import pytest
 
 from sweep.core.errors import InputError
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Objective
+from sweep.core.study import Objective, Replicates
 from sweep.results import exports, paper
 from sweep.results.columns import columns
 from tests.needs import require
@@ -73,6 +74,28 @@ def test_markdown() -> None:
         "| 2 | 0.900 | **0.905** | 0.001 |\n"
         "| 3 | 0.046 |  | 0.0001 |\n"
     )
+
+
+def test_trials_of_several_trainings() -> None:
+    """Their value is a mean: the deviation stands behind it, unless it has a column of its own."""
+    study = dataclasses.replace(STUDY, replicates=Replicates(3, 3))
+    sds = (0.0123, 0.0004, None)
+    rows = [one | {"sd": sd, "replicates": 3} for one, sd in zip(ROWS, sds, strict=True)]
+    best = paper.best_cells(rows, study, None)
+    text = str(exports.export(rows, "markdown", study, digits=3, names=["trial", "acc"], best=best))
+    assert text.splitlines()[2:] == [
+        "| 0 | **0.912 ± 0.012** |",
+        "| 1 | 0.900 ± 0.0004 |",
+        "| 2 | 0.046 |",
+    ]
+    text = str(exports.export(rows, "latex", study, digits=3, names=["acc"], best=best))
+    assert r"\textbf{0.912 $\pm$ 0.012} \\" in text.splitlines()
+    text = str(
+        exports.export(
+            rows, "markdown", study, digits=3, names=["acc", "sd", "replicates"], best=best
+        )
+    )
+    assert text.splitlines()[2] == "| **0.912** | 0.0123 | 3 |"
 
 
 def test_latex() -> None:

@@ -116,6 +116,7 @@ def test_json_is_the_contract(database_url, tmp_path):  # noqa: F811
         "max_parallel": 2,
         "slots": 1,
         "spare_tasks": 1,
+        "gpus": [],
         "running": [],
         "best_so_far": [0.5, 0.75],
         "started": "2026-03-01T12:00:00+00:00",

@@ -62,6 +62,7 @@ from sweep.schedulers.slurm.text.submit import (
     explain_refusal,
     parse_sbatch,
     sbatch_argv,
+    srun_argv,
 )
 
 # ---------------------------------------------------------------- times and indices
@@ -212,6 +213,40 @@ def test_sbatch_argv_of_a_job_that_sends_mail(mail: bool | str, options: list[st
     """To its user, or to an address; the user's own options follow, and win."""
     argv = sbatch_argv(ArrayRequest("t", "s", "l", mail=mail, extra=["--mail-type=NONE"]))
     assert [word for word in argv if "mail" in word] == [*options, "--mail-type=NONE"]
+
+
+def test_srun_argv_asks_for_the_same() -> None:
+    """Of what a wave asks for, what says where it runs and what it holds there; and a terminal."""
+    request = ArrayRequest(
+        "sweep-digits-3f9a",
+        "/r/digits/task.sh",
+        "/r/digits/logs/%A_%a.log",
+        size=200,
+        time_limit_s=5400,
+        grace_s=60,
+        partition="gpu",
+        account="proj1",
+        gpus=1,
+        cpus=8,
+        memory_mb=64000,
+        extra=["--nice=5"],
+        mail=True,
+    )
+    argv = [
+        "srun",
+        "--job-name=sweep-digits-3f9a",
+        "--time=01:30:00",
+        "--partition=gpu",
+        "--account=proj1",
+        "--nodes=1",
+        "--ntasks=1",
+        "--cpus-per-task=8",
+        "--mem=64000M",
+        "--gres=gpu:1",
+        "--nice=5",
+    ]
+    assert srun_argv(request, is_terminal=False) == argv
+    assert srun_argv(request, is_terminal=True) == [*argv, "--pty"]
 
 
 def test_sbatch_argv_of_a_plain_job() -> None:

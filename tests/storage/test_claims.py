@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from sweep.core.errors import NoRoom
+from sweep.core.outcomes import CROWDED, INTERRUPTED
 from sweep.core.study import Choice
 from sweep.core.trial import Claim, End, Place
 from sweep.storage import locks, studies
@@ -192,3 +193,24 @@ def test_claims_wait_for_each_other_only_where_there_is_a_limit(
             wait_for(got.is_set, "the claim")
     thread.join()
     assert got.is_set()
+
+
+def test_what_is_to_be_alone_comes_last(ledger: Ledger) -> None:
+    """Others would have to leave the GPU for it: it waits until nothing else is left."""
+    limit(ledger, None)
+    for number in range(8):
+        assert claim(ledger, f"t{number}")
+    for token, outcome in (("t0", CROWDED), ("t1", INTERRUPTED), ("t2", CROWDED)):
+        do(ledger, lambda t=token, o=outcome: ledger.leave(t, End(o), None))
+    found = [claim(ledger, token) for token in ("a", "b", "c")]
+    assert [(c.number, c.attempt, c.is_alone) for c in found if c] == [
+        (1, 2, False),
+        (0, 2, True),
+        (2, 2, True),
+    ]
+    again = claim(ledger, "b")  # an answer that was lost
+    assert again is not None and again.is_alone
+    do(ledger, lambda: ledger.leave("b", End(INTERRUPTED), None))
+    later = claim(ledger, "d")  # it stays so
+    assert later is not None and (later.number, later.attempt, later.is_alone) == (0, 3, True)
+    assert claim(ledger, "e") is None

@@ -12,7 +12,17 @@ import pytest
 
 from sweep.core.errors import StudyFileError
 from sweep.core.space import Parameter
-from sweep.core.study import Choice, Environment, Objective, Resources, Retry, Slurm, Storage, Study
+from sweep.core.study import (
+    Choice,
+    Environment,
+    Objective,
+    Resources,
+    Retry,
+    Share,
+    Slurm,
+    Storage,
+    Study,
+)
 from sweep.studyfile import load, loads
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +125,8 @@ def test_what_an_earlier_version_stored() -> None:
     del data["terminator"], data["environment"]["built"], data["resume"]
     del data["objectives"][0]["step_pattern"], data["space"]["parameters"][0]["prior"]
     del data["slurm"]["service"]["qos"], data["share"], data["notify"]
-    del data["datasets"], data["staging"], data["replicates"]
+    del data["datasets"], data["staging"], data["replicates"], data["resources"]["share"]
+    del data["environment"]["make_binds"]
     assert Study.from_json(json.dumps(data)) == study
 
 
@@ -383,6 +394,23 @@ def test_where_nothing_can_listen(text: str, words: str) -> None:
     """Refused where it is read: it goes into the server's settings."""
     with pytest.raises(StudyFileError, match=re.escape(words)):
         read(f"storage: {text}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("auto", Share()),
+        ("8", Share(max=8, measured=False)),
+        ("{max: 16, memory: 10G, mps: off}", Share(max=16, memory_mb=10240)),
+        ("{max: 4}", Share(max=4)),
+    ],
+)
+def test_trials_that_share_a_gpu(text: str, share: Share) -> None:
+    """Measured, or a number that is taken as it is; read back from what launch stores."""
+    study = read(f"resources: {{gpus: 1, share: {text}}}\n")
+    assert study.resources.share == share
+    assert study.resources.most_on_gpu == share.max
+    assert Study.from_json(study.to_json()) == study
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from sweep.core import executors
 from sweep.core.errors import CouldNotAsk, InputError
 from sweep.core.paths import Runs
 from sweep.core.scheduler import RUNNING, TaskState
-from sweep.storage import reruns
+from sweep.core.trial import End, Replicate
+from sweep.storage import replicates, reruns
 from sweep.tasks.side_runs.reproduction import judge
-from sweep.tasks.side_runs.rerun import choose_trial, choose_trials, refresh
+from sweep.tasks.side_runs.rerun import choose_trial, choose_trials, newest, passes, plan, refresh
 from sweep.tasks.side_runs.side_run import ask
 from tests.study_rows import Row, Tried, fill, make_study
 
@@ -102,7 +103,7 @@ def test_a_lost_rerun_says_what_its_task_said(opened: Opened) -> None:
     """A task that could not make the re-run's folder, say; and nothing is said of its code then."""
     ledger = opened.ledger
     _, trial_id, _ = choose_trial(opened, 0)
-    numbers = ask(ledger, reruns.insert_all, [(trial_id, reruns.SAME_SEED, n) for n in range(3)])
+    numbers = ask(ledger, reruns.insert_all, [(trial_id, reruns.SAME_SEED, 5)] * 3)
     for k in numbers:
         ask(ledger, reruns.set_job, k, "7", "local")
     opened.folder.logs.mkdir(parents=True)
@@ -117,3 +118,55 @@ def test_a_lost_rerun_says_what_its_task_said(opened: Opened) -> None:
     assert verdict.differences == [
         f"the re-run ended without a result: {plain}: sweep: {said} Room."
     ]
+
+
+def repeat(opened: Opened, trial_id: int, values: Sequence[float | None], job: str) -> list[int]:
+    """Run trial 0 again as a whole: each value is what one of its runs gave, or that it failed."""
+    ledger = opened.ledger
+    numbers = ask(ledger, reruns.insert_all, plan(ledger, 0, trial_id))
+    for k, value in zip(numbers, values, strict=True):
+        ask(ledger, reruns.set_job, k, job, "local")
+        end = End("error", "exit code 1") if value is None else End("finished", "")
+        ask(ledger, reruns.end, k, end, {"values": [value], "steps": 0})
+    return numbers
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict", "again"),
+    [
+        ([0.3, 0.5, 0.7], "reproduced", 0.5),
+        # Each differs, and the means do not: the mean is the trial's value.
+        ([0.4, 0.5, 0.6], "reproduced", 0.5),
+        ([0.3, 0.5, 1.0], "differs", 0.6),
+        ([0.3, None, 0.7], "failed", None),
+    ],
+)
+def test_a_trial_of_replicates_is_repeated_whole(
+    values: list[float | None], verdict: str, again: float | None, opened: Opened
+) -> None:
+    """With each seed; by any of the runs the means are compared, and one that fails fails all."""
+    ledger = opened.ledger
+    _, trial_id, _ = choose_trial(opened, 0)
+    done = [Replicate(n + 1, 70 + n, n + 1, (0.3 + 0.2 * n,)) for n in range(3)]
+    ledger.db.retry(lambda db: replicates.write(db, trial_id, done))
+    numbers = repeat(opened, trial_id, values, "7")
+    assert [run.seed for run in ask(ledger, reruns.read_all)] == [70, 71, 72]
+    assert [run.k for run in newest(opened, 0, untold=True)] == numbers
+    for k in numbers:
+        found = judge(opened, k)
+        assert (found.verdict, found.original) == (verdict, 0.5)
+        assert found.rerun == (None if again is None else pytest.approx(again))
+        assert [one["rerun"] for one in found.replicates] == values
+        assert found.noise is None and found.k == numbers[2]
+    assert newest(opened, 0, untold=True) == []
+    if verdict == "failed":
+        assert found.differences == ["the re-run ended without a result: exit code 1"]
+        assert found.folder == str(opened.folder.rerun(numbers[1]).root)
+    second = repeat(opened, trial_id, [0.5, 0.5, 0.5], "8")
+    known = ask(ledger, reruns.read_all)
+    assert [[run.k for run in one] for one in passes(known, 0)] == [numbers, second]
+    noise = judge(opened, second[0]).noise
+    if again is None:
+        assert noise is None
+    else:
+        assert noise is not None and (noise.runs, noise.high) == (2, pytest.approx(max(again, 0.5)))

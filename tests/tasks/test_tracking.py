@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ import pytest
 from sweep import load
 from sweep.control import tracker_trouble
 from sweep.control.tracker_trouble import Trouble
+from sweep.core import outcomes
 from sweep.core.files import make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Objective
-from sweep.core.trial import Report
+from sweep.core.trial import Report, replicate_seed
 from sweep.tasks.tracking.feeder import feed
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.tasks.tracking.tracker import Described
@@ -222,6 +223,54 @@ def test_mlflow_follows_the_lineage(
     assert (run.data.tags["sweep.host"], run.data.tags["sweep.attempt"]) == ("node2", "2")
 
 
+def test_mlflow_keeps_the_runs_of_all_seeds(
+    folder: StudyFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a trial with replicates: what an earlier training has given counts, as in its mean; what
+    was interrupted within one does not. Where a retry begins anew, nothing of before counts."""
+    require("mlflow")
+    from sweep.tasks.tracking.mlflow import MlflowTracker
+
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    uri = (folder.root / "mlruns").as_uri()
+    tracker = MlflowTracker(make_study(), folder)
+
+    def train(attempt: int, replicate: int, state: str) -> list[str]:
+        """Return the attempts whose runs count now."""
+        described = Described(
+            "digits", 0, attempt, {}, {"attempt": str(attempt)}, replicate=replicate
+        )
+        tracker.begin(described)
+        tracker.log(described, [Report(attempt, 1.0, {"acc": 0.5})])
+        tracker.end(described, state)
+        return sorted(run.data.tags["sweep.attempt"] for run in of_mlflow(uri, "digits")[1])
+
+    assert train(1, 1, "killed") == ["1"]
+    assert train(2, 1, outcomes.REPLICATED) == ["2"]
+    assert train(3, 2, "killed") == ["2", "3"]
+    assert train(4, 2, "failed") == ["2", "4"]
+    assert train(5, 1, outcomes.REPLICATED) == ["5"]  # taken back
+    assert train(6, 2, "complete") == ["5", "6"]
+
+
+@pytest.mark.parametrize("replicate", [1, 2])
+def test_a_tracker_is_told_the_seed_that_was_trained_with(
+    folder: StudyFolder, replicate: int
+) -> None:
+    """Also where the configuration does not hold it: that of this training, not the trial's."""
+    report(folder, 1, range(2))
+    folder.config(0).write_text("lr: 0.25\n")
+    study = make_study()
+    begin = {"event": "begin", "trial": 0, "attempt": 1, "first_step": 0, "host": "node1"}
+    begin |= {"replicate": replicate}
+    end = {"event": "end", "trial": 0, "attempt": 1, "state": outcomes.REPLICATED}
+    messages = iter([[begin], [end], None])
+    tracker, said = Keeping(0), list[str]()
+    feed(study, folder, tracker, lambda _: next(messages, None), said.append)
+    assert not said
+    assert tracker.params == {"lr": 0.25, "seed": replicate_seed(study.seed, 0, replicate)}
+
+
 def test_a_tracker_that_hangs_is_not_waited_for(folder: StudyFolder) -> None:
     """A process that reads nothing costs the worker no time; what it lacks is told at the end."""
     outbox = Outbox(make_study(track=("tensorboard",)), folder, os.environ)
@@ -263,8 +312,10 @@ class Refusing:
         self.refusals = refusals
         self.got: list[int] = []
         self.state = ""
+        self.params: Mapping[str, Any] = {}
 
     def begin(self, described: Described) -> None:
+        self.params = described.params
         if self.refusals > 0:
             self.refusals -= 1
             raise OSError("connection refused")

@@ -17,7 +17,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from sweep.core.paths import Runs
-from sweep.core.study import Environment
+from sweep.core.study import Environment, Slurm
 from sweep.provenance import manifest
 from sweep.training import build
 from sweep.training.exit_reason import read_end
@@ -301,6 +301,48 @@ def test_an_import_that_fails(sweep: Sweep, tmp_path: Path) -> None:
     assert ran.code == 1 and "manifest unknown" in ran.err
 
 
+def test_an_image_is_built_in_a_job_on_a_cluster(tmp_path: Path, stubs: dict[str, str]) -> None:
+    """Unless it is said, or this is a job already; the job is told all of it, after its setup."""
+    environ = {**os.environ, **stubs}
+    given = make_study(tmp_path, ["true"], Environment("enroot", "docker://toy:1"))
+    study = dataclasses.replace(
+        given,
+        executor="slurm",
+        source="/gone/study.yaml",  # or another study by now, or changed by --set
+        slurm=Slurm(partition="gpu", setup=(f"touch '{tmp_path}/set up'",)),
+    )
+    said: list[str] = []
+    _, found = build.ensure(study, Runs(tmp_path / "runs"), environ, said.append)
+    assert found is not None and found.path.is_file()
+    assert said == ["building docker://toy:1 in a job of Slurm's"]
+    assert (tmp_path / "set up").exists()
+    (asked,) = noted(tmp_path, "import")
+    assert asked["source"] == "docker://toy:1"
+    assert not list(found.path.parent.glob(".*.plan"))
+    in_a_job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1"}
+    here = dataclasses.replace(study.environment, build="here")
+    for number, (more, env) in enumerate(
+        [
+            ({}, environ | in_a_job),
+            ({"environment": here}, environ),
+            ({"executor": "local"}, environ),
+        ]
+    ):
+        said.clear()
+        other = dataclasses.replace(study, **more)
+        build.ensure(other, Runs(tmp_path / f"runs{number}"), env, said.append)
+        assert not [text for text in said if "in a job" in text] and "building" in said[0]
+
+
+def test_a_build_that_fails_in_its_job(tmp_path: Path, stubs: dict[str, str]) -> None:
+    """What the job said is shown, and what to do where nodes have no network."""
+    given = make_study(tmp_path, ["true"], Environment("enroot", "docker://no-such"))
+    study = dataclasses.replace(given, executor="slurm")
+    with pytest.raises(build.BuildFailed, match="manifest unknown") as raised:
+        build.ensure(study, Runs(tmp_path / "runs"), {**os.environ, **stubs})
+    assert "--where here" in raised.value.hint
+
+
 def test_a_half_made_root_is_made_anew(tmp_path: Path, stubs: dict[str, str]) -> None:
     """What a killed task has left of a named root breaks no later one."""
     name = f"root-{os.getpid()}"
@@ -322,6 +364,22 @@ def test_a_half_made_root_is_made_anew(tmp_path: Path, stubs: dict[str, str]) ->
     finally:
         for path in locks.glob(f"{name}.*"):
             path.unlink()
+
+
+def test_a_container_of_pyxis_that_the_user_made(tmp_path: Path, stubs: dict[str, str]) -> None:
+    """By its name alone: nothing is imported or made, and it is asked for no image."""
+    root = tmp_path / "roots/pyxis_mine"
+    root.mkdir(parents=True)
+    (root / "image").write_text(json.dumps({"env": {"FROM_IMAGE": "mine"}}))
+    (root / "whole").touch()
+    study = make_study(
+        tmp_path, ["sh", "-c", "echo $FROM_IMAGE"], Environment("pyxis", name="mine")
+    )
+    study = dataclasses.replace(study, executor="slurm")
+    build.make_ready(study, {**os.environ, **stubs}, pytest.fail)
+    done, _ = run(study, tmp_path, env=stubs)
+    assert done.stdout == "mine\n"
+    assert not noted(tmp_path, "root") and not noted(tmp_path, "import")
 
 
 def write_package(folder: Path, text: str) -> str:

@@ -36,6 +36,28 @@ def test_the_advice_is_of_what_is_missing(what: str, tmp_path: Path) -> None:
     assert ("Correct `command`" in raised.value.hint) == (what == "command")
 
 
+@pytest.mark.parametrize(("mode", "is_refused"), [("", False), (":rw", False), (":ro", True)])
+def test_binds_that_will_be_made_are_not_missed(
+    mode: str, is_refused: bool, tmp_path: Path
+) -> None:
+    """But for those that are read only: an empty folder is of no use there."""
+    (tmp_path / "apptainer").touch(mode=0o755)
+    (tmp_path / "there.sif").touch()
+    environment = Environment("apptainer", "there.sif", binds=(f"gone:/x{mode}",), make_binds=True)
+    study = dataclasses.replace(
+        make_study(),
+        command=("python", "-m", "x"),
+        environment=environment,
+        workdir=str(tmp_path),
+        executor="local",
+    )
+    if not is_refused:
+        check_command(study, {"PATH": str(tmp_path)})
+        return
+    with pytest.raises(InputError, match=r"environment\.binds: .*/gone does not exist"):
+        check_command(study, {"PATH": str(tmp_path)})
+
+
 @pytest.mark.parametrize(
     ("executor", "stage", "is_refused"),
     [("local", "none", True), ("slurm", "none", False), ("slurm", "node", True)],

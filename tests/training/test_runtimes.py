@@ -79,6 +79,7 @@ SPECS = {
     "pyxis binds": study("pyxis", binds=("/data", "/src:/dst", "rel:/x:ro")),
     "pyxis root": study("pyxis", remap_root=True),
     "pyxis name": study("pyxis", name="train"),
+    "pyxis prepared": study("pyxis", "", name="train"),
     "pyxis gpu": study("pyxis", resources=ONE),
     "pyxis no gpu": study("pyxis", resources=ONE, gpu="none"),
     "pyxis env": study("pyxis", env={"A": "$(id), x", "B": "1"}),
@@ -201,9 +202,13 @@ def test_whose_failure_it_was(runtime: str, code: int, lines: list[str], why: st
         ("apptainer", "docker-archive:x.tar", True),
         ("apptainer", "gone.sif", False),
         ("enroot", "docker://ubuntu", True),
+        ("enroot", "nvcr.io#nvidia/pytorch:24.01-py3", True),
         ("enroot", "root-name", False),
         ("enroot", "/i/a.sqsh", False),
         ("pyxis", "ubuntu", True),
+        ("pyxis", "", False),
+        ("apptainer", "nvcr.io/nvidia/pytorch:24.01-py3", True),
+        ("apptainer", "there.io/image", False),
         ("pyxis", "./a.sqsh", False),
         ("venv", "reqs.txt", True),
         ("venv", "tree", False),
@@ -217,6 +222,7 @@ def test_what_is_to_be_built(runtime: str, image: str, is_built: bool, tmp_path:
     for name in ("a.def", "a.tar", "a.sif", "reqs.txt", "env.yml", "a.sqsh"):
         (tmp_path / name).touch()
     (tmp_path / "tree").mkdir()
+    (tmp_path / "there.io/image").mkdir(parents=True)
     given = dataclasses.replace(study(runtime, image), workdir=str(tmp_path))
     assert needs_build(given) == is_built
 
@@ -245,6 +251,8 @@ def test_ranges_of_ids_are_by_name_or_number() -> None:
 
 
 if __name__ == "__main__":
+    import sweep.schedulers  # noqa: F401  (registers them)
+
     GOLDEN.write_text("\n".join(write(name) for name in SPECS), encoding="utf-8")
 
 

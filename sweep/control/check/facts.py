@@ -21,6 +21,7 @@ from typing import Any
 from sweep.core.files import hash_file
 from sweep.core.study import Environment, Study
 from sweep.core.system import processes
+from sweep.training.registry_names import read_registry_name
 
 ASK_S = 20.0
 IMPORTS = "import sweep.tasks.worker, sweep.storage.ledger, psycopg2"
@@ -191,8 +192,8 @@ def ask_image(
 
 def _is_name(image: str, runtime: str) -> bool:
     """Tell whether an image is named in a registry, or an environment by its name."""
-    if re.match(r"[a-z-]+://", image):
-        return True
+    if re.match(r"[a-z-]+://", image) or read_registry_name(image):
+        return runtime not in ("venv", "conda")
     if runtime == "conda":
         return "/" not in image
     # Enroot and Pyxis take for a name what does not begin like a path.
@@ -200,14 +201,18 @@ def _is_name(image: str, runtime: str) -> bool:
     return named and not _FILE.search(image) and bool(_NAME.fullmatch(image))
 
 
-def ask_binds(environment: Environment) -> dict[str, Any]:
-    """Return the rights on this host to what the container is to see."""
+def ask_binds(environment: Environment, workdir: str = "") -> dict[str, Any]:
+    """Return the rights on this host to what the container is to see.
+
+    Args:
+        workdir: In which relative sources lie.
+    """
     if not environment.binds:
         return {"not_asked": "environment.binds names none"}
     found = []
     for bind in environment.binds:
         source, _, rest = bind.partition(":")
-        source = os.path.expanduser(source)
+        source = os.path.join(workdir, os.path.expanduser(source))
         rights = os.R_OK | (os.X_OK if os.path.isdir(source) else 0)
         found.append(
             {
@@ -217,6 +222,7 @@ def ask_binds(environment: Environment) -> dict[str, Any]:
                 "reads": os.access(source, rights),
                 "writes": os.access(source, os.W_OK),
                 "read_only": rest.endswith(":ro") or rest == "ro",
+                "is_made": environment.make_binds and not rest.endswith(":ro"),
             }
         )
     return {"binds": found}

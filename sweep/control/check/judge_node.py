@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from sweep.control.check.lines import FAILED, NOT_ASKED, OK, WARNING, Fact, Line, size
+from sweep.core.numbers import is_whole
 
 SLOW_IMPORT_S = 10.0
 # Below these training will not get far; what a study needs in all cannot be known here.
@@ -47,7 +48,7 @@ def interpreter(fact: Fact, login_glibc: str) -> Line:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
+    return tuple(int(part) for part in text.split(".") if is_whole(part))
 
 
 def no_interpreter(path: str, node: str) -> Line:
@@ -171,13 +172,16 @@ def image(fact: Fact, *, may_change: bool = False) -> Line:
 
 def binds(fact: Fact) -> Line:
     """Judge what the container is to see, on the host's side."""
-    for one in fact["binds"]:
+    made = [one["source"] for one in fact["binds"] if not one["exists"] and one.get("is_made")]
+    there = [one for one in fact["binds"] if one["source"] not in made]
+    for one in there:
         if not one["exists"]:
             return Line(
                 "binds",
                 FAILED,
                 f"{one['bind']}: {one['source']} does not exist on this node",
-                "Name a folder that the nodes see, or remove it from environment.binds.",
+                "Name a folder that the nodes see, remove it from environment.binds, or have it "
+                "made: make_binds: true.",
             )
         if not one["reads"]:
             return Line(
@@ -186,7 +190,7 @@ def binds(fact: Fact) -> Line:
                 f"{one['bind']}: you may not read {one['source']}",
                 "Ask its owner for the right, or name another folder in environment.binds.",
             )
-    for one in fact["binds"]:
+    for one in there:
         if not one["writes"] and not one["read_only"]:
             return Line(
                 "binds",
@@ -194,6 +198,9 @@ def binds(fact: Fact) -> Line:
                 f"{one['bind']}: you may not write to {one['source']}",
                 "Bind it read-only (append :ro), if training only reads it.",
             )
+    if made:
+        said = f"{', '.join(made)} will be made by the first task that does not find it"
+        return Line("binds", WARNING, said, "Is it spelled as it should be?")
     return Line("binds", OK, ", ".join(one["bind"] for one in fact["binds"]))
 
 

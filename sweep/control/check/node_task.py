@@ -32,6 +32,7 @@ from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.trial import trial_seed
 from sweep.schedulers.choose import scheduler_of
+from sweep.training import build
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.launchers import PYTHON
@@ -111,7 +112,7 @@ def run(folder: StudyFolder) -> None:
     ask("command", lambda: _command(study, values, environ))
     ask("runtime", lambda: facts.ask_runtime(study.environment.runtime))
     ask("image", lambda: facts.ask_image(study, request.recorded))
-    ask("binds", lambda: facts.ask_binds(study.environment))
+    ask("binds", lambda: facts.ask_binds(study.environment, study.workdir))
     ask("gpus", lambda: probes.ask_gpus(study))
     ask("space", lambda: probes.ask_space(home if home.exists() else home.parent, write=True))
     ask("scratch", probes.ask_scratch)
@@ -121,6 +122,8 @@ def run(folder: StudyFolder) -> None:
     ask("task_signal", lambda: probes.ask_task_signal(schedule))
     ask("network", lambda: probes.ask_network(study, os.environ))
     ask("ports", lambda: probes.ask_ports(study))
+    if study.environment.make_binds:  # as a trial's task does before it trains
+        ask("made", lambda: {"made": build.make_binds(study, environ, print)})
     inner = Inside(study, folder, values, environ)
     ask("inside", inner.ask_facts)
     ask("training_signal", inner.ask_signal)

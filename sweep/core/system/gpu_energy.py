@@ -1,4 +1,4 @@
-"""The energy that an attempt's GPUs use, by NVML's counters (package nvidia-ml-py).
+"""The energy that an attempt's GPUs use, by NVML's counters.
 
 A GPU counts millijoules since its driver was loaded, from Volta on. They are an attempt's only
 where it has whole GPUs of one node to itself: not shares of one, no MIG instances.
@@ -7,18 +7,17 @@ where it has whole GPUs of one node to itself: not shares of one, no MIG instanc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sweep.core.study import Study
-from sweep.core.system.gpus import GPU_VARIABLE, find_gpus
+from sweep.core.system.gpus import find_gpus
+from sweep.core.system.nvml import Cards
 
 
 class Counters:
     """The counters of the GPUs that a task's attempts have; NVML stays open for the process."""
 
-    def __init__(self, nvml: Any, handles: Sequence[Any]) -> None:
-        self._nvml = nvml
-        self._handles = handles
+    def __init__(self, cards: Cards) -> None:
+        self._cards = cards
 
     @classmethod
     def find(cls, study: Study, environ: Mapping[str, str]) -> Counters | None:
@@ -35,24 +34,13 @@ class Counters:
         names = find_gpus(environ)
         if len(names) != needs.gpu_count:
             return None
-        try:
-            import pynvml
-        except ImportError:
-            return None
-        try:
-            pynvml.nvmlInit()
-            handles = _handles(pynvml, names, environ)
-            found = None if handles is None else cls(pynvml, handles)
-            return found if found is not None and found.read() is not None else None
-        except pynvml.NVMLError:
-            return None
+        # A slice has no counter of its own.
+        cards = None if any(n.startswith("MIG-") for n in names) else Cards.open(names, environ)
+        return cls(cards) if cards is not None and cards.energy_mj() is not None else None
 
     def read(self) -> list[int] | None:
         """Return millijoules, one number a GPU; None where one of them does not count."""
-        try:
-            return [int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(h)) for h in self._handles]
-        except self._nvml.NVMLError:
-            return None
+        return self._cards.energy_mj()
 
     def start(self) -> Meter:
         """Return what measures from now on."""
@@ -73,37 +61,3 @@ class Meter:
             return None
         used = [end - begin for begin, end in zip(self._begin, now, strict=True)]
         return sum(used) / 1000.0 if min(used) >= 0 else None
-
-
-def _handles(nvml: Any, names: Sequence[str], environ: Mapping[str, str]) -> list[Any] | None:
-    """Return the handles of GPUs by their names in CUDA_VISIBLE_DEVICES: indices, or UUIDs that
-    may be cut short; None where they name something else, or not surely."""
-    there = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-    found = []
-    for name in names:
-        if name.isdigit():
-            # CUDA counts the fastest first unless told otherwise, NVML by the bus.
-            by_bus = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or GPU_VARIABLE not in environ
-            if not by_bus and len({_text(nvml.nvmlDeviceGetName(h)) for h in there}) > 1:
-                return None
-            chosen = there[int(name) : int(name) + 1]
-        elif name.startswith("GPU-"):
-            chosen = [h for h in there if _text(nvml.nvmlDeviceGetUUID(h)).startswith(name)]
-        else:
-            return None
-        if len(chosen) != 1 or _is_split(nvml, chosen[0]):
-            return None
-        found += chosen
-    return found
-
-
-def _is_split(nvml: Any, handle: Any) -> bool:
-    """Tell whether a GPU is in MIG mode; one that does not know the mode is not."""
-    try:
-        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
-    except nvml.NVMLError:
-        return False
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

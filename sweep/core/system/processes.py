@@ -137,7 +137,7 @@ def live_processes() -> Iterator[Process]:
     """
     looked_at: set[str] = set()
     for _ in range(MOST_LOOKS):
-        new = [name for name in os.listdir("/proc") if name.isdigit() and name not in looked_at]
+        new = [name for name in os.listdir("/proc") if name.isdecimal() and name not in looked_at]
         if not new:
             return
         looked_at.update(new)

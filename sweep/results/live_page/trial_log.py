@@ -49,7 +49,7 @@ def attempts_of(folder: StudyFolder, trial: int) -> list[int]:
         names = os.listdir(folder.trial(trial) / "attempts")
     except OSError:
         return []
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
 
 
 def read_part(folder: StudyFolder, trial: int, attempt: int, offset: int) -> LogPart:

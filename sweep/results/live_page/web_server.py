@@ -189,7 +189,7 @@ def _whole(text: str, least: int = 0) -> int:
         NotAnswered: It is none.
     """
     digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdigit() and len(digits) <= len(str(LARGEST_NUMBER)):
+    if digits.isascii() and digits.isdecimal() and len(digits) <= len(str(LARGEST_NUMBER)):
         number = int(text)
         if least <= number <= LARGEST_NUMBER:
             return number

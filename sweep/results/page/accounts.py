@@ -33,7 +33,8 @@ class Hours:
             after the last step that its successor went on from.
         saved: About what pruned trials would have taken on to the usual number of steps; None
             where no complete trial says how many that is.
-        gpus: GPUs of one trial; None where that is not known (shares of a GPU).
+        gpus: GPUs of one trial, on average where trials share them; None where that is not known
+            (shares of a GPU).
     """
 
     training: float
@@ -139,13 +140,15 @@ def first_claim(source: Source) -> datetime | None:
 def hours(source: Source) -> Hours:
     """Return what the study cost."""
     training_s = sum(record.duration_s or 0.0 for record in source.records)
+    held_s = sum(record.held_s or 0.0 for record in source.records)
+    gpus = source.study.resources.gpu_hours(3600.0)
     lost_s = sum(_lost_s(record, source) for record in source.records)
     saved_s = _saved_s(source)
     return Hours(
         training_s / 3600,
         lost_s / 3600,
         None if saved_s is None else saved_s / 3600,
-        source.study.resources.gpu_hours(3600.0),
+        gpus * held_s / training_s if gpus and training_s else gpus,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sweep.core import outcomes
 from sweep.core.times import span
+from sweep.core.trial import TrialRecord, deviation
 from sweep.results.page import accounts
 from sweep.results.page.source import Source
 
@@ -40,6 +41,13 @@ def _both(spent: accounts.Hours, hours: float | None) -> str:
     return gpu_text(spent.of_gpus(hours)) if spent.gpus else duration(hours)
 
 
+def _whose(best: TrialRecord) -> str:
+    """Say which trial it is; of one of several trainings that the value is their mean."""
+    count, sd = len(best.replicates), deviation(best.replicates)
+    of = f": mean of {count} trainings, ± {sd:.3g}" if sd is not None else ""
+    return f"trial {best.number}{of}"
+
+
 def tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
     counts = source.counts
     best = source.best
@@ -51,9 +59,7 @@ def tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
     )
     found = []
     if best is not None and not study.is_multi_objective:
-        found.append(
-            Tile(f"best {study.objective.metric}", f"{best.values[0]:.6g}", f"trial {best.number}")
-        )
+        found.append(Tile(f"best {study.objective.metric}", f"{best.values[0]:.6g}", _whose(best)))
     elif best is not None:
         size = sum(source.places[r.number] == 1 and r.is_feasible for r in source.records)
         found.append(Tile("on the Pareto front", str(size), "trials that none is better than"))

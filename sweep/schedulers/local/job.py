@@ -17,12 +17,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sweep.core.errors import CouldNotAsk
 from sweep.core.files import read_json, take_lock, write_atomic
 from sweep.core.scheduler import ArrayJob
+from sweep.core.study import Share
 from sweep.core.system.processes import boot_id, is_alive, start_time
 
 KILL_WAIT_S = 5.0  # between SIGTERM and SIGKILL; Slurm's KillWait (30 s there by default)
@@ -115,6 +116,7 @@ class JobFolder:
             "after": [os.fspath(part) for part in job.after],
             "cwd": os.fspath(job.cwd),
             "env": dict(job.env),
+            "share": None if job.share is None else asdict(job.share),
             "gpu_names": gpu_names,
         }
         write_atomic(self.request, json.dumps(request))
@@ -123,7 +125,8 @@ class JobFolder:
     def read_request(self) -> tuple[ArrayJob, list[str]]:
         """Return what is to be run, and the names of the GPUs it may use."""
         request = json.loads(self.request.read_text(encoding="utf-8"))
-        gpu_names = request.pop("gpu_names")
+        gpu_names, share = request.pop("gpu_names"), request.pop("share", None)
+        request["share"] = None if share is None else Share(**share)
         return ArrayJob(**request | {"cwd": Path(request["cwd"])}), gpu_names
 
 

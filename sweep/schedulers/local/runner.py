@@ -41,6 +41,8 @@ from sweep.core.system.processes import (
     spawn,
     start_time,
 )
+from sweep.core.system.seats import SEAT_VARIABLE
+from sweep.schedulers.local.cards import SharedCards, sampler_of
 from sweep.schedulers.local.events import EventLog, read_lines
 from sweep.schedulers.local.job import (
     CANCELLED,
@@ -121,6 +123,7 @@ class Runner:
     more_at: float | None = None  # when more may be started, though nothing has happened
     waiting: str = ""
     stopping: bool = False  # SIGTERM: end what runs, start nothing more
+    cards: SharedCards | None = None  # where elements share GPUs
 
     def __post_init__(self) -> None:
         self.pending.extend(range(self.job.size))
@@ -133,6 +136,7 @@ class Runner:
             self._read_control()
             self._reap()
             self._keep_times()
+            self._pack()
             self._start()
             if not self.running and (self.stopping or not self.pending):
                 break
@@ -152,6 +156,8 @@ class Runner:
             times.append(now + RETRY_S)
         if self.more_at is not None:
             times.append(self.more_at)
+        if self.cards is not None and (at := self.cards.deadline()) is not None:
+            times.append(at)
         timeout = max(0.0, min(times) - now) if times else None
         if select.select([self.wakeup], [], [], timeout)[0]:
             with contextlib.suppress(BlockingIOError):
@@ -208,17 +214,17 @@ class Runner:
             if self.retry_at is not None:
                 return
             try:
-                gpus = self.pool.take(self.job.gpus)
+                found = self._take(self.pending[0])
             except (OSError, SweepError) as error:  # no place for the locks, or no room for them
                 self._wait(f"the GPUs' locks: {getattr(error, 'message', error)}")
                 return
-            if gpus is None:
-                self._wait(f"waiting for {self.job.gpus} free GPU(s) of {len(self.pool.names)}")
+            if found is None:
                 return
+            gpus, seat = found
             try:
-                self._start_one(self.pending[0], gpus)
+                self._start_one(self.pending[0], gpus, seat)
             except NotStarted as error:
-                self.pool.give(gpus)
+                self._give(self.pending[0], gpus)
                 if error.passing:
                     self._wait(error.message)
                     return
@@ -232,13 +238,48 @@ class Runner:
         gap_s = START_GAP_S if self.module is None else FORKED_GAP_S
         self.more_at = now + gap_s if is_first else now
 
+    def _take(self, index: int) -> tuple[list[str], Path | None] | None:
+        """Take the GPUs of an element, and its seat where it shares one; None where it waits."""
+        if self.cards is not None:
+            seat = self.cards.take(index)
+            if seat is not None:
+                return [seat[0]], seat[1]
+            self._wait("waiting for room on a GPU that trials share")
+            return None
+        gpus = self.pool.take(self.job.gpus)
+        if gpus is None:
+            self._wait(f"waiting for {self.job.gpus} free GPU(s) of {len(self.pool.names)}")
+            return None
+        return gpus, None
+
+    def _give(self, index: int, gpus: list[str]) -> None:
+        """Take back what an element had."""
+        if self.cards is not None:
+            self.cards.give(index)
+        else:
+            self.pool.give(gpus)
+
+    def _pack(self) -> None:
+        """Decide who trains on GPUs that elements share."""
+        if self.cards is None:
+            return
+        room = max(0, self.throttle - len(self.running))
+        before = sum(card.room for card in self.cards.cards.values())
+        self.cards.tick(min(len(self.pending), room))
+        if sum(card.room for card in self.cards.cards.values()) > before:
+            self.retry_at = None  # start what there is room for
+        lost = self.cards.all_lost()
+        if lost and not self.running and self.pending:
+            gone, self.pending = list(self.pending), deque()
+            self._record_end(gone, FAILED, lost, None)
+
     def _wait(self, reason: str) -> None:
         self.retry_at = time.monotonic() + RETRY_S
         if reason != self.waiting:
             self.waiting = reason
             self.events.add("wait", reason=reason)
 
-    def _start_one(self, index: int, gpus: list[str]) -> None:
+    def _start_one(self, index: int, gpus: list[str], seat: Path | None) -> None:
         job, now = self.job, time.monotonic()
         env = {**os.environ, **job.env}
         env |= {JOB_VARIABLE: self.folder.token, INDEX_VARIABLE: str(index)}
@@ -250,6 +291,8 @@ class Runner:
             grace_at = limit_at - min(job.grace_s, job.time_limit_s / 2) if job.grace_s else None
         if gpus:
             env[GPU_VARIABLE] = ",".join(gpus)
+        if seat is not None:
+            env[SEAT_VARIABLE] = str(seat)
         log = self._log(index)
         try:
             make_folders(log.parent)
@@ -393,7 +436,7 @@ class Runner:
             code = 128 - code  # as a shell has it
         word = element.verdict or (FAILED if code else COMPLETED)
         self._record_end([element.index], word, reason, code, element.cancelled_by)
-        self.pool.give(element.gpus)
+        self._give(element.index, element.gpus)
         del self.running[element.process.pid]
         self.retry_at = None
 
@@ -511,7 +554,11 @@ def main(argv: list[str]) -> int:
     write_atomic(folder.runner, json.dumps(asdict(record)), sync=True)
     os.write(tell, b"1")
     os.close(tell)
-    Runner(folder, job, GpuPool(gpu_names), log, wakeup, load(job.argv)).run()
+    pool = GpuPool(gpu_names)
+    runner = Runner(folder, job, pool, log, wakeup, load(job.argv))
+    if job.share is not None:
+        runner.cards = SharedCards(pool, job, sampler_of)
+    runner.run()
     return 0
 
 

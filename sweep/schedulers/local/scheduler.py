@@ -62,7 +62,7 @@ ANSWER_S = 20.0
 # and their trainings would take the outer job's place, rank and end for their own.
 _OF_A_TASK = re.compile(
     rf"{JOB_VARIABLE}|{INDEX_VARIABLE}|{END_VARIABLE}|{TOKEN_VARIABLE}"
-    r"|SWEEP_(SLOTS?|KILL_WAIT|LOGS)|(SLURM|SLURMD|SRUN|PMI|PMIX|PMIX2|OMPI_COMM_WORLD)_\w+"
+    r"|SWEEP_(SLOTS?|SEAT|KILL_WAIT|LOGS)|(SLURM|SLURMD|SRUN|PMI|PMIX|PMIX2|OMPI_COMM_WORLD)_\w+"
 )
 # What an outer job of Slurm's holds is to be honoured, also by trainings that look it up.
 _HELD = re.compile(
@@ -82,6 +82,7 @@ class LocalScheduler(Scheduler):
     place = "this machine"
     shares_this_machine = True
     is_cheap_to_ask = True
+    shares_gpus = True
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -101,9 +102,12 @@ class LocalScheduler(Scheduler):
     def most_parallel(cls, study: Study, environ: Mapping[str, str]) -> int | None:
         """Return what this machine's CPUs allow: nothing lets the others wait.
 
-        Within a job of Slurm's, what that holds of its CPUs and memory.
+        Within a job of Slurm's, what that holds of its CPUs and memory. Where trials share GPUs,
+        what those may hold: how many of them train is decided as they do.
         """
         needs = study.resources
+        if needs.share is not None:
+            return max(1, len(find_gpus(environ)) * needs.share.max)
         cpus = len(os.sched_getaffinity(0))
         held = _number(environ, "SLURM_CPUS_ON_NODE")
         cpus = min(cpus, held or cpus)
@@ -437,7 +441,7 @@ def _surviving(job: str, history: ArrayEvents) -> dict[int, set[Process]]:
     groups = {pid: index for index, (pid, start) in history.started.items() if is_alive(pid, start)}
     for process in live_processes():
         env = process.environment()
-        if env.get(JOB_VARIABLE) == job and env.get(INDEX_VARIABLE, "").isdigit():
+        if env.get(JOB_VARIABLE) == job and env.get(INDEX_VARIABLE, "").isdecimal():
             found.setdefault(int(env[INDEX_VARIABLE]), set()).add(process)
         elif process.group in groups:
             found.setdefault(groups[process.group], set()).add(process)

@@ -50,7 +50,7 @@ from sweep.schedulers.slurm.text.scontrol import (
     parse_excluded,
     throttle_argv,
 )
-from sweep.schedulers.slurm.text.submit import ArrayRequest, sbatch_argv
+from sweep.schedulers.slurm.text.submit import ArrayRequest, sbatch_argv, srun_argv
 
 if TYPE_CHECKING:
     from sweep.schedulers.slurm.site import Site
@@ -111,6 +111,17 @@ class SlurmScheduler(OwnTask):
         """The cluster, as far as it concerns the small jobs."""
         service = self.study.slurm.service
         return super().service_site if service.partition or service.qos else self.site
+
+    # Without an array
+
+    def interactive(self, token: str, *, is_terminal: bool) -> Sequence[str]:
+        """Return srun with what a trial asks for, and the lines of ``slurm.setup`` within it."""
+        limit_s = self.study.resources.time_limit_s
+        job = ArrayJob(token, 1, 1, [], self.folder.root, "", limit_s, grace_s=0)
+        argv = srun_argv(replace(self.request(job), size=None), is_terminal=is_terminal)
+        # Its lines are an argument: nothing of the command is evaluated.
+        lines = "\n".join([*self.study.slurm.setup, 'exec "$@"'])
+        return [*argv, "bash", "-c", lines, "sweep"]
 
     # What the site allows
 

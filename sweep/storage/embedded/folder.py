@@ -31,6 +31,7 @@ from pathlib import Path
 
 from sweep.core.errors import BusyError, SweepError
 from sweep.core.files import take_lock
+from sweep.core.numbers import whole
 
 # File systems that one kernel alone can have mounted for writing; any other may be shared by hosts.
 LOCAL_FILE_SYSTEMS = frozenset(
@@ -66,13 +67,14 @@ class Folder:
             text = self.generation_file.read_text()
         except FileNotFoundError:
             return 1
-        if not text.strip().isdigit() or int(text) < 1:
+        number = whole(text.strip())
+        if not number:
             raise SweepError(
                 f"{self.generation_file} should hold the number of a data directory, and holds "
                 f"{text[:40]!r}.",
                 f"Write the highest N of pgdata-N in {self.root} there, 1 where there is none.",
             )
-        return int(text)
+        return number
 
     def pgdata_of(self, generation: int) -> Path:
         return self.root / ("pgdata" if generation == 1 else f"pgdata-{generation}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,8 +16,8 @@ from sweep.core.study import Study
 from sweep.provenance import manifest
 from sweep.provenance.differences import axes_of, differences
 from sweep.storage import reruns
-from sweep.storage.reruns import OTHER_SEED, SAME_SEED, Rerun
-from sweep.tasks.side_runs.rerun import original_value
+from sweep.storage.reruns import OTHER_SEED, Rerun
+from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs.side_run import ask
 from sweep.training.command import launchers
 from sweep.training.journal import Journal
@@ -48,7 +49,9 @@ class Verdict:
     """Whether a re-run gave the original's result.
 
     Attributes:
-        original, rerun: Objective values; the re-run's is None when it failed.
+        k: Of the re-run; of several the one with the seed of the trial's curve.
+        original, rerun: Objective values, of several replicates their means; the re-run's is None
+            when it failed.
         relative_difference: |rerun - original| / |original|, or the absolute difference where the
             original is 0.
         verdict: reproduced (within the tolerance, as many steps), explained (not, and something
@@ -60,6 +63,7 @@ class Verdict:
         causes: What makes trainings of this kind differ; where nothing else explains it.
         apart_from: First step at which the learning curves differ, or None.
         picture: Both learning curves, drawn.
+        replicates: Of a trial with several trainings {"seed", "original", "rerun"} of each.
     """
 
     study: str
@@ -80,6 +84,7 @@ class Verdict:
     causes: Sequence[str] = ()
     apart_from: int | None = None
     picture: str | None = None
+    replicates: Sequence[Mapping[str, Any]] = ()
 
 
 def relative_difference(original: float, again: float) -> float:
@@ -109,40 +114,60 @@ def to_json(verdicts: Sequence[Verdict], *, as_list: bool = False) -> str:
 
 
 def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdict:
-    """Compare an ended re-run with its trial.
+    """Compare an ended re-run with its trial; of several replicates, the means.
+
+    Args:
+        k: Of the re-run, or of one of those that repeat the trial together.
 
     Raises:
         InputError: There is no such re-run, or it still runs.
     """
     ledger, study = opened.ledger, opened.study
     all_reruns = ask(ledger, reruns.read_all)
-    found = next((rerun for rerun in all_reruns if rerun.k == k), None)
-    if found is None or found.outcome is None:
+    found = next((run for run in all_reruns if run.k == k), None)
+    known = rerun.passes(all_reruns, found.trial) if found is not None else []
+    runs = next((one for one in known if found in one), [found] if found is not None else [])
+    if found is None or any(run.outcome is None for run in runs):
         raise InputError(f"Re-run {k} has not ended.", "Wait for it: sweep rerun-best --wait.")
-    original = original_value(opened, found.trial, found.trial_id, found.seed)
+    by_seed = rerun.originals(opened, found.trial, found.trial_id)
+    # The curve of a trial is its last replicate's.
+    found = next((run for run in runs if run.seed == list(by_seed)[-1]), runs[-1])
+    original = _mean([by_seed[run.seed] for run in runs if run.seed in by_seed])
+    if original is None:  # a run of an earlier version, whose seed the trial has no more
+        original = rerun.choose_trial(opened, found.trial)[2]
     before, after = curves(opened, found)
     steps = (len(before), int(found.result.get("steps", 0)))
-    value = _value(found)
+    value = _mean([_value(run) for run in runs])
+    before_made = manifest.of_trial(opened.folder, found.trial)
     made = found.result.get("provenance") or {}
-    differing = differences(manifest.of_trial(opened.folder, found.trial), made)
+    differing = list(
+        dict.fromkeys(
+            sentence
+            for run in runs
+            for sentence in differences(before_made, run.result.get("provenance") or {})
+        )
+    )
     axes = axes_of(differing)
     relative = None if value is None else relative_difference(original, value)
     same_length = steps[0] == steps[1]
-    if relative is None or found.outcome != outcomes.FINISHED:
+    failed = [run for run in runs if _value(run) is None]
+    if relative is None or failed:
         verdict, relative = FAILED, None
-        differing.insert(0, f"the re-run ended without a result: {found.reason}")
+        reason = failed[0].reason if failed else found.reason
+        differing.insert(0, f"the re-run ended without a result: {reason}")
     elif relative <= tolerance and same_length:
         verdict = REPRODUCED
     else:
         verdict = EXPLAINED if differing else DIFFERS
     if verdict != FAILED and not same_length:
         differing.append(f"steps: {steps[0]} originally, {steps[1]} in the re-run")
-    ask(ledger, reruns.mark_shown, k)
+    for run in runs:
+        ask(ledger, reruns.mark_shown, run.k)
     siblings = [r for r in all_reruns if r.trial == found.trial and r.outcome is not None]
     return Verdict(
         study=study.name,
         trial=found.trial,
-        k=k,
+        k=found.k,
         metric=study.objective.metric,
         original=original,
         rerun=value,
@@ -151,13 +176,32 @@ def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdi
         verdict=verdict,
         differences=differing,
         steps=steps,
-        folder=str(opened.folder.rerun(k).root),
+        folder=str(opened.folder.rerun((failed[0] if failed else found).k).root),
         other_seeds=[_value(r) for r in siblings if r.kind == OTHER_SEED],
         axes=axes,
-        noise=_noise(original, [_value(r) for r in siblings if r.kind == SAME_SEED]),
+        noise=_noise(original, _repeats(known, runs)),
         causes=causes(study, made) if verdict == DIFFERS else [],
         apart_from=_first_difference(before, after),
+        replicates=[
+            {"seed": run.seed, "original": by_seed.get(run.seed), "rerun": _value(run)}
+            for run in runs
+        ]
+        if len(runs) > 1
+        else (),
     )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean; None where one is missing, or all are."""
+    whole = [value for value in values if value is not None]
+    return statistics.fmean(whole) if whole and len(whole) == len(values) else None
+
+
+def _repeats(known: Sequence[Sequence[Rerun]], runs: Sequence[Rerun]) -> list[float | None]:
+    """Return what each of the ended repeats with the same seeds gave."""
+    seeds = {run.seed for run in runs}
+    same = [one for one in known if {run.seed for run in one} == seeds]
+    return [_mean([_value(run) for run in one]) for one in same if all(r.outcome for r in one)]
 
 
 def _value(rerun: Rerun) -> float | None:

@@ -113,24 +113,42 @@ def own_seed(ledger: Ledger, trial: int, trial_id: int) -> int:
     return done[-1].seed if done else trial_seed(ledger.study.seed, trial)
 
 
-def original_value(opened: Opened, trial: int, trial_id: int, seed: int) -> float:
-    """Return what a trial gave with a seed: of several replicates that one's objective.
+def originals(opened: Opened, trial: int, trial_id: int) -> dict[int, float]:
+    """Return the objective that a trial gave by seed: of each of its replicates, in order.
 
     Raises:
         InputError: The trial is not complete (any more).
     """
     _, _, value = choose_trial(opened, trial)
     done = opened.ledger.db.retry(lambda db: replicates.read(db, trial_id))
-    return next((one.values[0] for one in done if one.seed == seed), value)
+    found = {one.seed: one.values[0] for one in done if one.values}
+    return found or {own_seed(opened.ledger, trial, trial_id): value}
+
+
+def passes(known: Sequence[Rerun], trial: int) -> list[list[Rerun]]:
+    """Return what repeats a trial as a whole, oldest first: one run, or one with each seed of its
+    replicates, which were requested together."""
+    found: list[list[Rerun]] = []
+    for one in known:
+        if one.trial != trial or one.kind != SAME_SEED:
+            continue
+        last = found[-1] if found else []
+        if last and one.job == last[0].job and one.seed not in {other.seed for other in last}:
+            last.append(one)
+        else:
+            found.append([one])
+    return found
 
 
 def plan(
     ledger: Ledger, trial: int, trial_id: int, *, seeds: int = 0, repeats: int = 1
 ) -> list[tuple[int, str, int]]:
-    """Return the runs to ``submit`` for a trial: with its own seed, and with further ones."""
+    """Return the runs to ``submit`` for a trial: with its own seed, or all those of its replicates,
+    and with further ones."""
     own = own_seed(ledger, trial, trial_id)
+    done = ledger.db.retry(lambda db: replicates.read(db, trial_id))
     return [
-        *[(trial_id, SAME_SEED, own)] * repeats,
+        *[(trial_id, SAME_SEED, seed) for seed in [one.seed for one in done] or [own]] * repeats,
         *((trial_id, OTHER_SEED, trial_seed(own, i)) for i in range(1, seeds + 1)),
     ]
 
@@ -174,6 +192,7 @@ def submit(
 
     Raises:
         InputError: The command can no longer be started, or something of the original is gone.
+        DamagedFile: Whether its code is what it was cannot be said.
         SchedulerError: The scheduler refused; nothing stays.
     """
     study, ledger, folder = opened.study, opened.ledger, opened.folder
@@ -182,7 +201,10 @@ def submit(
         record.refuse_missing(folder, study, trials)
     for trial in trials:
         ran = as_it_ran(study, folder, trial)
-        placed = code_snapshot.place(ran, folder, _snapshot(folder, trial), environ)
+        snapshot = _snapshot(folder, trial)
+        if snapshot:
+            code_snapshot.refuse_damaged(folder, snapshot)
+        placed = code_snapshot.place(ran, folder, snapshot, environ)
         check_command(placed.study, placed.environ)
     made = ask(ledger, reruns.insert_all, plan)
     make_private(folder.logs)
@@ -352,15 +374,12 @@ def wait(
         time.sleep(0.5)
 
 
-def newest(opened: Opened, trial: int, *, untold: bool) -> Rerun | None:
-    """Return the trial's newest re-run with its own seed, or None.
+def newest(opened: Opened, trial: int, *, untold: bool) -> list[Rerun]:
+    """Return the newest runs that repeat a trial as a whole; see ``passes``. Empty: there are none.
 
     Args:
-        untold: Only one whose verdict nobody has been told yet.
+        untold: Only those whose verdict nobody has been told yet.
     """
-    found = [
-        rerun
-        for rerun in ask(opened.ledger, reruns.read_all, trial)
-        if rerun.kind == SAME_SEED and not (untold and rerun.result.get("shown"))
-    ]
-    return found[-1] if found else None
+    known = passes(ask(opened.ledger, reruns.read_all, trial), trial)
+    found = [one for one in known if not (untold and all(run.result.get("shown") for run in one))]
+    return found[-1] if found else []

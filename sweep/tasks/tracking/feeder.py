@@ -24,7 +24,7 @@ from sweep.control.tracker_trouble import Trouble
 from sweep.core.masking import mask
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
-from sweep.core.trial import Report, trial_seed
+from sweep.core.trial import Report, replicate_seed
 from sweep.provenance import manifest
 from sweep.provenance.capture import capture_host
 from sweep.tasks.tracking.earlier import Earlier
@@ -53,14 +53,16 @@ class FedAttempt:
         files = [folder.config(self.trial), self._folder.log]
         numbers = range(int(message.get("first", 1)), self.number)  # the attempts that count
         begins = [int(step) for step in message.get("earlier", ())]
+        replicate = int(message.get("replicate", 1))
         read = partial(_read_earlier, study, folder, self.trial, numbers, begins)
         self.described = Described(
             study.name,
             self.trial,
             self.number,
-            _params(study, folder, self.trial),
+            _params(study, folder, self.trial, replicate),
             _system(folder, self.number, str(message["host"])),
             files,
+            replicate,
             lambda: list(zip(numbers, read())),
         )
         self.state: str | None = None  # once it has ended
@@ -112,10 +114,10 @@ def _read_earlier(
         yield list(journal.rest())
 
 
-def _params(study: Study, folder: StudyFolder, trial: int) -> dict[str, Any]:
+def _params(study: Study, folder: StudyFolder, trial: int, replicate: int) -> dict[str, Any]:
     with folder.config(trial).open(encoding="utf-8") as stream:
         found = dict(YAML(typ="safe", pure=True).load(stream) or {})
-    return {**found, "seed": found.get("seed", trial_seed(study.seed, trial))}
+    return {**found, "seed": found.get("seed", replicate_seed(study.seed, trial, replicate))}
 
 
 def _system(folder: StudyFolder, attempt: int, host: str) -> dict[str, str]:

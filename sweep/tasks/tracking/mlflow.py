@@ -2,7 +2,7 @@
 
 Without that variable, files below ``runs/<name>/mlruns``. MLflow cannot take a metric back, so an
 attempt that goes on from a checkpoint is a run of its own, which gets what counts of the earlier
-attempts; their runs are marked as superseded.
+attempts; their runs are marked as superseded. Of a trial with ``replicates`` each training counts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sweep.core.trial import Report
 from sweep.tasks.tracking.tracker import Described
 
 URI = "MLFLOW_TRACKING_URI"
+STATE = "sweep.state"  # the tag with how an attempt has ended
 LONGEST = 6000  # characters of a parameter's value, MLflow's limit
 BATCH = 500  # metrics in one call; MLflow takes 1,000
 STATUS = {COMPLETE: "FINISHED", PRUNED: "FINISHED", REPLICATED: "FINISHED", FAILED: "FAILED"}
@@ -71,7 +72,8 @@ class MlflowTracker:
         for start in range(0, len(params), 100):
             self._client.log_batch(run, params=params[start : start + 100])
         for other in self._find_runs(described.trial):
-            if other.info.run_id != run:
+            is_counted = described.replicate > 1 and other.data.tags.get(STATE) == REPLICATED
+            if other.info.run_id != run and not is_counted:
                 self._client.log_batch(other.info.run_id, tags=[tag("sweep.superseded", "true")])
 
     def cut(self, described: Described, first: int) -> None:
@@ -96,7 +98,7 @@ class MlflowTracker:
         for path in described.files:
             if path.is_file():
                 self._client.log_artifact(run, str(path))
-        self._client.set_tag(run, "sweep.state", state)
+        self._client.set_tag(run, STATE, state)
         self._client.set_terminated(run, STATUS.get(state, "KILLED"))
         del self._runs[described.trial, described.attempt]
 

@@ -42,6 +42,7 @@ class Outbox:
         host: str,
         first: int = 1,
         earlier: Sequence[int] = (),
+        replicate: int = 1,
     ) -> None:
         """Say that an attempt trains.
 
@@ -50,6 +51,7 @@ class Outbox:
             host: The node that it runs on.
             first: The first attempt of the trial whose reports count.
             earlier: Where counted steps began in the attempts before it, from attempt 1 on.
+            replicate: Which of the trial's trainings it belongs to, from 1.
         """
         self._say(
             {
@@ -60,6 +62,7 @@ class Outbox:
                 "host": host,
                 "first": first,
                 "earlier": list(earlier),
+                "replicate": replicate,
             }
         )
 

@@ -18,6 +18,7 @@ class Described:
         params: The trial's values, the fixed ones and the seed too.
         system: Where and from what it runs: host, GPUs, commit and the like, as text.
         files: What is kept with it, once it has ended.
+        replicate: Which of the trial's trainings it belongs to, from 1.
         earlier: Reads the trial's earlier attempts that count: their numbers and reports.
     """
 
@@ -27,6 +28,7 @@ class Described:
     params: Mapping[str, Any]
     system: Mapping[str, str] = field(default_factory=dict)
     files: Sequence[Path] = ()
+    replicate: int = 1
     earlier: Callable[[], Sequence[tuple[int, Sequence[Report]]]] = tuple
 
 

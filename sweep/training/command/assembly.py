@@ -106,14 +106,16 @@ def _find_missing_outside(
     # A module of the site's may bring it, which only the tasks load.
     if not study.slurm.setup and not shutil.which(program, path=env.get("PATH")):
         return f"environment.runtime: no program named {program} on PATH."
-    image = image_of(study)
-    made = given.built or given.name  # by sweep, and again where it is gone
-    if os.path.isabs(image) and not os.path.exists(image) and not made:
-        return f"environment.image: {image} does not exist."
+    made = given.built or given.name  # by sweep, and again where it is gone; or by the user
+    if not made:
+        image = image_of(study)
+        if os.path.isabs(image) and not os.path.exists(image):
+            return f"environment.image: {image} does not exist."
     for bind in given.binds:
-        source = split_bind(study, bind)[0]
+        source, _, read_only = split_bind(study, bind)
         # Of a cluster's nodes this machine cannot tell.
-        if kind_of(study).shares_this_machine and not os.path.exists(source):
+        is_here = not kind_of(study).shares_this_machine or os.path.exists(source)
+        if not is_here and (read_only or not given.make_binds):
             return f"environment.binds: {source} does not exist."
     return None
 

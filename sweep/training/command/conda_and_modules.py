@@ -49,7 +49,7 @@ def load_modules(
         InputError: No line is given, or a key that only containers know.
     """
     given = study.environment
-    refuse(study, ("image", "binds", "workdir", "options", "remap_root", "name"))
+    refuse(study, ("image", "binds", "make_binds", "workdir", "options", "remap_root", "name"))
     if not given.setup:
         raise InputError(
             "environment.setup: is missing for runtime modules.",
@@ -70,7 +70,7 @@ def activate_conda(
         InputError: The environment is not there.
     """
     given = study.environment
-    refuse(study, ("binds", "workdir", "options", "remap_root", "name"))
+    refuse(study, ("binds", "make_binds", "workdir", "options", "remap_root", "name"))
     prefix = find_conda(study, env)
     if not os.path.isdir(prefix / "conda-meta"):
         raise InputError(

@@ -15,6 +15,7 @@ from pathlib import Path
 from sweep.core.errors import InputError
 from sweep.core.study import Study
 from sweep.training.command.environment import TrialValues
+from sweep.training.registry_names import read_registry_name
 
 Built = tuple[list[str], dict[str, str]]  # argv and environment, as they are to be started
 
@@ -140,7 +141,10 @@ def image_of(study: Study) -> str:
     if not given.image:
         raise InputError(f"environment.image: is missing for runtime {given.runtime}.")
     path = study.at_workdir(given.image)
-    return str(path) if os.path.exists(path) or "/" in given.image.split("://")[0] else given.image
+    if os.path.exists(path):
+        return str(path)
+    is_path = "/" in given.image.split("://")[0] and read_registry_name(given.image) is None
+    return str(path) if is_path else given.image
 
 
 def clean(study: Study, env: Mapping[str, str], folders: Sequence[str]) -> dict[str, str]:

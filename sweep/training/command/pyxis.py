@@ -84,12 +84,13 @@ def options(study: Study, env: Mapping[str, str], folders: Sequence[str]) -> lis
         mounts.append(f"{source}:{destination}" + ":ro" * read_only)
     names = sorted({*own_names(study, env), *gpu_variables(study)})
     return [
-        f"--container-image={image(study)}",
+        *([] if given.is_prepared else [f"--container-image={image(study)}"]),
         f"--container-mounts={','.join(mounts)}",
         f"--container-workdir={given.workdir or study.workdir}",
         f"--container-env={','.join(names)}",
         "--container-remap-root" if given.remap_root else "--no-container-remap-root",
-        # Prepared once a node before: what starts at once from one name breaks it.
+        # Prepared once a node before, by a task or by the user: what starts at once from one name
+        # breaks it. Each step has namespaces of its own within it.
         *([f"--container-name={given.name}:no_exec"] if given.name else []),
         *given.options,
     ]

@@ -21,7 +21,7 @@ def _run_plain(
     study: Study, argv: Sequence[str], env: dict[str, str], folders: Sequence[str]
 ) -> Built:
     conda_and_modules.refuse(
-        study, ("image", "binds", "workdir", "options", "setup", "remap_root", "name")
+        study, ("image", "binds", "make_binds", "workdir", "options", "setup", "remap_root", "name")
     )
     return list(argv), env
 
@@ -29,7 +29,9 @@ def _run_plain(
 def _run_venv(
     study: Study, argv: Sequence[str], env: dict[str, str], folders: Sequence[str]
 ) -> Built:
-    conda_and_modules.refuse(study, ("binds", "workdir", "options", "setup", "remap_root", "name"))
+    conda_and_modules.refuse(
+        study, ("binds", "make_binds", "workdir", "options", "setup", "remap_root", "name")
+    )
     folder = study.venv_folder
     if not os.path.exists(folder / "bin" / "python"):
         raise InputError(
@@ -43,6 +45,14 @@ def _run_venv(
     env.pop("PYTHONHOME", None)
     return list(argv), env
 
+
+# The option with which what is changed in a container's root stays in it.
+WRITABLE = {
+    "apptainer": "--writable",
+    "singularity": "--writable",
+    "enroot": "--rw",
+    "pyxis": "--container-writable",
+}
 
 RUNTIMES: dict[str, Contain] = {
     "none": _run_plain,

@@ -50,7 +50,7 @@ def parse_energy(stdout: str) -> list[RunEnergy]:
             runs.append(RunEnergy(found[1], index, columns[1], columns[2], joules))
         elif runs and (runs[-1].job, runs[-1].index) == (found[1], index):
             runs[-1] = replace(runs[-1], joules=max(runs[-1].joules, joules))
-    return [run for run in runs if run.joules > 0.0 and run.ended[:1].isdigit()]
+    return [run for run in runs if run.joules > 0.0 and run.ended[:1].isdecimal()]
 
 
 def _joules(text: str) -> float:

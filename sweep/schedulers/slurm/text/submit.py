@@ -123,6 +123,39 @@ def sbatch_argv(request: ArrayRequest, sbatch: str = "sbatch") -> list[str]:
     if request.grace_s:
         # B: the batch process alone; steps get theirs from it. 65535 is sbatch's maximum.
         argv.append(f"--signal=B:USR1@{min(request.grace_s, 65535)}")
+    argv += _asked_for(request)
+    if request.mail:
+        argv.append("--mail-type=END,FAIL")
+    if isinstance(request.mail, str):
+        argv.append(f"--mail-user={request.mail}")
+    argv += _extra(request)
+    return [*argv, request.script, *request.arguments]
+
+
+def srun_argv(request: ArrayRequest, *, is_terminal: bool, srun: str = "srun") -> list[str]:
+    """Return what runs one process of one job with what a request asks for, and waits for it.
+
+    Args:
+        is_terminal: Whether the process gets this terminal.
+
+    Raises:
+        InputError: As ``sbatch_argv``.
+    """
+    argv = [srun, f"--job-name={_check_token(request.token)}"]
+    if request.time_limit_s is not None:
+        argv.append(f"--time={format_time(request.time_limit_s)}")
+    return [*argv, *_asked_for(request), *_extra(request), *["--pty"] * is_terminal]
+
+
+def _extra(request: ArrayRequest) -> list[str]:
+    found = check_extra(request.extra)
+    # Behind the user's own, which it replaces.
+    return [*found, f"--exclude={','.join(request.exclude)}"] if request.exclude else found
+
+
+def _asked_for(request: ArrayRequest) -> list[str]:
+    """Return the options that say where a job runs and what it holds there."""
+    argv = []
     for name, value in (
         ("dependency", request.dependency),
         ("partition", request.partition),
@@ -148,14 +181,7 @@ def sbatch_argv(request: ArrayRequest, sbatch: str = "sbatch") -> list[str]:
         argv.append(f"--gres={gres}")
     if request.exclusive:
         argv.append("--exclusive")
-    if request.mail:
-        argv.append("--mail-type=END,FAIL")
-    if isinstance(request.mail, str):
-        argv.append(f"--mail-user={request.mail}")
-    argv += check_extra(request.extra)
-    if request.exclude:  # behind the user's own, which it replaces
-        argv.append(f"--exclude={','.join(request.exclude)}")
-    return [*argv, request.script, *request.arguments]
+    return argv
 
 
 def parse_sbatch(stdout: str, stderr: str, returncode: int) -> SbatchAnswer:

@@ -1,0 +1,73 @@
+"""Open a shell in the study's environment, with a trial's values."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from sweep.cli import suggest
+from sweep.cli.common import get_runs, open_study, runs_option, say_progress, scheduler_for
+from sweep.core.errors import InputError
+from sweep.core.numbers import whole
+from sweep.tasks.side_runs import shell as side_shell
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  sweep shell                       with the best trial's values\n"
+    "  sweep shell digits 7\n"
+    "  sweep shell 7 -c 'python train.py --config $SWEEP_CONFIG'\n"
+    "  sweep shell --write --root        install into the container that environment.name names"
+)
+@click.argument(
+    "study_and_trial", metavar="[STUDY] [TRIAL]", nargs=-1, shell_complete=suggest.study_and_trial
+)
+@click.option("-c", "line", metavar="COMMAND", help="Run this line of shell, and leave.")
+@click.option("--write", is_flag=True, help="Keep what is changed within the container.")
+@click.option("--root", is_flag=True, help="Be root within the container.")
+@runs_option
+def shell(
+    study_and_trial: tuple[str, ...], line: str | None, write: bool, root: bool, runs: Path | None
+) -> int:
+    """Open a shell in the study's environment, with a trial's values: the best trial's, or TRIAL's.
+
+    On a cluster it runs on a node, with what a trial gets; else here. It begins in the study's
+    working folder, with the variables that a trial has ($SWEEP_CONFIG is the file of its values);
+    what it reports and saves goes to a folder that is removed at the end. Its exit code is the
+    shell's.
+    """
+    name, number = _read(study_and_trial)
+    where = get_runs(runs)
+    opened = open_study(where, name)
+    values = side_shell.choose_values(opened, number)
+    study = side_shell.as_study(opened.study, line, write=write, root=root)
+    opened.ledger.db.close()
+    return side_shell.run(
+        study,
+        values,
+        where,
+        scheduler_for(study),
+        os.environ,
+        say_progress,
+        training=opened.study.command,
+        is_terminal=line is None and sys.stdin.isatty(),
+    )
+
+
+def _read(words: tuple[str, ...]) -> tuple[str | None, int | None]:
+    """Return a study's name and a trial's number, of what was given."""
+    names = list(words)
+    number = whole(names[-1]) if names else None
+    if number is not None:
+        names.pop()
+    if len(names) > 1:
+        raise InputError(
+            f"TRIAL must be a trial's number (got {names[1]!r})."
+            if number is None
+            else "There are too many words.",
+            "Give a trial's number, and the study's name before it.",
+        )
+    return (names[0] if names else None), number

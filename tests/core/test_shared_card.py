@@ -1,0 +1,237 @@
+"""A card that trials share: both sides of its seats, with a clock of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from sweep.core.study import Share
+from sweep.core.system.nvml import Sample
+from sweep.core.system.seats import SEAT_VARIABLE, Seat, SeatState, numbers_of, read_card
+from sweep.core.system.shared_card import SharedCard
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Driver:
+    """What the card says."""
+
+    model = "H200"
+
+    def __init__(self) -> None:
+        self.sample = Sample()
+
+    def read(self) -> Sample:
+        return self.sample
+
+
+class Scene:
+    """A card and the workers on it."""
+
+    def __init__(self, folder: Path, share: Share, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock, self.driver = Clock(), Driver()
+        monkeypatch.setattr("sweep.core.system.seats.time.time", self.clock)
+        self.card = SharedCard("0", folder, share, {}, self.driver, 4.0, self.clock)
+        self.seats: dict[int, Seat] = {}
+
+    def sit(self, *numbers: int) -> None:
+        for number in numbers:
+            path = self.card.give_seat(number)
+            found = Seat.take({SEAT_VARIABLE: str(path)})
+            assert found is not None
+            self.seats[number] = found
+
+    def ask(self, number: int, *, alone: bool = False) -> None:
+        said = SeatState(token=f"t{number}", trial=number, attempt=1, is_alone=alone)
+        self.seats[number].ask(said)
+        self.pass_s(0.01)
+
+    def begin(self, *numbers: int) -> None:
+        for number in numbers:
+            assert self.seats[number].is_let_in()
+            self.seats[number].begin(group=10_000_000 + number)
+
+    def pass_s(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    def tick(self) -> list[int]:
+        """Look once; return the seats that may train."""
+        self.card.tick(None)
+        return [number for number, seat in self.seats.items() if seat.is_let_in()]
+
+    def end(self, number: int, ran_out: str = "") -> None:
+        self.seats[number].end(complete=not ran_out, ran_out=ran_out)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Share], Scene]:
+    return lambda share: Scene(tmp_path / "card", share, monkeypatch)
+
+
+TWO = Share(max=2, measured=False)
+
+
+def test_in_their_order_and_no_more_than_the_level(scene: Callable[[Share], Scene]) -> None:
+    s = scene(TWO)
+    s.tick()
+    assert s.card.room == 2
+    s.sit(0, 1, 2)
+    for number in (2, 0, 1):
+        s.ask(number)
+    assert s.tick() == [0, 2]
+    s.begin(0, 2)
+    s.tick()
+    s.end(0)
+    assert s.tick() == [1, 2]
+    assert s.card.room == -1
+
+
+def test_too_many_are_to_leave(scene: Callable[[Share], Scene]) -> None:
+    """Those that end soonest: the one that has trained longest goes first."""
+    s = scene(TWO)
+    s.tick()
+    s.sit(0, 1, 2)
+    s.ask(1)
+    s.tick()
+    s.begin(1)
+    s.pass_s(1.0)
+    s.ask(0)
+    s.ask(2)
+    s.tick()
+    assert [n for n, seat in s.seats.items() if seat.must_leave()] == [1]
+    s.card.take_seat(1)
+    s.tick()
+    assert not any(s.seats[n].must_leave() for n in (0, 2))
+
+
+def test_alone(scene: Callable[[Share], Scene]) -> None:
+    """It waits until the others have ended, they pull nothing meanwhile, and nobody joins it."""
+    s = scene(TWO)
+    s.tick()
+    s.sit(0, 1)
+    s.ask(0)
+    assert s.tick() == [0]
+    s.begin(0)
+    s.ask(1, alone=True)
+    assert s.tick() == [0]
+    assert s.seats[0].must_leave() and not s.seats[1].must_leave()
+    assert s.card.room == 0
+    s.end(0)
+    assert s.tick() == [1]
+    s.begin(1)
+    s.ask(0)
+    assert s.tick() == [1]
+    s.end(1)
+    assert s.tick() == [0]
+    assert not s.seats[0].must_leave()
+
+
+def test_two_that_are_each_to_be_alone(scene: Callable[[Share], Scene]) -> None:
+    """One after the other: neither waits for the other's claim."""
+    s = scene(TWO)
+    s.tick()
+    s.sit(0, 1)
+    s.ask(1, alone=True)
+    s.ask(0, alone=True)
+    assert s.tick() == [1]
+    s.begin(1)
+    s.tick()
+    s.end(1)
+    assert s.tick() == [0]
+
+
+def test_gpu_seconds_and_energy_are_shared_out(scene: Callable[[Share], Scene]) -> None:
+    """All together they are the card's, whoever came and went."""
+    s = scene(TWO)
+    s.driver.sample = Sample(energy_mj=500_000)
+    s.tick()
+    s.sit(0, 1)
+    s.ask(0)
+    s.tick()
+    s.begin(0)
+    s.tick()
+    began = s.clock.now
+    s.driver.sample = Sample(energy_mj=600_000)
+    s.pass_s(10.0)
+    s.ask(1)
+    s.tick()
+    s.begin(1)
+    s.driver.sample = Sample(energy_mj=800_000)
+    s.pass_s(10.0)
+    s.tick()
+    s.pass_s(2.0)
+    uses = [s.seats[number].use() for number in (0, 1)]
+    assert sum(use.gpu_s for use in uses) == pytest.approx(s.clock.now - began, abs=0.1)
+    assert uses[0].gpu_s == pytest.approx(10 + 5 + 1, abs=0.1)
+    assert sum(use.joules or 0.0 for use in uses) == pytest.approx(300.0)
+    assert [use.most for use in uses] == [2, 2]
+
+
+def test_a_level_falls_by_memory_alone(scene: Callable[[Share], Scene]) -> None:
+    """Also a fixed one: who is too many leaves, and the next one waits."""
+    s = scene(Share(max=4, measured=False))
+    s.tick()
+    s.sit(0, 1, 2, 3)
+    for number in range(4):
+        s.ask(number)
+    assert s.tick() == [0, 1, 2, 3]
+    s.begin(0, 1, 2, 3)
+    s.tick()
+    s.end(3, "gpu")
+    s.tick()
+    assert s.card.level.trials == 3 and s.card.level.why == "memory"
+    stored = json.loads(json.dumps(s.card.packing.to_remember()))
+    assert stored
+
+
+def test_a_gpu_that_is_lost(scene: Callable[[Share], Scene]) -> None:
+    """Nobody begins there, and all are told why what they train ends."""
+    s = scene(TWO)
+    s.tick()
+    s.sit(0, 1)
+    s.ask(0)
+    s.tick()
+    s.begin(0)
+    s.driver.sample = Sample(is_lost=True)
+    s.ask(1)
+    assert s.tick() == [0]
+    assert s.seats[0].is_lost() and s.seats[1].is_lost() and s.seats[1].must_leave()
+    assert s.card.room == 0 and s.card.is_lost
+
+
+def test_what_a_killed_worker_left(scene: Callable[[Share], Scene]) -> None:
+    """Its seat is nobody's, and the next one begins with an empty file."""
+    s = scene(TWO)
+    s.tick()
+    s.sit(0)
+    s.ask(0)
+    s.tick()
+    s.begin(0)
+    s.tick()
+    path = s.seats[0].path
+    s.card.take_seat(0)
+    assert not path.exists()
+    s.tick()
+    found = read_card(path.with_name("card.json"))
+    assert found is not None and found.let_in == [] and found.about["training"] == 0
+    s.card.close()
+    assert os.listdir(path.parent) == []
+
+
+def test_without_a_seat() -> None:
+    environ: Mapping[str, str] = {}
+    assert Seat.take(environ) is None
+
+
+def test_parameters_that_are_numbers() -> None:
+    assert numbers_of({"a": 1, "b": "x", "c": True, "d": 0.5}) == {"a": 1.0, "d": 0.5}

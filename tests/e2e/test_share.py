@@ -1,0 +1,194 @@
+"""Trials that share a GPU, on the local executor, with a stand-in for the card."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.core.paths import Runs
+from tests.cli.commands import collected
+from tests.conftest import Sweep, run_sweep
+from tests.packed_gpu import PackedGpu, nvml_library, packed_gpu, write_training  # noqa: F401
+from tests.toys import write_toy
+from tests.waiting import wait_for
+
+# Trains while it holds a place among those that do, and says how many it saw at most. The first
+# ones wait for each other: they meet only where they train at once.
+TRAINING = """\
+import os, pathlib, sys, time
+from sweep.report import Reporter
+
+here = pathlib.Path(sys.argv[2], "here")
+here.mkdir(exist_ok=True)
+mine = here / os.environ["SWEEP_TOKEN"]
+mine.touch()
+most, wanted = 0, int(sys.argv[1])
+wanted = wanted if int(os.environ["SWEEP_TRIAL"]) < wanted else 0
+reporter = Reporter()
+while most < wanted:
+    most = max(most, len(list(here.iterdir())))
+    time.sleep(0.02)
+for step in range(3):
+    most = max(most, len(list(here.iterdir())))
+    reporter.log(step=step, score=float(most))
+    time.sleep(0.02)
+mine.unlink()
+with open(here.parent / "seen.txt", "a") as stream:
+    gpu = os.environ["CUDA_VISIBLE_DEVICES"]
+    shy = os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]
+    stream.write(f"{os.environ['SWEEP_TRIAL']} {gpu} {most} {shy}\\n")
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, runs: Path, fresh_url: str) -> Sweep:
+    """A machine with one GPU, of which its driver says nothing."""
+    env = {"SWEEP_STORAGE": fresh_url, "CUDA_VISIBLE_DEVICES": "7"}
+    return partial(run_sweep, runs=runs, cwd=tmp_path, env=env)
+
+
+def write(folder: Path, share: str, trials: int, wanted: int, **more: Any) -> None:
+    write_toy(
+        folder,
+        trials=trials,
+        training=TRAINING,
+        resources=f"{{gpus: 1, share: {share}}}",
+        command=f"[python, train.py, '{wanted}', '{folder}']",
+        **more,
+    )
+
+
+def test_so_many_share_a_gpu(machine: Sweep, tmp_path: Path, runs: Path) -> None:
+    """Three at once on one card, never more; each knows its GPU, no framework takes all of it."""
+    write(tmp_path, "3", trials=6, wanted=3)
+    text = (tmp_path / "study.yaml").read_text()
+    (tmp_path / "study.yaml").write_text(text.replace("max_parallel: 2\n", ""))
+    said = machine("launch", "study.yaml", "--wait")
+    assert said.code == 0, said.err
+    seen = [line.split() for line in (tmp_path / "seen.txt").read_text().splitlines()]
+    assert sorted(int(trial) for trial, *_ in seen) == list(range(6))
+    assert {(gpu, shy) for _, gpu, _, shy in seen} == {("7", "false")}
+    assert {most for trial, _, most, _ in seen if int(trial) < 3} == {"3"}
+    assert max(int(most) for _, _, most, _ in seen) == 3
+    rows = collected(machine)
+    assert [row["state"] for row in rows] == ["complete"] * 6
+    assert json.loads((Runs(runs).study("toy").cards / "levels.json").read_text())
+
+
+# Needs more than what others on the card leave it; the others end once they have seen that.
+HUNGRY = """\
+import os, pathlib, sys, time
+from sweep.report import Reporter
+
+folder = pathlib.Path(sys.argv[1])
+trial, attempt = os.environ["SWEEP_TRIAL"], os.environ["SWEEP_ATTEMPT"]
+here = folder / "here"
+here.mkdir(exist_ok=True)
+mine = here / trial
+mine.touch()
+while attempt == "1" and len(list(here.iterdir())) < 3 and not (folder / "short").exists():
+    time.sleep(0.02)
+Reporter().log(step=0, score=float(len(list(here.iterdir()))))
+if trial == "0" and attempt == "1":
+    (folder / "short").touch()
+    mine.unlink()
+    sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+while not (folder / "short").exists():
+    time.sleep(0.02)
+for step in range(1, 5):
+    most = len(list(here.iterdir()))
+    Reporter().log(step=step, score=float(most))
+    time.sleep(0.05)
+mine.unlink()
+"""
+
+
+def test_what_ran_out_of_memory_beside_others_goes_on_alone(
+    machine: Sweep, tmp_path: Path, runs: Path
+) -> None:
+    """It is no failure of its own, not even with one attempt allowed; the level falls."""
+    write_toy(
+        tmp_path,
+        trials=6,
+        parallel=3,
+        training=HUNGRY,
+        resources="{gpus: 1, share: 3}",
+        command=f"[python, train.py, '{tmp_path}']",
+        retry="{max_attempts: 1}",
+    )
+    said = machine("launch", "study.yaml", "--wait")
+    assert said.code == 0, said.err
+    rows = {row["trial"]: row for row in collected(machine)}
+    assert [rows[trial]["state"] for trial in range(6)] == ["complete"] * 6
+    assert [rows[trial]["attempts"] for trial in range(6)] == [2, 1, 1, 1, 1, 1]
+    assert rows[0]["value"] == 1.0  # nobody else was there
+    attempts = (Runs(runs).study("toy").root / "trials/00000/attempts").iterdir()
+    assert {path.name for path in attempts} == {"1", "2"}
+    assert max(rows[trial]["value"] for trial in range(1, 6)) <= 3.0
+
+
+def write_packed(folder: Path, share: str, trials: int, flags: str, **more: Any) -> None:
+    """Write a study of trainings on the modelled card, whose parameter x is not their speed's."""
+    write_toy(
+        folder,
+        trials=trials,
+        parallel=16,
+        resources=f"{{gpus: 1, share: {share}}}",
+        command=f"python train.py {flags} {{params}}",
+        **more,
+    )
+    write_training(folder)
+
+
+def test_what_others_hold_is_left_to_them(
+    tmp_path: Path,
+    runs: Path,
+    packed_gpu: PackedGpu,  # noqa: F811
+    fresh_url: str,
+) -> None:
+    """Beside a neighbour two fit: none runs out of memory; seconds and joules are the card's."""
+    packed_gpu.set(total=10 * 10**9, neighbour=6 * 10**9, progress={1: 1.0, 16: 16.0})
+    write_packed(tmp_path, "auto", 6, "--epochs 8 --epoch-s 0.3 --memory 1.6e9 --late 0")
+    env = {**packed_gpu.env, "SWEEP_STORAGE": fresh_url}
+    sweep = partial(run_sweep, runs=runs, cwd=tmp_path, env=env)
+    said = sweep("launch", "study.yaml", "--wait")
+    assert said.code == 0, said.err
+    rows = collected(sweep)
+    assert [(row["state"], row["attempts"]) for row in rows] == [("complete", 1)] * 6
+    used_s = sum(row["gpu_hours"] for row in rows) * 3600
+    assert 0.0 < used_s <= sum(row["duration_s"] for row in rows)
+    # 300 W, counted from one look of a second to the next.
+    assert sum(row["energy_j"] for row in rows) == pytest.approx(300 * used_s, abs=300 * 6)
+
+
+def status(sweep: Sweep) -> dict[str, Any]:
+    said = sweep("status", "--json")
+    assert said.code == 0, said.err
+    return dict(json.loads(said.out))
+
+
+def test_a_gpu_that_is_lost(
+    tmp_path: Path,
+    runs: Path,
+    packed_gpu: PackedGpu,  # noqa: F811
+    fresh_url: str,
+) -> None:
+    """Nothing more begins there, nothing waits for ever, and a launch after the repair goes on."""
+    write_packed(tmp_path, "2", 6, "--epochs 20 --epoch-s 0.3")
+    env = {**packed_gpu.env, "SWEEP_STORAGE": fresh_url}
+    sweep = partial(run_sweep, runs=runs, cwd=tmp_path, env=env)
+    assert sweep("launch", "study.yaml").code == 0
+    wait_for(lambda: len(packed_gpu.live()) == 2, "two trainings")
+    packed_gpu.set(lost=True)
+    wait_for(lambda: status(sweep)["state"] == "held", "the end of the tasks")
+    found = status(sweep)
+    assert found["counts"]["complete"] >= 2 and found["counts"]["waiting"] >= 1
+    assert found["counts"]["complete"] + found["counts"]["waiting"] == 6
+    assert [(gpu["gpu"], gpu["why"]) for gpu in found["gpus"]] == [("0", "lost")]
+    packed_gpu.set(lost=False)
+    assert sweep("launch", "study.yaml", "--wait").code == 0
+    assert [row["state"] for row in collected(sweep)] == ["complete"] * 6
