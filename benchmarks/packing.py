@@ -1,8 +1,8 @@
 """Trials an hour on one GPU: alone, packed by measurement, and packed by hand.
 
-    python -m benchmarks.packing --data data                   # MNIST's CNN, 4 epochs
+    python -m benchmarks.packing --data data --output by-hand.json      # MNIST's CNN, 4 epochs
+    python -m benchmarks.packing --data data --legs auto:200 --limit 560 --after by-hand.json
     python -m benchmarks.packing --case resnet --legs 1:3,auto:6
-    python -m benchmarks.packing --legs 1:16 --output one.json # one leg, where time is short
 
 Each leg is a study of its own through ``sweep launch --wait`` with the local executor and its
 embedded database: ``auto:96`` is ``share: auto`` with 96 trials, ``8:32`` is ``share: 8`` with 32,
@@ -15,7 +15,8 @@ idle power included). What is slower than ``--limit`` is stopped, and its row co
 the same size and number. ``resnet``: a ResNet-18 in bf16 with CUDA graphs, which fills a card.
 ``--device cpu`` is for tests: tiny trainings on what the machine has.
 
-Printed: a table in Markdown, then JSON on one line (``--output`` writes it to a file as well).
+Printed: a table in Markdown, with the rows of ``--after`` before its own, then JSON on one line
+(``--output`` writes it to a file as well).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from sweep.core.system.gpus import find_gpus
 from sweep.core.system.nvml import Cards, Sample
 
 ROOT = Path(__file__).parents[1]
-LEGS = "1:8,auto:96,4:16,8:40,16:48"
+LEGS = "1:8,4:16,8:40,16:48"
 MOST = 16  # of ``share: auto``
 EVERY_S = 1.0
 END_S = 60.0  # for a launch that was told to stop
@@ -375,7 +376,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--case", choices=tuple(CASES), default="mnist")
     parser.add_argument("--legs", type=read_legs, default=read_legs(LEGS), metavar="SHARE:TRIALS,…")
     parser.add_argument("--data", type=Path, help="folder with mnist/ in it; absent: synthetic")
-    parser.add_argument("--limit", type=float, default=200.0, help="seconds of a leg")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds of a leg")
+    parser.add_argument("--after", type=Path, help="the --output of an earlier run, to go on from")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--folder", type=Path, help="for studies; absent: one that is removed")
     parser.add_argument("--output", type=Path, help="write the JSON there as well")
@@ -387,12 +389,13 @@ def main(argv: list[str] | None = None) -> int:
     if given.device == "cpu":
         fixed = dict(TINY)
     gpus = 0 if given.device == "cpu" else 1
-    rows: list[Row] = []
+    before = json.loads(given.after.read_text(encoding="utf-8"))["rows"] if given.after else []
+    rows = [Row(**row) for row in before]
     found: dict[str, Any] = {"case": given.case, "machine": machine(), "fixed": fixed}
     with tempfile.TemporaryDirectory(prefix="packing-") as made:
         folder = (given.folder or Path(made)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        for number, leg in enumerate(given.legs):
+        for number, leg in enumerate(given.legs, len(rows)):
             rows.append(run_leg(leg, fixed, folder, gpus, given.limit, number))
             print(table(rows), flush=True)
             print(rows[-1].status, flush=True)

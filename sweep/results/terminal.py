@@ -108,7 +108,7 @@ def _best(status: Status) -> str:
     value = f"{status.best['value']:.{VALUE_DIGITS}g}"
     count, spread = status.best.get("replicates"), status.best.get("sd")
     if spread is not None:
-        value += f" ± {spread:.{VALUE_DIGITS}g}"
+        value += f" ± {spread:.2g}"
     of = f", n {count}" if count else ""
     return f"{status.metric} {value} (trial {status.best['trial']}{of})"
 

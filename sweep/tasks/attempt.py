@@ -312,15 +312,9 @@ class AttemptRun:
             processes.end_child(started.child, claim.token, grace_s=abrupt_s(self.study))
             started.child.wait()
             raise
-        host = self.context.place.host
+        host, steps = self.context.place.host, self._earlier_steps()
         self.tools.outbox.begin(
-            claim.number,
-            claim.attempt,
-            values.next_step,
-            host,
-            claim.first,
-            self._earlier_steps(),
-            claim.replicate,
+            claim.number, claim.attempt, values.next_step, host, claim.first, steps, claim.replicate
         )
 
     def _earlier_steps(self) -> list[int]:

@@ -16,6 +16,7 @@ from sweep.core.packing.card import (
     MEASURING,
     MEMORY,
     NO_GAIN,
+    WHYS,
     CardState,
     PackedLevel,
     ShareLimits,
@@ -294,6 +295,56 @@ def test_a_trial_that_would_not_fit_is_told() -> None:
     assert not packing.fits({"width": 14}, CARD, beside, limits)
     assert packing.fits({"width": 14}, CARD, [], limits)  # alone it is its own affair
     assert Packing().fits({"width": 14}, CARD, beside, limits)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_absurd_observations_do_no_harm(seed: int) -> None:
+    """Whatever is reported, there is a level with its reason, and the state goes through JSON."""
+    chance, packing, live = random.Random(seed), Packing(), list[TrialState]()
+    odd = [0.0, -1.0, 1e308, -1e308, 1e-308, math.nan, math.inf, 1e30]
+
+    def some(usual: float) -> float:
+        return chance.choice(odd) if chance.random() < 0.05 else usual
+
+    now_s = 0.0
+    for step in range(40):
+        now_s += chance.uniform(-1.0, 10.0)
+        limits = ShareLimits(
+            chance.randint(1, 48),
+            fixed=chance.random() < 0.05,
+            cpus=chance.choice([None, 0.0, 0.5, 16.0]),
+            available=chance.choice([None, 0, 1, 100]),
+            memory_bytes=chance.choice([None, 0, GB, 1000 * GB]),
+        )
+        while len(live) < chance.randint(0, 12):
+            params = {"width": chance.choice([*odd, "a", None, True, 10**400]), "batch": some(2.0)}
+            live.append(TrialState(f"{step}-{len(live)}", some(now_s), params=params))
+        live = [
+            replace(
+                trial,
+                reports=[*trial.reports, (some(now_s), some(float(step)))],
+                memory_bytes=chance.choice([None, 0, chance.randint(1, 100 * GB)]),
+                allocator_bytes=chance.choice([None, 0, 9 * GB]),
+                cpus=chance.choice([None, 0.0, 2.5, math.nan]),
+            )
+            for trial in live
+        ]
+        card = CardState(*(chance.choice([None, 0, size]) for size in (80 * GB, 50 * GB, 9 * GB)))
+        level = packing.decide(now_s, card, live, limits)
+        assert 1 <= level.trials <= limits.most and level.why in WHYS and level.text
+        packing.fits(chance.choice(live).params if live else {}, card, live, limits)
+        packing.expected_memory({"width": some(3.0), "batch": some(3.0)})
+        assert packing.slowdown(chance.randint(1, 99)) >= 1.0
+        if live and chance.random() < 0.3:
+            ended = live.pop()
+            packing.note_ended(ended.key, now_s, complete=chance.random() < 0.8)
+            if chance.random() < 0.1:
+                packing.note_out_of_memory(chance.randint(0, 9), on_host=chance.random() < 0.5)
+        text = json.dumps(packing.to_json())
+        packing = Packing.from_json(json.loads(text))
+        assert json.dumps(packing.to_json()) == text
+        if chance.random() < 0.05:
+            packing = Packing.from_json(packing.to_remember())
 
 
 def studied(

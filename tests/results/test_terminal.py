@@ -185,7 +185,7 @@ def test_no_colour_where_there_is_none(monkeypatch):
 def test_the_best_of_several_trainings():
     """Its value is their mean."""
     best = {"trial": 7, "value": 0.98123456, "params": {}, "sd": 0.0123, "replicates": 3}
-    assert "best acc 0.981235 ± 0.0123 (trial 7, n 3);" in terminal.line(make_status(best=best))
+    assert "best acc 0.981235 ± 0.012 (trial 7, n 3);" in terminal.line(make_status(best=best))
     alone = {**best, "sd": None, "replicates": 1}
     assert "best acc 0.981235 (trial 7, n 1);" in terminal.line(make_status(best=alone))
 

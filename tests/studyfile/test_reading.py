@@ -27,7 +27,7 @@ from sweep.studyfile import load, loads
 
 ROOT = Path(__file__).parents[2]
 HEAD = "name: s\ncommand: train {config}\nobjective: {metric: acc, direction: maximize}\n"
-STUDIES = ("digits", "mnist", "any_command")
+STUDIES = ("digits", "mnist", "any_command", "relations", "priors", "replicates")
 
 CONTRACT = """\
 name: digits

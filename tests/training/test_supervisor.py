@@ -48,8 +48,9 @@ SAVES_AND_LEAVES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
 class Quiet(Channel):
     """The outside: it takes every report, and wants training to leave once that has begun."""
 
-    def __init__(self, word: str, leave: Leave, began: Path) -> None:
+    def __init__(self, word: str, leave: Leave, began: Path, slow: float = 1.0) -> None:
         self.word = word
+        self.slow = slow
         self.leave = leave
         self.began = began
 
@@ -60,6 +61,9 @@ class Quiet(Channel):
         self.leave.hurry = not self.began.exists()
         return self.word if self.word and self.began.exists() else ""
 
+    def slowdown(self) -> float:
+        return self.slow
+
 
 def watch(
     tmp_path: Path,
@@ -69,12 +73,14 @@ def watch(
     stops: bool = False,
     word: str = "",
     ran_s: float = 0.0,
+    slow: float = 1.0,
     **more: Any,
 ) -> Ended:
     """Run a training under a supervisor which hurries, so that it hears of a stop at once.
 
     Args:
         ran_s: It was started so long before.
+        slow: So much longer it takes beside others on its GPU.
     """
     folder = AttemptFolder(tmp_path)
     environ = {
@@ -93,7 +99,7 @@ def watch(
     journal = Journal(folder, study.objectives)
     started = time.monotonic() - ran_s
     began = folder.answer if "Reporter" in script else folder.log
-    quiet = Quiet(word or (HALTED if stops else ""), leave, began)
+    quiet = Quiet(word or (HALTED if stops else ""), leave, began, slow)
     return Supervisor(child, TOKEN, folder, study, journal, quiet, leave, began=started).run()
 
 
@@ -264,6 +270,16 @@ def test_its_time_counts_from_its_start(tmp_path: Path, monkeypatch: pytest.Monk
     script = BEGIN + "time.sleep(3600)\n"
     limits = {"objectives": (PATTERN,), "trial_time_s": 1000}
     ended = watch(tmp_path, script, Leave(4.0, 58.0), ran_s=1000, **limits)
+    assert (ended.told, ended.signal) == (TOO_LONG, signal.SIGTERM)
+
+
+def test_its_time_is_stretched_where_it_shares_its_gpu(tmp_path: Path) -> None:
+    """By as much longer as it takes there than alone, and no more."""
+    script, limits = BEGIN + "time.sleep(1)\n", {"objectives": (PATTERN,), "trial_time_s": 600}
+    ended = watch(tmp_path, script, Leave(4.0, 58.0), ran_s=1000, slow=2.0, **limits)
+    assert (ended.told, ended.exit_code) == ("", 0)
+    script = BEGIN + "time.sleep(3600)\n"
+    ended = watch(tmp_path, script, Leave(4.0, 58.0), ran_s=1300, slow=2.0, **limits)
     assert (ended.told, ended.signal) == (TOO_LONG, signal.SIGTERM)
 
 

@@ -204,7 +204,7 @@ class Packing:
                 own = max(0, card.used_bytes - self._others) // len(trials)
             if own is not None:
                 self._peaks.note(trial.key, trial.params, own)
-            if trial.cpus is not None:
+            if trial.cpus is not None and math.isfinite(trial.cpus):
                 self._cpus = max(self._cpus or 0.0, trial.cpus)
 
     def _fixed(self, limits: ShareLimits) -> PackedLevel:

@@ -56,8 +56,7 @@ class SharedCards:
         self.share = job.share
         self.folder = make_private(Path(job.cards))
         self.sampler_of = sampler_of
-        cpus = len(os.sched_getaffinity(0)) / max(1, len(pool.names))
-        self.cpus = min(cpus, job.cpus) if job.cpus else cpus
+        self.cpus = job.cpus or len(os.sched_getaffinity(0)) / max(1, len(pool.names))
         self.cards: dict[str, SharedCard] = {}
         self.seats: dict[int, str] = {}  # the card of each element
         self.next_tick = 0.0  # on the monotonic clock

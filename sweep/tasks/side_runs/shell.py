@@ -45,7 +45,7 @@ _PROMPT = "PS1"
 
 
 @dataclass(frozen=True)
-class Values:
+class ShellValues:
     """The values of a trial.
 
     Attributes:
@@ -58,7 +58,7 @@ class Values:
     is_trial: bool = True
 
 
-def choose_values(opened: Opened, number: int | None) -> Values:
+def choose_values(opened: Opened, number: int | None) -> ShellValues:
     """Return the values of a trial: of the best when None, or else the study's first ones.
 
     Raises:
@@ -69,7 +69,7 @@ def choose_values(opened: Opened, number: int | None) -> Values:
         best = [] if study.is_multi_objective else ledger.db.retry(lambda _: ledger.best_numbers(1))
         if not best:
             first = {**study.space.first_values(), **study.fixed}
-            return Values(0, trial_seed(study.seed, 0), first, is_trial=False)
+            return ShellValues(0, trial_seed(study.seed, 0), first, is_trial=False)
         number = best[0]
     found = ledger.db.retry(lambda _: ledger.find_trial(number))
     if found is None:
@@ -82,7 +82,7 @@ def choose_values(opened: Opened, number: int | None) -> Values:
             f"Trial {number} of {study.name} has no values yet: it gets them when it is pulled.",
             "Name one that has started (sweep collect --state all), or none.",
         )
-    return Values(number, rerun.own_seed(ledger, number, found[0]), params)
+    return ShellValues(number, rerun.own_seed(ledger, number, found[0]), params)
 
 
 def as_study(study: Study, line: str | None, *, write: bool, root: bool) -> Study:
@@ -131,7 +131,7 @@ def as_study(study: Study, line: str | None, *, write: bool, root: bool) -> Stud
 
 def run(
     study: Study,
-    values: Values,
+    values: ShellValues,
     runs: Runs,
     schedule_for: Callable[[StudyFolder], Scheduler],
     environ: Mapping[str, str],
