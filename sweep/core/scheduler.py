@@ -60,7 +60,7 @@ class ArrayJob:
         exclude: Nodes to stay away from; a scheduler of one machine has no use for them.
         share: How its elements share GPUs; None where each has its own.
         cards: Where what is known of shared GPUs lies; cpus: CPU cores for the trials of one, or
-            None.
+            None; packed_as: a name of what they run: what is learnt of its trials holds for it.
     """
 
     token: str
@@ -80,6 +80,7 @@ class ArrayJob:
     share: Share | None = None
     cards: str = ""
     cpus: int | None = None
+    packed_as: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import math
 import re
 import secrets
@@ -62,6 +64,7 @@ def array_job(study: Study, folder: StudyFolder, wave: Wave) -> ArrayJob:
         share=study.resources.share,
         cards=str(folder.cards),
         cpus=study.resources.cpus,
+        packed_as=hashlib.sha256(json.dumps(study.command).encode()).hexdigest()[:12],
     )
 
 

@@ -61,9 +61,12 @@ def start(gpu: PackedGpu, tmp_path: Path) -> Iterator[Start]:
             process.stderr.close()
 
 
+cards_of = Cards.open  # opens the library, and no file that may not be there yet
+
+
 def look(names: str = "0", number: int = 0) -> Sample:
     """Return a look at the cards of these names."""
-    cards = Cards.open(names.split(","), {"CUDA_VISIBLE_DEVICES": names})
+    cards = cards_of(names.split(","), {"CUDA_VISIBLE_DEVICES": names})
     assert cards is not None
     return cards.sample(number)
 

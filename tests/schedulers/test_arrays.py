@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from sweep.core.executors import slots_of
 from sweep.core.scheduler import Limits
-from sweep.core.study import Resources, Slurm
+from sweep.core.study import Resources, Share, Slurm
 from sweep.schedulers.arrays import array_size, name_token, plan_waves, throttle_of
 from sweep.schedulers.choose import resolve
 from tests.study_rows import make_study
@@ -81,10 +82,13 @@ def test_slots(slots: int, parallel: int | None, executor: str, expected: int) -
         ({"SLURM_MEM_PER_CPU": "1000"}, {"memory_mb": 2000}, 4),
         ({"SLURM_MEM_PER_NODE": "0"}, {"memory_mb": 2000}, 8),
         ({"SLURM_MEM_PER_NODE": "100"}, {"memory_mb": 2000}, 1),
+        # Trials that share GPUs: so many as those may serve at most.
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, {"gpus": 1, "share": Share(max=16)}, 32),
+        ({"CUDA_VISIBLE_DEVICES": ""}, {"gpus": 1, "share": Share()}, 1),
     ],
 )
 def test_how_many_run_at_once_here(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], needs: dict[str, int], expected: int
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], needs: dict[str, Any], expected: int
 ) -> None:
     """What the CPUs allow; within a job of Slurm's, those and the memory that it holds."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))

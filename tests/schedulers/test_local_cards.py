@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,13 @@ Make = Callable[..., SharedCards]
 def make(tmp_path: Path) -> Make:
     """Returns what hands out the seats of two GPUs, each to two elements."""
 
-    def build(share: Share | None = None, **drivers: Driver) -> SharedCards:
+    def build(share: Share | None = None, command: str = "c", **drivers: Driver) -> SharedCards:
         pool = GpuPool(["0", "1"], tmp_path / "locks")
         share = share or Share(max=2, measured=False)
         job = ArrayJob(
             "t", 8, 4, ["x"], tmp_path, "", gpus=1, share=share, cards=str(tmp_path / "cards")
         )
+        job = replace(job, packed_as=command)
         return SharedCards(pool, job, lambda name: drivers.get(f"gpu{name}"))
 
     return build
@@ -93,16 +95,20 @@ def test_a_gpu_that_has_failed_is_left(make: Make) -> None:
 
 
 def test_what_was_found_is_remembered(make: Make, tmp_path: Path) -> None:
-    """By the model of the GPU: the next array begins with it."""
+    """By the model of the GPU and the command: the next array begins with it."""
     cards = make(Share(max=4, measured=False), gpu0=Driver(), gpu1=Driver())
     take(cards, 0)
     cards.cards["0"].packing.note_out_of_memory(4)
     cards.give(0)
     stored = json.loads((tmp_path / "cards/levels.json").read_text())
-    assert list(stored) == ["H200, mps off"]
+    assert list(stored) == ["H200, mps off, command c"]
     again = make(Share(max=4, measured=False), gpu0=Driver(), gpu1=Driver())
     take(again, 0)
     assert again.cards["0"].level.trials == 3
+    again.give(0)
+    other = make(Share(max=4, measured=False), command="d", gpu0=Driver(), gpu1=Driver())
+    take(other, 0)
+    assert other.cards["0"].level.trials == 4
 
 
 def test_damaged_levels_are_measured_again(make: Make, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class SharedCards:
         assert job.share is not None, "only an array whose elements share GPUs has seats"
         self.pool = pool
         self.share = job.share
+        self.packed_as = job.packed_as
         self.folder = make_private(Path(job.cards))
         self.sampler_of = sampler_of
         self.cpus = job.cpus or len(os.sched_getaffinity(0)) / max(1, len(pool.names))
@@ -133,11 +134,10 @@ class SharedCards:
         return self.cards[name]
 
     def _key(self, sampler: Sampler | None) -> str:
-        """Return by what a level is remembered: the model of the GPU, and what serves its trials.
-
-        The study's command is the same for all in this folder.
-        """
-        return f"{sampler.model if sampler is not None else 'GPU'}, mps {self.share.mps}"
+        """Return by what a level is remembered: the GPU's model, what serves its trials, and what
+        they run."""
+        model = sampler.model if sampler is not None else "GPU"
+        return f"{model}, mps {self.share.mps}, command {self.packed_as}"
 
     def _levels(self) -> dict[str, Mapping[str, Any]]:
         try:
