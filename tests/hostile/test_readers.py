@@ -13,7 +13,7 @@ from tests.hostile.trial import Found, try_reader
 pytestmark = pytest.mark.real  # in processes of their own, and for a minute
 
 ROOT = Path(__file__).parents[2]
-SHORT, LONG = 200, 2000
+SHORT, LONG = 100, 2000
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
@@ -72,6 +72,7 @@ OWN = {
     "sweep.storage.tables": "the database's rows",
     "sweep.storage.trial_rows": "the database's rows",
     "sweep.tasks.tracking.feeder": "lines that sweep has written, of a child",
+    "sweep.training.images": "the plan that sweep has written for its own job",
     "sweep.training.command.apptainer": "writes only",
     "sweep.training.command.conda_and_modules": "conda's own file, any ValueError is caught",
     "sweep.studyfile.starter.python_text": "the parser itself, which others call",

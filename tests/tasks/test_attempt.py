@@ -46,7 +46,7 @@ def begin(ledger: Ledger, folder: Path, said: list[str]) -> AttemptRun:
     claim = do(ledger, lambda: ledger.claim("t", Place("job", 0, "node", "boot")))
     leave: Any = SimpleNamespace(folder=None, wanted=False)
     context: Any = SimpleNamespace(
-        study=ledger.study, ledger=ledger, folder=StudyFolder(folder), say=said.append
+        study=ledger.study, ledger=ledger, folder=StudyFolder(folder), say=said.append, seat=None
     )
     tools: Any = SimpleNamespace(
         leave=leave,
