@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
 CODE := sweep trainer templates studies tests benchmarks
 # Tests wait more than they compute, so more run side by side than a small machine has cores; JOBS=0
-# runs one after the other. Frameworks need more memory each.
+# runs one after the other. Frameworks need more memory each; on a cluster each has a whole Slurm.
 JOBS ?= 4
 FRAMEWORK_JOBS ?= 4
+CLUSTER_JOBS ?= 3
 # A test or demo starts hundreds of Pythons: each would compile sweep anew, for a third of a second.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
@@ -40,7 +41,7 @@ test: $(VENV)/.ready
 
 test-cluster: $(VENV)/.ready
 	@$(BIN)/python -m tests.needs
-	$(PYTEST) tests/cluster $(SELECT)
+	$(PYTEST) -n $(CLUSTER_JOBS) tests/cluster $(SELECT)
 
 # In an environment of their own: what the frameworks bring must not reach the lock file.
 test-frameworks: $(FRAMEWORKS)/.ready

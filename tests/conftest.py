@@ -20,7 +20,7 @@ import pytest
 import sweep.schedulers
 from sweep.core import masking
 from tests import apptainer, run_report
-from tests.cluster import is_daily
+from tests.cluster import WITH_CGROUPS, is_daily
 from tests.cluster.fixture import clean_slurm, slurm, slurm_cgroup
 from tests.fork_server import ForkServer
 from tests.needs import ensure_apptainer, point_at_data
@@ -32,7 +32,7 @@ from tests.postgres_fixture import (
     shared_database,
     template_database,
 )
-from tests.processes import end_processes, find_processes, wait_until_gone
+from tests.processes import end_processes, wait_until_gone
 
 __all__ = [
     "clean_slurm",
@@ -48,7 +48,7 @@ __all__ = [
 
 ROOT = Path(__file__).parents[1]
 EXIT_FAULT = 70
-LEAK_WAIT_S = 15.0  # for processes that are ending, on a busy machine
+LEAK_WAIT_S = 60.0  # for processes that are ending, on a busy machine
 KEPT = ("SWEEP_TEST_REQUIRE", "SWEEP_TEST_MLFLOW", "SWEEP_PG_BIN", "SWEEP_DATA")
 NOT_WALKED = {".postgres", "trials", "reruns", "local", "logs"}
 # What makes a test real: its folder, or a fixture that starts what it needs. Files that start
@@ -147,9 +147,10 @@ def rank(item: pytest.Item) -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Deal the tests out to pytest-xdist's workers room by room (with ``--dist loadscope``).
 
-    The Slurm tests wait more than they compute: one worker has them all, on one cluster, while
-    others compute. A file stays on one worker, because its tests may share fixtures. (xdist's own
-    groups do not work with pytest 9.)
+    The Slurm tests wait more than they compute: in `make test` one worker has them all, on one
+    cluster, while others compute; `make test-cluster` has a cluster for each worker. A file stays
+    on one worker, because its tests may share fixtures. (xdist's own groups do not work with
+    pytest 9.)
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -185,9 +186,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def find_room(nodeid: str) -> str:
-    """Return "slurm" for a test that needs a cluster, else its file."""
-    file = nodeid.partition("::")[0]
-    return "slurm" if file.startswith("tests/cluster/") else file
+    """Return "slurm" for a test that needs a cluster and runs daily, else its file.
+
+    The nodes' control groups bear the same names in all clusters: one worker has what uses them.
+    """
+    file, _, name = nodeid.partition("::")
+    if not file.startswith("tests/cluster/"):
+        return file
+    if is_daily(nodeid):
+        return "slurm"
+    return "slurm with cgroups" if name.partition("[")[0] in WITH_CGROUPS else file
 
 
 @pytest.fixture(autouse=True)
@@ -349,8 +357,7 @@ def sweep(tmp_path: Path, runs: Path) -> Sweep:
 def no_process_left(tmp_path: Path) -> Iterator[None]:
     """The test leaves no process of its folder behind."""
     yield
-    wait_until_gone(tmp_path, 30.0)
-    assert [process.command for process in find_processes(tmp_path)] == []
+    assert [process.command for process in wait_until_gone(tmp_path)] == []
 
 
 @pytest.fixture(scope="session")

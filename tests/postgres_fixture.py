@@ -21,6 +21,7 @@ import psycopg2
 import pytest
 
 from tests.needs import skip_or_fail
+from tests.waiting import PATIENCE_S
 
 # Those that refer before those that are referred to; ours follow by ON DELETE CASCADE.
 TABLES = (
@@ -103,7 +104,7 @@ class Server:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self.connect("postgres").close()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -22,13 +25,15 @@ class Process:
 
 
 def find_processes(*folders: Path) -> list[Process]:
-    """Return the live processes whose command line or working folder lies in one of ``folders``.
+    """Return the live processes whose command line names one of ``folders`` or what lies in it.
 
-    This process and those above it do not count: pytest's own --basetemp names the folder too. All
+    Those that work there count too; ``/tmp/pytest-57`` is not a part of ``/tmp/pytest-571``. This
+    process and those above it do not count: pytest's own --basetemp names the folder too. All
     of /proc is read for it, which takes some ten milliseconds: who waits looks at longer intervals.
     """
     ours = ancestors(os.getpid())
     texts = [str(folder) for folder in folders]
+    names = [re.compile(re.escape(text) + r"(?![\w.-])") for text in texts]
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) in ours:
@@ -37,15 +42,15 @@ def find_processes(*folders: Path) -> list[Process]:
             words = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
             command = words.decode("utf-8", "replace")
             cwd = os.readlink(entry / "cwd")
-            for folder, text in zip(folders, texts, strict=True):
-                if text in command:
+            for folder, text, name in zip(folders, texts, names, strict=True):
+                if name.search(command):
                     why = "command line"
                 elif cwd == text or cwd.startswith(text + "/"):
                     why = f"works in {cwd}"
                 else:
                     continue
-                name = (entry / "comm").read_text().strip()
-                found.append(Process(int(entry.name), command.strip(), why, name, folder))
+                comm = (entry / "comm").read_text().strip()
+                found.append(Process(int(entry.name), command.strip(), why, comm, folder))
                 break
         except OSError:
             continue  # it has ended, or is a kernel thread or a zombie
@@ -65,7 +70,7 @@ def ancestors(pid: int) -> set[int]:
     return found
 
 
-def end_processes(folder: Path, wait_s: float = 10.0) -> list[Process]:
+def end_processes(folder: Path, wait_s: float = 60.0) -> list[Process]:
     """Kill a folder's processes until none is left; return those that there were."""
     deadline = time.monotonic() + wait_s
     seen: dict[int, Process] = {}
@@ -80,7 +85,7 @@ def end_processes(folder: Path, wait_s: float = 10.0) -> list[Process]:
     return list(seen.values())
 
 
-def wait_until_gone(folder: Path, wait_s: float) -> list[Process]:
+def wait_until_gone(folder: Path, wait_s: float = PATIENCE_S) -> list[Process]:
     """Wait until a folder has no process; return those that are left."""
     deadline = time.monotonic() + wait_s
     while (found := find_processes(folder)) and time.monotonic() < deadline:

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, sweep_environment
+from tests.cluster import WITH_CGROUPS
+from tests.conftest import ROOT, find_room, sweep_environment
 from tests.fork_server import ForkServer
+from tests.processes import find_processes
 from tests.waiting import PATIENCE_S, text_of, wait_for
 
 pytestmark = pytest.mark.real
@@ -356,6 +358,40 @@ def test_no_wait_reads_a_file_that_may_not_be_there_yet() -> None:
     assert find_hasty_reads(bad) == [2]
     assert find_hasty_reads("wait_for(lambda: 'x' in log.read_text())") == [1]
     assert find_hasty_reads("wait_for(lambda: 'x' in text_of(log))") == []
+
+
+def test_a_folders_processes_are_its_own(tmp_path: Path) -> None:
+    """By what it works in and by its command line; a longer name is another folder."""
+    mine, other = tmp_path / "a", tmp_path / "a1"
+    for folder in (mine, other):
+        folder.mkdir()
+    code = "import time; time.sleep(600)"
+    here = subprocess.Popen([sys.executable, "-c", code], cwd=other)
+    named = subprocess.Popen([sys.executable, "-c", code, f"--to={other}/x"])
+    try:
+        found = wait_for(lambda: len(find_processes(other)) == 2 and find_processes(other), "both")
+        assert {process.pid for process in found} == {here.pid, named.pid}
+        assert find_processes(mine) == []
+    finally:
+        for child in (here, named):
+            child.kill()
+            child.wait()
+
+
+def test_one_worker_has_all_tests_with_control_groups() -> None:
+    """Those that ask for such a cluster, by name: who deals the tests out sees no fixtures."""
+    found = {
+        node.name
+        for path in sorted((ROOT / "tests/cluster").glob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+        if "slurm_cgroup" in {argument.arg for argument in node.args.args}
+    }
+    assert found == WITH_CGROUPS
+    assert find_room("tests/cluster/test_faults.py::test_out_of_memory[a]") == "slurm with cgroups"
+    assert find_room("tests/cluster/test_launch.py::test_x") == "tests/cluster/test_launch.py"
+    daily = "tests/cluster/test_launch.py::test_from_launch_to_the_winner_run_again"
+    assert find_room(daily) == "slurm"
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from sweep.core.outcomes import RESUME_FAILED
 from sweep.core.paths import AttemptFolder, Runs
 from sweep.core.system import processes as process
 from sweep.core.trial import TrialRecord
-from sweep.schedulers.local.runner import TASK_NAME
+from sweep.schedulers.local.runner import END_NAME, TASK_NAME
 from sweep.storage import records
 from tests.processes import find_processes
 from tests.waiting import PATIENCE_S, text_of
@@ -228,7 +228,8 @@ class Scene:
         return [
             p.pid
             for p in self._find()
-            if "sweep.schedulers.local.runner" in p.command and p.name != TASK_NAME
+            if "sweep.schedulers.local.runner" in p.command
+            if p.name not in (TASK_NAME, END_NAME)
         ]
 
     # What must hold

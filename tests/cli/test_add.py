@@ -12,7 +12,7 @@ from sweep.core.errors import InputError
 from sweep.core.paths import Runs
 from sweep.core.space import Parameter, Space
 from sweep.schedulers.local.scheduler import LocalScheduler
-from tests.cli.commands import collected, counts, gated, steps_of, wait_for
+from tests.cli.commands import collected, counts, gated, steps_of, wait_for, wait_for_runners
 from tests.conftest import Sweep
 from tests.study_rows import Row, fill, make_study
 from tests.toys import write_toy
@@ -91,10 +91,11 @@ def test_nothing_is_added_where_the_study_cannot_be_written(
     ledger.db.close()
 
 
-def test_n_grows_and_stays(sweep: Sweep, tmp_path: Path) -> None:
+def test_n_grows_and_stays(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
     """Added to a study that has ended; launched with its file again, nothing is lost or doubled."""
     path = write_toy(tmp_path, trials=2)
     assert sweep("launch", path, "--wait").code == 0
+    wait_for_runners(runs / "toy")
     (tmp_path / "more.csv").write_text("x,kind,note\n0.75,a,hello\n,b,\n")
     ran = sweep("add", "--point", "x=0.25,kind=b", "--points", "more.csv")
     assert ran.code == 0, ran.err

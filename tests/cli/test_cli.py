@@ -30,6 +30,7 @@ from sweep.core.errors import (
 from tests.cli.commands import collected, counts, gated, steps_of, type_ctrl_c
 from tests.conftest import Sweep, sweep_environment
 from tests.toys import write_toy
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = Problem("study.yaml", 3, "trials", "must be > 0", "0", "For example 30.")
@@ -285,7 +286,7 @@ def test_reader_that_leaves_is_no_failure(finished: Sweep, command: str) -> None
         env=sweep_environment(runs, env),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweep.cli import run_command
+from tests.cli.commands import wait_for_runners
 from tests.conftest import run_sweep, stop_runs
 from tests.postgres_fixture import Server
 from tests.toys import write_toy
@@ -123,6 +124,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: Server) -> 
     write_toy(folder, name=NAME, trials=3, command=command, training=training)
     assert call("launch", "study.yaml", "--wait").code == 0
     assert call("rerun-best", "--wait").code == 0
+    wait_for_runners(folder / "runs" / NAME)
     shutil.copytree(folder / "runs", folder / "whole", symlinks=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEEP_STORAGE", url)

@@ -12,9 +12,10 @@ import pytest
 
 import sweep as python
 from sweep.core.errors import InputError, StudyFileError
+from tests.cli.commands import wait_for_runners
 from tests.conftest import Sweep
 from tests.studyfile.test_given_function import KEYS, top
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 TRAIN = """\
 import os
@@ -112,7 +113,7 @@ def test_from_launch_to_the_winner_run_again(
         ended = list(study)
         assert sorted(trial["trial"] for trial in ended) == [0, 1, 2]
         assert all(t["value"] == pytest.approx(t["params"]["x"] ** 2) for t in ended)
-        status = study.wait(timeout_s=60)
+        status = study.wait(timeout_s=PATIENCE_S)
         assert (status.state, status.counts["complete"]) == ("finished", 3)
         assert study.best is not None
         assert study.best["value"] == min(trial["value"] for trial in ended)
@@ -124,6 +125,7 @@ def test_from_launch_to_the_winner_run_again(
         with pytest.raises(InputError, match="no trial 9"):
             study.logs(9)
         assert study.rerun_best().verdict == "reproduced"
+        wait_for_runners(tmp_path / "runs/api")
         with pytest.warns(
             UserWarning, match=r"No task is there to run trial 3 of api: sweep\.launch"
         ):
@@ -131,6 +133,7 @@ def test_from_launch_to_the_winner_run_again(
     with python.launch(module.train, wait=True, **keys) as again:
         assert again.best == {"trial": 3, "value": 0.0, "params": {"x": 0.0}}
         assert again.study.trials == 4
+        wait_for_runners(tmp_path / "runs/api")
         with pytest.warns(UserWarning, match="No task is there"):
             assert again.add([{"x": 0.5}]) == [4]  # which waits until it is told to leave
     with python.launch(module.train, **keys) as again:

@@ -15,8 +15,9 @@ import pytest
 
 from tests.cli.commands import collected, counts, gated, steps_of, wait_for
 from tests.conftest import Ran, Sweep, run_sweep, stop_runs, sweep_environment
-from tests.processes import find_processes, wait_until_gone
+from tests.processes import wait_until_gone
 from tests.toys import TRAINING, write_toy
+from tests.waiting import PATIENCE_S
 
 HOSTILE = "a b'c\"d $(touch pwned) `id` %s%j {index} ü;&|*\n#"
 
@@ -83,13 +84,13 @@ def test_launch_returns_while_a_pipe_is_read(
         env=sweep_environment(runs, {"SWEEP_STORAGE": fresh_url}),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"study toy: 2 trials, in {runs}/toy\n"
     wait_for(lambda: steps_of(runs, "toy", 0) > 0, "the training, which goes on")
     assert sweep("stop").code == 0
-    assert wait_until_gone(runs, 60.0) == []
+    assert wait_until_gone(runs) == []
 
 
 @pytest.mark.parametrize("where", ["runs", "folder"])
@@ -225,9 +226,9 @@ def test_json_of_launch(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
     got = json.loads(ran.out)
     assert (got["name"], got["created"], got["added"], got["submitted"]) == ("toy", True, 4, True)
     assert (got["wave"]["size"], got["wave"]["throttle"]) == (4, 2)
-    assert wait_until_gone(runs, 60.0) == []
+    assert wait_until_gone(runs) == []
     assert counts(sweep) == {"complete": 4}
-    assert find_processes(runs) == []
+    assert wait_until_gone(runs) == []
 
 
 def test_a_study_of_gpus_without_one(sweep: Sweep, runs: Path, tmp_path: Path) -> None:

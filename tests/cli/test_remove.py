@@ -36,9 +36,11 @@ def test_one_study_goes_and_its_neighbour_stays(
 ) -> None:
     """Also where a link in its folder points out of it, and a folder may not be written."""
     assert sweep("launch", write_toy(tmp_path, name="stays", file="s.yaml"), "--wait").code == 0
+    wait_for_runners(runs / "stays")
     before = rows(fresh_url)
     kept = sorted(path for path in runs.rglob("*") if "stays" in str(path))
     assert sweep("launch", write_toy(tmp_path), "--wait").code == 0
+    wait_for_runners(runs / "toy")
     outside = tmp_path / "precious"
     outside.mkdir()
     (outside / "data").write_text("mine")
@@ -94,6 +96,7 @@ def test_nothing_is_removed_while_anything_runs(
         ran = sweep(*start, "--wait")
         assert ran.code == 1 and "asked to leave" in ran.out, ran
         (tmp_path / "gate").touch()
+    wait_for_runners(runs / "toy")
     (record,) = (runs / "toy" / "local").glob(f"sweep-toy-{'[0-9a-f]' * 10}/runner.json")
     text = record.read_text()
     found = json.loads(text)
@@ -166,6 +169,7 @@ def test_a_killed_removal_is_gone_on_with(
 def test_kills_at_any_moment(sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str) -> None:
     """As soon as the folder has been moved, by a real SIGKILL: the repeat removes the rest."""
     assert sweep("launch", write_toy(tmp_path), "--wait").code == 0
+    wait_for_runners(runs / "toy")
     for number in range(3000):
         (runs / "toy" / f"more-{number}").touch()
     environ = sweep_environment(runs, sweep.keywords["env"])  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from tests.cli.commands import collected, counts, gated, steps_of, wait_for
 from tests.conftest import Sweep, sweep_environment
 from tests.processes import wait_until_gone
 from tests.toys import write_toy
+from tests.waiting import PATIENCE_S
 
 
 def test_stopped_study_goes_on_from_its_checkpoints(
@@ -24,7 +25,7 @@ def test_stopped_study_goes_on_from_its_checkpoints(
     ran = sweep("stop")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.endswith("`sweep launch` takes it up again\n")
-    assert wait_until_gone(runs, 60.0) == []
+    assert wait_until_gone(runs) == []
     stopped = json.loads(sweep("status", "--json").out)
     assert (stopped["state"], sum(stopped["counts"].values())) == ("stopped", 3)
     assert stopped["counts"]["complete"] == 0
@@ -51,7 +52,7 @@ def test_drained_study_lets_its_trials_end(sweep: Sweep, runs: Path, tmp_path: P
     wait_for(lambda: min(steps_of(runs, "toy", 0), steps_of(runs, "toy", 1)) >= 2, "two trials")
     assert sweep("stop", "--drain").code == 0
     (tmp_path / "gate").touch()
-    text, _ = waiting.communicate(timeout=60)
+    text, _ = waiting.communicate(timeout=PATIENCE_S)
     assert waiting.returncode == 1
     assert "draining: 2 complete, 3 waiting" in text
     assert counts(sweep) == {"complete": 2, "waiting": 3}

@@ -15,6 +15,8 @@ DAILY = {
     "test_containers.py": {"test_a_user_trains_in_an_image"},
     "test_secrets.py": {"test_canaries_are_found_nowhere"},
 }
+# Those on a cluster with proctrack/cgroup.
+WITH_CGROUPS = {"test_memory_limit_kills", "test_out_of_memory", "test_out_of_memory_in_a_slot"}
 
 
 def is_daily(nodeid: str) -> bool:

@@ -74,7 +74,7 @@ def add_hosts(root: Path, names: list[str]) -> None:
     if text and not text.endswith("\n"):
         text += "\n"
     begin, end = _marks(root)
-    HOSTS.write_text(f"{text}{begin}\n127.0.0.1 {' '.join(names)}\n{end}\n")
+    _write_hosts(f"{text}{begin}\n127.0.0.1 {' '.join(names)}\n{end}\n")
 
 
 def remove_hosts(root: Path) -> None:
@@ -87,8 +87,18 @@ def remove_hosts(root: Path) -> None:
         if not inside:
             kept.append(line)
         inside = inside and line.rstrip("\n") != end
-    if "".join(kept) != text:  # written in place: in a container the file is a mount
-        HOSTS.write_text("".join(kept))
+    if "".join(kept) != text:
+        _write_hosts("".join(kept))
+
+
+def _write_hosts(text: str) -> None:
+    """Write the hosts file in place: in a container it is a mount.
+
+    It is never empty meanwhile: another cluster beside this one looks up its nodes.
+    """
+    with open(HOSTS, "r+") as file:
+        file.write(text)
+        file.truncate()
 
 
 def explain_no_cgroups() -> str:

@@ -82,7 +82,8 @@ def test_daemons_die(faulty: Faulty, trials: int) -> None:
 
     Nothing is lost, and nothing runs twice.
     """
-    faulty.launch(steps=12, trials=trials, max_parallel=2, grace="10s")
+    # Held: each look is a command, and what trains is to train still when one sees it.
+    faulty.launch(steps=8, options="held", trials=trials, max_parallel=2, grace="10s")
     faulty.cluster.kill_slurmctld()  # just after sbatch
     faulty.cluster.start_slurmctld()
     # What it has lost, launch finds out, and submits once more.
@@ -96,6 +97,7 @@ def test_daemons_die(faulty: Faulty, trials: int) -> None:
     faulty.cluster.stop_slurmdbd()  # nobody can be asked why that task ended
     time.sleep(5)
     faulty.cluster.start_slurmdbd()
+    faulty.gate.touch()
     # The killed slurmctld may have lost the finaliser, and may hold what it could not start:
     # whoever looks submits another, and releases that.
     faulty.wait_end(300)

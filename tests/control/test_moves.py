@@ -25,6 +25,7 @@ from tests.conftest import ROOT
 from tests.processes import find_processes
 from tests.schedulers import spool_scheduler
 from tests.toys import write_toy
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -67,7 +68,7 @@ class Mover:
     def trainings(self) -> list[int]:
         return [p.pid for p in find_processes(self.folder) if "train.py" in p.command]
 
-    def wait(self, done: Callable[[], Any], limit_s: float = 120.0) -> Any:
+    def wait(self, done: Callable[[], Any], limit_s: float = PATIENCE_S) -> Any:
         give_up_at = time.monotonic() + limit_s
         while not (found := done()):
             assert time.monotonic() < give_up_at, self.sweep("status", "toy").stdout

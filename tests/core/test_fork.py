@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from sweep.core.system.fork import fork
 from sweep.core.system.processes import NotStarted, is_alive, start_time
+from tests.waiting import PATIENCE_S, wait_for
 
 PROJECT = Path(__file__).parents[2]
 
@@ -69,7 +69,7 @@ def run(folder: Path, what: str) -> subprocess.CompletedProcess[str]:
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 
@@ -106,10 +106,7 @@ def test_it_ends_with_its_parent(when: str, tmp_path: Path) -> None:
     parent = run(tmp_path, f"die {when}")
     assert parent.returncode == -signal.SIGKILL, parent.stderr
     child = int(parent.stdout)
-    deadline = time.monotonic() + 20
-    while is_alive(child, start_time(child)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: not is_alive(child, start_time(child)), "its end")
     assert (tmp_path / "ran").exists() == (when == "after")
 
 

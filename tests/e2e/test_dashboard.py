@@ -20,6 +20,7 @@ import pytest
 from tests.conftest import Sweep, run_sweep, stop_runs
 from tests.needs import require
 from tests.toys import write_toy
+from tests.waiting import PATIENCE_S
 
 TRIALS = 6
 SERVE = "from optuna_dashboard._cli import main; main()"
@@ -60,7 +61,7 @@ def dashboard(url: str, tmp_path: Path) -> Iterator[str]:
         )
     address = f"http://127.0.0.1:{port}"
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 get(f"{address}/api/meta")
@@ -76,7 +77,7 @@ def dashboard(url: str, tmp_path: Path) -> Iterator[str]:
 
 
 def get(address: str) -> bytes:
-    with urllib.request.urlopen(address, timeout=30) as answer:
+    with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
         assert answer.status == 200
         return bytes(answer.read())
 

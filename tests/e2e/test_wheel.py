@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from tests.needs import as_other_user, skip_or_fail
-from tests.processes import end_processes, find_processes, wait_until_gone
+from tests.processes import end_processes, wait_until_gone
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("sweep", "trainer", "templates", "setup.cfg", "pyproject.toml", "README.md")
@@ -76,7 +77,7 @@ class Installed:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=PATIENCE_S,
             check=False,
         )
         crashes = [path.read_text() for path in self.home.glob("runs/.crashes/*")]
@@ -217,8 +218,7 @@ def test_newcomer_as_an_ordinary_user(installed: Installed) -> None:
     # Home is this folder here; matplotlib keeps its list of fonts in ~/.cache.
     made = sorted(path.name for path in installed.home.iterdir() if path.name != ".cache")
     assert made == ["runs", "study.yaml", "train.py"]
-    wait_until_gone(installed.top, 10.0)
-    assert [process.command for process in find_processes(installed.top)] == []
+    assert [process.command for process in wait_until_gone(installed.top)] == []
 
 
 WITHOUT_RIGHTS = """

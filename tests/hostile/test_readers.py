@@ -13,7 +13,7 @@ from tests.hostile.trial import Found, try_reader
 pytestmark = pytest.mark.real  # in processes of their own, and for a minute
 
 ROOT = Path(__file__).parents[2]
-SHORT, LONG = 200, 2000
+SHORT, LONG = 100, 2000
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)

@@ -27,6 +27,12 @@ VALUES: list[Sequence[float]] = [
     (1.0, 1.0 + 2**-52),
     (5.0,),
 ]
+# Upwards in the short form: three that the axes take in three ways.
+UPWARDS = ((TINY, 5.0), (-LARGE, LARGE), (-TINY, TINY, 0.0))
+CASES = [(values, "minimize") for values in VALUES] + [
+    pytest.param(values, "maximize", marks=() if values in UPWARDS else pytest.mark.long)
+    for values in VALUES
+]
 
 
 def records(values: Sequence[float], objectives: int = 1) -> list[TrialRecord]:
@@ -44,8 +50,7 @@ def records(values: Sequence[float], objectives: int = 1) -> list[TrialRecord]:
     ]
 
 
-@pytest.mark.parametrize("direction", ["minimize", "maximize"])
-@pytest.mark.parametrize("values", VALUES, ids=str)
+@pytest.mark.parametrize(("values", "direction"), CASES, ids=str)
 def test_any_finite_values_are_drawn(
     values: Sequence[float], direction: str, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from sweep.core.study import Slurm
 from sweep.schedulers.slurm.batch_script import render
 from tests.study_rows import make_study
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = ["a space", "it's", 'a"quote', "$(touch owned)", "`id`", "semi;colon", "new\nline", "ä%"]
@@ -29,7 +30,7 @@ def run(script: str, folder: Path, *arguments: str, **environ: str) -> tuple[int
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     return done.returncode, done.stdout

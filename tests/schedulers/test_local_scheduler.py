@@ -203,7 +203,7 @@ class TestRunner:
         assert ahead is not None
         assert ahead.stdin is not None
         ahead.stdin.close()  # as the kernel does where the starter is killed
-        assert ahead.wait(20) == 1
+        assert ahead.wait(PATIENCE_S) == 1
         scheduler.submit(self.contract.job(folder, "touch again", token="job-2"))
         self.contract.wait_states(scheduler, "job-2", {0: "COMPLETED"})
         scheduler.prepare()

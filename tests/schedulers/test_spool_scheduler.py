@@ -17,6 +17,7 @@ from tests.schedulers import spool_scheduler
 from tests.schedulers.scheduler_contract import SchedulerContract, wait_for
 from tests.schedulers.spool_scheduler import SpoolScheduler
 from tests.toys import write_toy
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -38,7 +39,7 @@ def scheduler(tmp_path: Path) -> Iterator[SpoolScheduler]:
     jobs = [path.name for path in spool.root.glob("*")]
     for job in jobs:
         spool.cancel(job)
-    wait_for(lambda: all(s.state == ENDED for s in spool.poll(jobs).values()), 60.0)
+    wait_for(lambda: all(s.state == ENDED for s in spool.poll(jobs).values()), PATIENCE_S)
 
 
 class TestSpool(SchedulerContract):

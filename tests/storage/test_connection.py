@@ -319,7 +319,7 @@ def test_deadlock_is_tried_again(server: Server, database: Database) -> None:
     database.execute("CREATE TABLE IF NOT EXISTS cross_lock (i integer, n integer)")
     database.execute("INSERT INTO cross_lock VALUES (1, 0), (2, 0)")
     other = Database(server.url())
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=PATIENCE_S)
 
     def work(first: int, second: int) -> None:
         tries = []
@@ -337,7 +337,7 @@ def test_deadlock_is_tried_again(server: Server, database: Database) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     other.close()
     assert database.execute("SELECT n FROM cross_lock ORDER BY i") == [(2,), (2,)]
 

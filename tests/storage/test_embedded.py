@@ -29,7 +29,7 @@ from sweep.storage.embedded.folder import Folder, Starter, is_locked
 from sweep.storage.embedded.server import Server, clients, connected, running, using
 from sweep.storage.embedded.service import DatabaseService
 from tests.needs import require, skip_or_fail
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.real
 
@@ -105,7 +105,7 @@ def _python_for_others() -> tuple[str, str]:
     skip_or_fail("other_user", "no Python here that other users can run")
 
 
-def _wait(done: Callable[[], object], limit_s: float = 60.0) -> bool:
+def _wait(done: Callable[[], object], limit_s: float = PATIENCE_S) -> bool:
     deadline = time.monotonic() + limit_s
     while not done():
         if time.monotonic() > deadline:
@@ -215,7 +215,7 @@ def test_eight_commands_at_once_start_one_server(data_dir: Path) -> None:
         )
         for _ in range(8)
     ]
-    answers = {command.communicate(timeout=120)[0].strip() for command in commands}
+    answers = {command.communicate(timeout=PATIENCE_S)[0].strip() for command in commands}
     server = running(data_dir)
     assert server is not None
     assert answers == {str(server.pid)}
@@ -237,7 +237,7 @@ def test_server_outlives_its_starter_and_holds_no_pipe(data_dir: Path) -> None:
     pid = int(command.stdout.readline())
     os.killpg(command.pid, signal.SIGINT)
     rest = command.stdout.read()  # returns only when nobody holds the pipe's other end
-    assert command.wait(timeout=60) != 0
+    assert command.wait(timeout=PATIENCE_S) != 0
     assert "KeyboardInterrupt" in rest
     server = running(data_dir)
     assert server is not None and server.pid == pid
@@ -367,7 +367,7 @@ def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
         client.close()
         time.sleep(2.5)
         assert find_process(server.pid)
-    assert _wait(lambda: running(data_dir) is None, 30)
+    assert _wait(lambda: running(data_dir) is None)
     assert _wait(lambda: _processes(data_dir) == [])
 
 

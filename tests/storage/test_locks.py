@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -10,6 +9,7 @@ import pytest
 
 from sweep.storage import locks
 from sweep.storage.connection import Database
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -39,10 +39,7 @@ def test_the_tables_and_a_name_are_held_by_one_connection(
     other.close()
     db.close()
     # The server ends a session, and gives its locks back, a little after it was left.
-    deadline = time.monotonic() + 60
-    while not take(other):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: take(other), "the lock")
 
 
 def test_a_lock_of_a_study_is_held_to_the_transactions_end(db: Database, other: Database) -> None:

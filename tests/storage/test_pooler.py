@@ -23,6 +23,7 @@ from sweep.storage import locks, tables
 from sweep.storage.connection import Database
 from tests.needs import skip_or_fail
 from tests.toys import write_toy
+from tests.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.real
 
@@ -84,7 +85,7 @@ def pooled(fresh_url: str, tmp_path: Path, pool_mode: str) -> Iterator[str]:
     )
     url = f"postgresql://pooled@127.0.0.1:{port}/{database}"
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             assert child.poll() is None and time.monotonic() < deadline, (
                 folder / "out"
@@ -118,10 +119,7 @@ def test_locks_are_given_back(pooled: str, fresh_url: str) -> None:
                 assert locks.try_submit(other, "letters")
             with closing(Database(pooled)) as one, locks.held(one, locks.PROPOSE, 1):
                 assert one.execute("SELECT 1") == [(1,)]
-        deadline = time.monotonic() + 60
-        while db.execute(LOCKS) != [(0,)]:
-            assert time.monotonic() < deadline, "a lock stays behind"
-            time.sleep(0.05)
+        wait_for(lambda: db.execute(LOCKS) == [(0,)], "the last lock to be given back")
 
 
 def test_statements_keep_their_names(pooled: str) -> None:

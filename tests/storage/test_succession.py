@@ -26,7 +26,7 @@ from sweep.storage.embedded.lease import PERIOD_S, PERIODS, Lease
 from sweep.storage.embedded.server import Server, connected, running
 from sweep.storage.embedded.server_processes import Child
 from tests.needs import require
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.real
 
@@ -114,7 +114,7 @@ def child() -> Iterator[Child]:
     child.end()
 
 
-def wait_gone(pid: int, limit_s: float = 120.0) -> None:
+def wait_gone(pid: int, limit_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + limit_s
     while find_process(pid) is not None:
         assert time.monotonic() < deadline, f"process {pid} lives"

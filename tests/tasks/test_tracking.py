@@ -35,7 +35,7 @@ from tests.needs import mlflow_server_python, require
 from tests.reports import append
 from tests.study_rows import make_study
 from tests.toys import TRAINING, write_toy
-from tests.waiting import returns
+from tests.waiting import PATIENCE_S, returns
 
 pytestmark = pytest.mark.real
 
@@ -453,7 +453,7 @@ def test_tensorboard_follows_a_resumed_trial(sweep: Sweep, runs: Path, tmp_path:
     assert of_tensorboard(root / "tensorboard") == pytest.approx(expected)
 
 
-def wait_for_no_feeder(root: Path, patience_s: float = 60.0) -> None:
+def wait_for_no_feeder(root: Path, patience_s: float = PATIENCE_S) -> None:
     """Wait until the processes that feed a study's trackers are gone."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:

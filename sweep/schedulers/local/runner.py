@@ -66,6 +66,7 @@ START_GAP_S = 0.2
 FORKED_GAP_S = 0.03
 MODULE = "sweep.task"  # what the elements of a study run
 TASK_NAME = "sweep task"  # of a forked one, in top and /proc/PID/comm
+END_NAME = "sweep finaliser"
 
 
 @dataclass
@@ -308,19 +309,21 @@ class Runner:
             process.release()
 
     def _spawn(
-        self, argv: Sequence[str], env: dict[str, str], log: Path
+        self, argv: Sequence[str], env: dict[str, str], log: Path, *, is_element: bool = True
     ) -> subprocess.Popen[bytes] | Forked:
-        module = self.module
-        if module is None:
-            return spawn(argv, cwd=self.job.cwd, env=env, stdout=log, death_signal=signal.SIGTERM)
+        """Start a command; unlike the finaliser, an element gets SIGTERM where the runner dies."""
+        module, cwd, term = self.module, self.job.cwd, signal.SIGTERM
+        if module is None or not runs_module(argv):
+            return spawn(
+                argv, cwd=cwd, env=env, stdout=log, die_with_parent=is_element, death_signal=term
+            )
 
         def work() -> int:
             sys.argv = [str(module.__file__), *argv[3:]]
             return int(module.main(sys.argv[1:]))
 
-        return fork(
-            work, name=TASK_NAME, cwd=self.job.cwd, env=env, stdout=log, death_signal=signal.SIGTERM
-        )
+        name, death = (TASK_NAME, term) if is_element else (END_NAME, None)
+        return fork(work, name=name, cwd=cwd, env=env, stdout=log, death_signal=death)
 
     def _log(self, index: int) -> Path:
         pattern = self.job.log_pattern
@@ -453,18 +456,14 @@ class Runner:
             return
         env = {**os.environ, **self.job.env}
         try:
-            process = spawn(
-                self.job.after,
-                cwd=self.job.cwd,
-                env=env,
-                stdout=self.folder.finaliser_log,
-                die_with_parent=False,
-            )
+            process = self._spawn(self.job.after, env, self.folder.finaliser_log, is_element=False)
         except NotStarted as error:
             print(f"finaliser: {error}", file=sys.stderr, flush=True)
             self.events.add("after", exit_code=error.exit_code_of_shell)
         else:
             self.events.add("after_start", pid=process.pid, start=start_time(process.pid))
+            if isinstance(process, Forked):  # written down first, as an element is
+                process.release()
             self.events.add("after", exit_code=process.wait())
 
 
@@ -494,12 +493,17 @@ def take(folder: JobFolder) -> int | None:
     return lock
 
 
+def runs_module(argv: Sequence[str]) -> bool:
+    """Return whether a command runs the module of sweep whose elements are forked."""
+    return list(argv[:3]) == [sys.executable, "-m", MODULE]
+
+
 def load(argv: Sequence[str]) -> ModuleType | None:
     """Return the module of sweep that a command runs, with all that it will import; None of others.
 
     Where it cannot be imported, each element says why in its own log.
     """
-    if list(argv[:3]) != [sys.executable, "-m", MODULE]:
+    if not runs_module(argv):
         return None
     try:
         module = importlib.import_module(MODULE)
