@@ -9,7 +9,7 @@ CODE := sweep trainer templates studies tests benchmarks
 # runs one after the other. Frameworks need more memory each; on a cluster each has a whole Slurm.
 JOBS ?= 4
 FRAMEWORK_JOBS ?= 4
-CLUSTER_JOBS ?= 3
+CLUSTER_JOBS ?= 2
 # A test or demo starts hundreds of Pythons: each would compile sweep anew, for a third of a second.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
