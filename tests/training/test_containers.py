@@ -254,6 +254,7 @@ def test_whose_exit_code_it_is(
 BUILD = """\
 import json, os, sys
 from pathlib import Path
+import sweep.schedulers  # as every process of sweep's does
 from sweep.training import build
 from sweep.core.paths import Runs
 from sweep.core.study import Study
