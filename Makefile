@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reo
 
 help:
 	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
-	@echo "make test      the tests in their short form, a dozen on a real cluster (15 minutes)"
+	@echo "make test      the tests in their short form, a dozen on a real cluster (17 minutes)"
 	@echo "make test-cluster  all tests on a real Slurm cluster on this machine (as root)"
 	@echo "make test-frameworks  Lightning, transformers, Keras, … installed, and each one for real"
 	@echo "make test-declared  the main job with the lowest declared versions of all packages, and the newest"
