@@ -61,13 +61,7 @@ def logs(
     name = names[0] if names else None
     opened = open_study(where, name)
     ledger = opened.ledger
-    found = ledger.db.retry(lambda _: ledger.find_trial(trial))
-    if found is None:
-        raise InputError(
-            f"{opened.study.name} has no trial {trial}.",
-            f"Its trials are 0 to {opened.study.trials - 1}.",
-        )
-    trial_id, state = found
+    trial_id, state = opened.find_trial(trial)
 
     def attempts() -> list[AttemptLine]:
         found = attempts_of(ledger, trial_id)

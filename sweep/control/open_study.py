@@ -25,6 +25,24 @@ class Opened:
     study: Study
     ledger: Ledger
 
+    def find_trial(self, number: int) -> tuple[int, str]:
+        """Return the id and the state of a trial.
+
+        Raises:
+            InputError: There is no such trial.
+        """
+        found = self.ledger.db.retry(lambda _: self.ledger.find_trial(number))
+        if found is None:
+            raise self.no_trial(number)
+        return found
+
+    def no_trial(self, number: int) -> InputError:
+        """Return what to raise where the study has no such trial."""
+        return InputError(
+            f"{self.study.name} has no trial {number}.",
+            f"Its trials are 0 to {self.study.trials - 1}.",
+        )
+
 
 def open_study(runs: Runs, name: str | None) -> Opened:
     """Return a study that was launched from this runs folder; by default the last one.

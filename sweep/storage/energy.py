@@ -10,20 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.core.attributes import ENERGY
+from sweep.storage.attempt_notes import write_sql
 from sweep.storage.connection import Database
 
 NVML = "nvml"  # the counters of its own GPUs
 SLURM = "slurm"  # its task's part of what Slurm accounts for
 
-_WRITE = f"""
-INSERT INTO trial_user_attributes AS u (trial_id, key, value_json)
-SELECT trial_id, '{ENERGY}', jsonb_build_object(number::text,
-  jsonb_build_object('joules', %(joules)s::float8, 'by', %(by)s::text))::text
-FROM attempt
-ON CONFLICT (trial_id, key) DO UPDATE SET value_json = (CASE
-  WHEN jsonb_typeof(u.value_json::jsonb) = 'object' THEN u.value_json::jsonb ELSE '{{}}'::jsonb END
-  || excluded.value_json::jsonb)::text
-"""
+_FIGURE = "jsonb_build_object('joules', %(joules)s::float8, 'by', %(by)s::text)"
+_NOTE = write_sql(ENERGY, _FIGURE)
+_NOTE_ENDED = write_sql(ENERGY, _FIGURE, ended=True)
 
 
 @dataclass(frozen=True)
@@ -36,21 +31,13 @@ class Energy:
 
 def note(db: Database, token: str, joules: float) -> None:
     """Note what a live attempt's GPUs have used so far; nothing where it lives no more."""
-    db.execute(
-        "WITH attempt AS (SELECT trial_id, number FROM sweep_attempt WHERE token = %(token)s "
-        f"AND outcome IS NULL FOR SHARE) {_WRITE}",
-        {"token": token, "joules": joules, "by": NVML},
-    )
+    db.execute(_NOTE, {"token": token, "joules": joules, "by": NVML})
 
 
 def note_of_tasks(db: Database, found: Mapping[str, float]) -> None:
     """Note the parts that ended attempts have in their tasks' energy, in joules by their token."""
     for token, joules in found.items():
-        db.execute(
-            "WITH attempt AS (SELECT trial_id, number FROM sweep_attempt "
-            f"WHERE token = %(token)s AND outcome IS NOT NULL FOR SHARE) {_WRITE}",
-            {"token": token, "joules": joules, "by": SLURM},
-        )
+        db.execute(_NOTE_ENDED, {"token": token, "joules": joules, "by": SLURM})
 
 
 def read(

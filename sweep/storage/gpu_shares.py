@@ -7,18 +7,10 @@ from __future__ import annotations
 import json
 
 from sweep.core.attributes import GPU_SECONDS
+from sweep.storage.attempt_notes import write_sql
 from sweep.storage.connection import Database
 
-_NOTE = f"""
-WITH attempt AS (SELECT trial_id, number FROM sweep_attempt WHERE token = %(token)s
-  AND outcome IS NULL FOR SHARE)
-INSERT INTO trial_user_attributes AS u (trial_id, key, value_json)
-SELECT trial_id, '{GPU_SECONDS}', jsonb_build_object(number::text, %(gpu_s)s::float8)::text
-FROM attempt
-ON CONFLICT (trial_id, key) DO UPDATE SET value_json = (CASE
-  WHEN jsonb_typeof(u.value_json::jsonb) = 'object' THEN u.value_json::jsonb ELSE '{{}}'::jsonb END
-  || excluded.value_json::jsonb)::text
-"""
+_NOTE = write_sql(GPU_SECONDS, "%(gpu_s)s::float8")
 # What an attempt ``a`` has used of a GPU; NULL where it shares none.
 GPU_SECONDS_SQL = f"""(SELECT CASE
     WHEN jsonb_typeof(u.value_json::jsonb -> a.number::text) = 'number'

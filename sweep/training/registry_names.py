@@ -44,12 +44,9 @@ class RegistryName:
     @property
     def for_enroot(self) -> str:
         """As enroot reads it, and, without ``docker://``, Pyxis."""
-        return (
-            _DOCKER
-            + f"{self.user}@" * bool(self.user)
-            + f"{self.host}#" * bool(self.host)
-            + (self.path)
-        )
+        user = f"{self.user}@" if self.user else ""
+        host = f"{self.host}#" if self.host else ""
+        return f"{_DOCKER}{user}{host}{self.path}"
 
 
 def read_registry_name(image: str) -> RegistryName | None:

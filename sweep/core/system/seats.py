@@ -16,7 +16,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +161,18 @@ class Seat:
 
     def ask(self, said: SeatState) -> None:
         """Ask to be let in with an attempt (its token, trial, attempt, params, is_alone)."""
-        self._reports = []
-        self._say(_with(said, self._said, state=READY, since_s=time.time()))
+        self._reports, before = [], self._said
+        self._say(
+            replace(
+                said,
+                state=READY,
+                since_s=time.time(),
+                ended=before.ended,
+                ended_s=before.ended_s,
+                is_complete=before.is_complete,
+                ran_out=before.ran_out,
+            )
+        )
 
     def is_let_in(self) -> bool:
         """Tell whether the attempt that asks may train now."""
@@ -171,14 +181,13 @@ class Seat:
 
     def begin(self, group: int) -> None:
         """Say that its training has begun."""
-        now = time.time()
-        self._say(_with(self._said, self._said, state=TRAINING, since_s=now, group=group))
+        self._say(replace(self._said, state=TRAINING, since_s=time.time(), group=group))
 
     def report(self, reports: Sequence[tuple[float, float]]) -> None:
         """Say what training has reported: (epoch second, step) each."""
         self._reports = [*self._reports, *reports][-MOST_REPORTS:]
         if self._said.state == TRAINING and time.monotonic() - self._written >= WRITE_EVERY_S:
-            self._say(_with(self._said, self._said, reports=self._reports))
+            self._say(replace(self._said, reports=self._reports))
 
     def use(self) -> Use:
         """Return what the attempt has used up to now."""
@@ -187,7 +196,7 @@ class Seat:
         if found is None or self._said.state != TRAINING:
             return Use()
         later_s = max(0.0, time.time() - max(found.at_s, self._said.since_s))
-        return _with(found, found, gpu_s=found.gpu_s + later_s * found.share)
+        return replace(found, gpu_s=found.gpu_s + later_s * found.share)
 
     def slowdown(self) -> float:
         """Return how much longer training takes now than alone: at least 1."""
@@ -223,16 +232,6 @@ class Seat:
             write_atomic(self.path, json.dumps(asdict(said)))
 
 
-def _with(base: Any, before: Any, **changes: Any) -> Any:
-    """Return a state with changes, and with what is known of the attempt that ended before it."""
-    kept = {}
-    if isinstance(base, SeatState):
-        kept = {
-            name: getattr(before, name) for name in ("ended", "ended_s", "is_complete", "ran_out")
-        }
-    return type(base)(**{**asdict(base), **kept, **changes})
-
-
 def numbers_of(params: Mapping[str, Any]) -> dict[str, float]:
     """Return the parameters that are numbers."""
     return {
@@ -240,16 +239,6 @@ def numbers_of(params: Mapping[str, Any]) -> dict[str, float]:
         for name, value in params.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-
-
-def is_seat(name: str) -> bool:
-    """Tell whether a file's name is a seat's."""
-    return name.startswith("seat-") and name.endswith(".json")
-
-
-def take_from(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the seat: it is a worker's, not its training's."""
-    return {name: text for name, text in environ.items() if name != SEAT_VARIABLE}
 
 
 def remove(folder: Path, number: int) -> None:

@@ -1,10 +1,9 @@
 """One GPU that several trials share, packed by what is measured: who trains on it, and when.
 
-The process that starts the workers of a card (the local runner, a task with slots) keeps one of
-these and calls ``tick`` a few times a second. It reads what the workers say of their seats, asks
-``packing`` how many are to train, lets waiting attempts in, one after the other in their order, and
-writes what each has used. It never raises: a card of which nothing can be measured is packed by
-reports alone.
+The process that starts the workers of a card, the local runner, keeps one of these and calls
+``tick`` a few times a second. It reads what the workers say of their seats, asks ``packing`` how
+many are to train, lets waiting attempts in, one after the other in their order, and writes what
+each has used. It never raises: a card of which nothing can be measured is packed by reports alone.
 """
 
 from __future__ import annotations

@@ -65,9 +65,7 @@ def _trial_side(opened: Opened, number: int) -> Side:
         lambda db: records.read_trials(db, ledger.study_id, study, metrics=True, numbers=[number])
     )
     if not found:
-        raise InputError(
-            f"{study.name} has no trial {number}.", f"Its trials are 0 to {study.trials - 1}."
-        )
+        raise opened.no_trial(number)
     record = found[0]
     values = _values(study, record.params, record.seed, record.values) | {
         "state": record.state,

@@ -73,12 +73,7 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
         if not best:
             raise no_best(opened)
         number = best[0]
-    found = ledger.db.retry(lambda _: ledger.find_trial(number))
-    if found is None:
-        raise InputError(
-            f"{study.name} has no trial {number}.", f"Its trials are 0 to {study.trials - 1}."
-        )
-    trial_id, state = found
+    trial_id, state = opened.find_trial(number)
     if state != "COMPLETE":
         raise InputError(
             f"Trial {number} of {study.name} is not complete.",

@@ -71,18 +71,14 @@ def choose_values(opened: Opened, number: int | None) -> ShellValues:
             first = {**study.space.first_values(), **study.fixed}
             return ShellValues(0, trial_seed(study.seed, 0), first, is_trial=False)
         number = best[0]
-    found = ledger.db.retry(lambda _: ledger.find_trial(number))
-    if found is None:
-        raise InputError(
-            f"{study.name} has no trial {number}.", f"Its trials are 0 to {study.trials - 1}."
-        )
-    params = params_of(ledger, found[0])
+    trial_id, _ = opened.find_trial(number)
+    params = params_of(ledger, trial_id)
     if study.space.names() and not set(params) - set(study.fixed):
         raise InputError(
             f"Trial {number} of {study.name} has no values yet: it gets them when it is pulled.",
             "Name one that has started (sweep collect --state all), or none.",
         )
-    return ShellValues(number, rerun.own_seed(ledger, number, found[0]), params)
+    return ShellValues(number, rerun.own_seed(ledger, number, trial_id), params)
 
 
 def as_study(study: Study, line: str | None, *, write: bool, root: bool) -> Study:
