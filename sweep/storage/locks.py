@@ -6,8 +6,9 @@ Each is a pair of numbers: what is done, and the study it is done to.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
+from sweep.core.errors import DatabaseUnavailable
 from sweep.storage.connection import Database
 
 TABLES = 0x5EEB0001  # making the tables; of no study
@@ -59,4 +60,9 @@ def held(db: Database, what: int, study_id: int) -> Iterator[None]:
     """Hold a lock while the block uses the database: by a connection beside it."""
     with closing(Database(db.url)) as holder:
         holder.execute(f"{_BEGIN}SELECT pg_advisory_xact_lock(%s, %s)", (what, study_id))
-        yield
+        try:
+            yield
+        finally:
+            # The server ends the session of a closed connection only a little later.
+            with suppress(DatabaseUnavailable):
+                holder.execute("ROLLBACK")
