@@ -49,11 +49,13 @@ class NearTable:
                 continue
             if _count(values) < 2 or _count(names):
                 continue
-            end = r"\s*" if apart == _SPACES else ""  # the last cell of other tables takes it
+            # Spaces are of the line where they are between columns, else of the cell.
+            outer, within = (r"\s*", "") if apart == _SPACES else ("", r"\s*")
+            number = f"{within}{FOR_PATTERNS}%?{within}"
             rest = len(values) - at - 1
             before = f"(?:{inner}{apart}){{{at}}}" if at else ""
             after = f"(?:{apart}{inner}){{{rest}}}" if rest else ""
-            return rf"^\s*{before}\s*{FOR_PATTERNS}%?\s*{after}{end}$"
+            return f"^{outer}{before}{number}{after}{outer}$"
         return ""
 
     def text(self) -> str:
