@@ -10,6 +10,7 @@ from typing import Any
 from sweep.core.placeholders import EDIT, RESERVED, escape
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
+from sweep.studyfile.starter.sbatch_files import read_files
 from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, pick, read_scalars, read_tasks
 from sweep.studyfile.starter.sbatch_options import add_options, read_options
 from sweep.studyfile.starter.sbatch_text import (
@@ -60,10 +61,12 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
         hints=list(HINTS),
         objectives=[{"metric": "val_loss", "direction": "minimize"}],
     )
-    body = number_names(straighten(text))
-    lists = {found[1]: _split(found[2]) for found in _LIST.finditer(body)}
-    picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(body)}
     tasks = read_tasks(options.get("array", ""))
+    body = straighten(text)
+    files = read_files(body, path.parent, settle(read_scalars(body)), tasks)
+    body = number_names(files.body)
+    lists = {found[1]: _split(found[2]) for found in _LIST.finditer(body)} | files.lists
+    picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(body)}
     scalars = settle(read_scalars(body) | _counts(tasks))
     body = put_in(
         body,
@@ -79,18 +82,21 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     variables, line = lines[taken] if lines else ("", f"python {EDIT}")
     outside = _leave_container(body, line, lost)
     loops = find_loops(body, lines[taken][1], lists) if lines else {}
-    picks = Picks({**lists, **loops}, scalars, tasks or list(range(10)), set(loops))
+    all_tasks = tasks or files.tasks or list(range(10))
+    picks = Picks({**lists, **loops}, scalars, all_tasks, set(loops))
     draft.command = _run_here(_command(draft, put_in(line, picked), picks, lost), lost)
-    if "array" not in options and picks.indexes:
-        lost.append("--array: is not in the script; tasks 0 to 9 were taken")
+    if not tasks and picks.indexes:
+        which = f"tasks {min(all_tasks)} to {max(all_tasks)} were taken"
+        lost.append(f"--array: is not in the script; {which}")
     others = [one for place, one in enumerate(commands) if place != taken]
     if others:
         shown = ", ".join(one[:60] for one in others[:3])
         lost.append(f"the script runs {len(commands)} commands; left out: {shown}")
-    if re.search(r"\b(sed|awk|head)\b[^\n]*SLURM_ARRAY_TASK_ID", body):
+    if files.unread or re.search(r"\b(sed|awk|head)\b[^\n]*SLURM_ARRAY_TASK_ID", body):
         lost.append(
-            "the lines of a file: each task reads its own. Make the file a CSV with names in its "
-            "first line, and write points: file.csv"
+            "the lines of a file: each task reads its own"
+            + "".join(f"; {text}" for text in files.unread)
+            + ". Make the file a CSV with names in its first line, and write points: file.csv"
         )
     indexes = picks.indexes
     if indexes and picks.looped:

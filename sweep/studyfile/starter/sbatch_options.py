@@ -51,16 +51,31 @@ def add_options(draft: Draft, options: dict[str, str], lost: list[str]) -> None:
             width = re.search(r"%(\d+)$", value)
             draft.more["max_parallel"] = int(width[1]) if width else 4
         elif name == "time":
-            resources["time"] = value
+            if value.isdecimal() and int(value):
+                resources["time"] = f"{value}min"
+            elif value == "0" or value.lower() in ("unlimited", "infinite"):
+                lost.append(
+                    f"--time={value}: a study needs a limit of one trial; see resources.time"
+                )
+            else:
+                resources["time"] = value
         elif name == "nodes" and value.isdecimal():
             if int(value) > 1:
                 resources["nodes"] = int(value)
         elif name == "cpus-per-task" and value.isdecimal():
             resources["cpus"] = int(value)
         elif name == "mem":
-            resources["memory"] = value
+            if value.rstrip("KMGTkmgtBb") == "0":
+                lost.append(f"--mem={value}: all of a node's memory; see resources.memory")
+            else:
+                resources["memory"] = f"{value}M" if value.isdecimal() else value
         elif name in ("gres", "gpus", "gpus-per-node", "gpus-per-task"):
-            found = re.fullmatch(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d+)|gpu", value)
+            parts = value.split(",") if name == "gres" else [value]
+            gpus = [part for part in parts if len(parts) == 1 or part.startswith("gpu")]
+            found = re.fullmatch(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d+)|gpu", ",".join(gpus))
+            if found and len(parts) > 1:
+                others = ",".join(part for part in parts if part not in gpus)
+                lost.append(f"--gres={others}: has no counterpart here beside GPUs")
             if found:
                 count = int(found[2] or 1)
                 resources["gpus"] = f"{found[1]}:{count}" if found[1] else count
@@ -68,8 +83,10 @@ def add_options(draft: Draft, options: dict[str, str], lost: list[str]) -> None:
                 lost.append(f"--{name}={value}: has no counterpart here; see resources.gpus")
         elif name in ("partition", "account", "qos", "constraint", "reservation"):
             slurm[name] = value
-        elif name == "exclusive":
+        elif name == "exclusive" and not value:
             slurm["exclusive"] = True
+        elif name == "exclusive":
+            lost.append(f"--exclusive={value}: has no counterpart here; see slurm.exclusive")
         elif name in ("job-name", "output", "error", "ntasks", "ntasks-per-node", "open-mode"):
             if name.startswith("ntasks") and value not in ("", "1"):
                 lost.append(f"--{name}={value}: see the key launcher, and ddp.ranks_per_node")
