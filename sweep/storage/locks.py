@@ -17,6 +17,7 @@ SUBMIT = 0x5EEB0003  # submitting for a study; by its name, which comes before i
 PROMOTE = 0x5EEB0004  # which paused trial goes on
 PROPOSE = 0x5EEB0005  # whether a proposed configuration is taken, and storing it
 CLAIM = 0x5EEB0006  # whether there is room for one more attempt, and taking it
+TRACKER = 0x5EEB0007  # a tracker making its tables, in a database of its own; of no study
 
 _BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; "
 
