@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.control import identity, job_owners, launch_rows, retrying, waves
+from sweep.control import identity, job_owners, launch_rows, retrying, tracker_tables, waves
 from sweep.control.add_points import with_added
 from sweep.control.check import quick, trackers
 from sweep.control.finaliser import tend
@@ -34,7 +34,7 @@ from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
 from sweep.schedulers.choose import resolve, scheduler_of
 from sweep.search import valid
-from sweep.storage import access, budgets, status_rows, studies, tables, tracker_database
+from sweep.storage import access, budgets, status_rows, studies, tables
 from sweep.storage.closing import close_untold
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
@@ -283,7 +283,7 @@ def open_database(
         db.close()  # making tables takes some of the connections that a role may have
         tables.create(db.url, own=url is None)
         if trackers.in_database(study, prepared.environ):
-            tracker_database.make(db)
+            tracker_tables.make(db, prepared.say)
         alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
         with alone, contextlib.closing(db):
             yield db, settled

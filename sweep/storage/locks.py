@@ -59,7 +59,7 @@ def try_hold(db: Database, what: int, study_id: int) -> bool:
 @contextmanager
 def held(db: Database, what: int, study_id: int) -> Iterator[None]:
     """Hold a lock while the block uses the database: by a connection beside it."""
-    with closing(Database(db.url)) as holder:
+    with closing(Database(db.url, timeout_s=db.timeout_s)) as holder:
         holder.execute(f"{_BEGIN}SELECT pg_advisory_xact_lock(%s, %s)", (what, study_id))
         try:
             yield

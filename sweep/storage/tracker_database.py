@@ -19,7 +19,7 @@ from sweep.storage.url import describe, dsn, with_database
 
 SUFFIX = "_mlflow"
 LONGEST_NAME = 63  # bytes of a name in PostgreSQL
-MAKE_S = 120.0  # a copy of an empty database, on a slow disk
+MAKE_S = 120.0  # a copy of an empty database, or a tracker's tables, on a busy machine
 ELSEWHERE = (
     "or keep MLflow's runs elsewhere: export MLFLOW_TRACKING_URI=…, or leave it out of track"
 )
@@ -36,8 +36,11 @@ def url_beside(db: Database) -> str:
     return with_database(db.url, _name_beside(dsn(db.url).get("dbname") or str(current or role)))
 
 
-def make(db: Database) -> None:
+def make(db: Database) -> bool:
     """Make the tracker's database unless it is there, and see that it takes tables.
+
+    Returns:
+        Whether it is new, so that it has no tables yet.
 
     Raises:
         SweepError: The role may not make one, or may make no tables in it; what to do.
@@ -47,11 +50,13 @@ def make(db: Database) -> None:
     name = dsn(url)["dbname"]
     [[role]] = db.execute("SELECT current_user")
     owned = f"CREATE DATABASE {_quoted(name)} OWNER {_quoted(str(role))};"
+    is_new = False
     with closing(Database(db.url, timeout_s=MAKE_S)) as maker:
         if not _is_there(maker, name):
             try:
                 # Nobody is ever connected to template0, as somebody may be to template1.
                 maker.execute(f"CREATE DATABASE {_quoted(name)} TEMPLATE template0")
+                is_new = True
             except psycopg2.errors.InsufficientPrivilege:
                 raise SweepError(
                     f"track: [mlflow] keeps its runs in a database of its own, {name}, and "
@@ -69,6 +74,7 @@ def make(db: Database) -> None:
                 f"Ask the server's administrator for: ALTER DATABASE {_quoted(name)} OWNER TO "
                 f"{_quoted(str(role))}; {ELSEWHERE}.",
             )
+    return is_new
 
 
 def is_made(db: Database) -> bool:
@@ -86,7 +92,7 @@ def alone(url: str) -> Iterator[None]:
     Raises:
         DatabaseUnavailable: Another one has been at it for a while.
     """
-    with closing(Database(url)) as beside, locks.held(beside, locks.TRACKER, 0):
+    with closing(Database(url, timeout_s=MAKE_S)) as beside, locks.held(beside, locks.TRACKER, 0):
         yield
 
 
