@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sweep.core.paths import Runs
 from sweep.storage import access
 from sweep.storage.embedded import server
 from tests.conftest import Sweep, sweep_environment
@@ -54,8 +55,9 @@ def test_its_server_shows_what_collect_shows(sweep: Sweep, runs: Path, tmp_path:
         uri = wait_for(lambda: text_of(said).partition("/  (")[0].strip(), "its address")
         wait_for(lambda: answers(uri, process), "MLflow's server")
         check_mlflow(uri, runs)
-        assert access.stop_server(runs / ".postgres") is False
-        assert server.running(runs / ".postgres")
+        data = Path(access.read_note(Runs(runs).study("resuming"))["embedded"])
+        assert access.stop_server(data) is False
+        assert server.running(data)
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait() == 0
