@@ -157,14 +157,19 @@ def history(
         unit: Of the time.
     """
     title = "results, in the order they ended" if across == "place" else f"{unit} since the start"
-    x = {
+    x: Spec = {
         "field": across,
         "type": "quantitative",
         "title": title,
         "scale": {"zero": across == "time", "nice": False},
+        "axis": {
+            "labelOverlap": "greedy",
+            "labelSeparation": 8,
+            "tickCount": {"expr": "max(2, floor(width / 55))"},
+        },
     }
     if across == "place":
-        x["axis"] = {"tickMinStep": 1, "format": "d"}
+        x["axis"] |= {"tickMinStep": 1, "format": "d"}
     y = value_axis(objective, scale)
     present = [
         s
@@ -354,8 +359,13 @@ def bars(shares: Mapping[str, float]) -> Spec:
         "field": "share",
         "type": "quantitative",
         "title": "importance",
-        "axis": {"format": "%"},
-        "scale": {"domain": [0, min(1.0, 1.12 * max(shares.values()))], "nice": False},
+        "axis": {
+            "format": "%",
+            "labelExpr": "datum.value > 1 ? '' : datum.label",
+            "labelOverlap": "greedy",
+        },
+        # Room for the longest bar's own text, however narrow the chart is.
+        "scale": {"domain": [0, 1.25 * max(shares.values())], "nice": False},
     }
     return base(
         {
