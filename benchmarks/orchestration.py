@@ -17,9 +17,9 @@ that the ratios of peers hold whatever else the machine does:
   longer than 0.3 s for them, and the longest wait (a task's first that it makes not counted).
 
 Cases: ``skewed`` (``-tpe``, ``-auto``) 100 trials, one in 20 six times longer, mean 3 s, K = 16;
-``short`` 200 trials of 1 s, K = 16; ``again`` 60 trials of 0.5 s, K = 2; ``first`` and ``first-tpe`` 20 trials of 2.5 s,
-each in a task of its own, K = 2. On 2 cores 16 slots of 1 s can be kept busy only where a trial
-costs less than 0.12 s of CPU, the training's own included.
+``short`` 200 trials of 1 s, K = 16; ``again`` 60 trials of 0.5 s, K = 2; ``first`` and ``first-
+tpe`` 20 trials of 2.5 s, each in a task of its own, K = 2. On 2 cores 16 slots of 1 s can be kept
+busy only where a trial costs less than 0.12 s of CPU, the training's own included.
 
 Printed: a table in Markdown; JSON goes to benchmarks/results/orchestration.json (``--output``).
 """
