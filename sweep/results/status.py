@@ -39,6 +39,8 @@ from sweep.storage.status_rows import Failure, Times
 FINISHED = "finished"  # every trial is final
 QUEUED = "queued"  # its tasks have not started
 IDLE = "idle"  # trials are left, and nothing is there to run them
+# Longer than attempts are left unseen by whoever looks after the study: nobody does.
+GONE_S = 300.0
 
 _NEXT = {
     studies.HELD: "correct the command or the study file; then `sweep launch` goes on",
@@ -231,7 +233,13 @@ def snapshot(
     polled = None if tasks is None else _count_tasks(tasks)
     ours = {**seen.counts, outcomes.RUNNING: seen.counts[outcomes.RUNNING] - seen.untold}
     state, reason = decide(
-        seen.state, ours, seen.unfinished, polled, _pending_reason(tasks), coming
+        seen.state,
+        ours,
+        seen.unfinished,
+        polled,
+        _pending_reason(tasks),
+        coming,
+        gone=bool(seen.running) and all(row.unseen_s > GONE_S for row in seen.running),
     )
     over = state == FINISHED or (
         state in (studies.HELD, studies.STOPPED) and seen.counts[outcomes.RUNNING] <= seen.untold
@@ -359,6 +367,8 @@ def decide(
     tasks: Mapping[str, int] | None,
     pending_reason: str = "",
     coming: str = "",
+    *,
+    gone: bool = False,
 ) -> tuple[str, str]:
     """Return what a study is doing, and why.
 
@@ -368,6 +378,7 @@ def decide(
         tasks: How many are pending and running; None when the scheduler could not be asked.
         pending_reason: The scheduler's, of a pending task.
         coming: Who goes on with a study that has no task, in words.
+        gone: Its running trials have not been heard of for long, any of them.
     """
     has_ended = wanted.word == studies.ENDED
     if not unfinished:
@@ -376,6 +387,13 @@ def decide(
         return studies.DRAINING, f"it ends early: {wanted.reason}"
     if wanted.word != studies.RUNNING:
         return wanted.word, wanted.reason
+    if tasks is not None and gone and not any(tasks.values()) and not coming:
+        running = counts[outcomes.RUNNING]
+        left = "1 trial runs" if running == 1 else f"{running} trials run"
+        return IDLE, (
+            f"{left} by the database alone: no task is there any more, and nobody has looked after "
+            "the study since; `sweep status` does"
+        )
     if counts[outcomes.RUNNING] or tasks is None or tasks["running"]:
         return studies.RUNNING, ""
     if tasks["pending"]:

@@ -89,7 +89,13 @@ def value_axis(objective: Objective, scale: Scale | None, field: str = "value") 
         shown = {} if scale.log else shown
         shown |= {"domain": [scale.low, scale.high], "clamp": True, "nice": False}
         shown["type"] = "log" if scale.log else "linear"
-    return {"field": field, "type": "quantitative", "title": better_text(objective), "scale": shown}
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": better_text(objective),
+        "scale": shown,
+        "axis": {"titleLimit": {"expr": "height"}},  # a long name would leave the chart
+    }
 
 
 def names_apart(names: Sequence[str], most: int) -> list[str]:
