@@ -30,7 +30,7 @@ from sweep.results.paper import best_cells, with_ranking
 from sweep.results.plots import draw
 from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
 from sweep.results.terminal import trials_table
-from sweep.storage import records, series
+from sweep.storage import proposals, records, series
 from sweep.tasks.side_runs import confirm
 
 if TYPE_CHECKING:
@@ -166,7 +166,10 @@ def collect(
         wanted=wanted,
         codes=mixed.ids,
     )
+    noted = ledger.db.retry(lambda db: proposals.read_noted(db, ledger.study_id))
     for row in chosen:
+        if row["trial"] in noted:
+            row["proposal"] = noted[row["trial"]]
         if (found_mean := confirmed.get(row["trial"])) is not None:
             row["confirmed"] = {
                 "mean": found_mean.mean,

@@ -27,10 +27,11 @@ from sweep.core.trial import deviation
 from sweep.results.feasibility import read_none_feasible
 from sweep.results.running import RunningLine, lines_of
 from sweep.results.shared_gpus import SharedGpu, read_gpus
-from sweep.storage import notices, promotion, records, running_rows, status_rows, studies
+from sweep.storage import notices, promotion, proposals, records, running_rows, status_rows, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.notices import Notice
+from sweep.storage.proposals import Waits
 from sweep.storage.running_rows import RunningTrial
 from sweep.storage.status_rows import Failure, Times
 
@@ -97,6 +98,7 @@ class Status:
         spare_tasks: Tasks that run and have no trial, where the scheduler could be asked.
         best_so_far: The best value after each share of the complete trials, oldest first.
         gpus: Those that trials share (``resources.share``), while some train there.
+        waits: How long tasks waited for the parameters of their trials.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Status:
     spare_tasks: int = 0
     best_so_far: Sequence[float] = ()
     gpus: Sequence[SharedGpu] = ()
+    waits: Waits = field(default_factory=Waits)
 
     @property
     def done(self) -> int:
@@ -167,6 +170,12 @@ class Status:
             "slots": self.slots,
             "spare_tasks": self.spare_tasks,
             "gpus": [gpu.to_dict() for gpu in self.gpus],
+            "proposals": {
+                "prepared": self.waits.prepared,
+                "made": self.waits.made,
+                "late": self.waits.late,
+                "longest_wait_s": self.waits.longest_s,
+            },
             "running": [line.to_dict(self.now) for line in self.running],
             "best_so_far": list(self.best_so_far),
             "started": iso_utc(self.started),
@@ -275,6 +284,7 @@ def snapshot(
         spare_tasks=_count_spare(tasks, seen.running),
         best_so_far=seen.best_so_far,
         gpus=read_gpus(folder, [one.trial for one in seen.running]),
+        waits=seen.waits,
     )
 
 
@@ -296,6 +306,7 @@ class _Seen:
     running: Sequence[RunningTrial]
     lengths: tuple[int, int] | None
     best_so_far: Sequence[float]
+    waits: Waits
 
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
@@ -345,6 +356,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         running=running,
         lengths=running_rows.read_lengths(ledger) if running else None,
         best_so_far=running_rows.read_best_so_far(ledger, BEST_POINTS) if best else (),
+        waits=proposals.read_waits(db, study_id),
     )
 
 

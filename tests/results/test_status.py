@@ -119,6 +119,7 @@ def test_json_is_the_contract(database_url, tmp_path):  # noqa: F811
         "slots": 1,
         "spare_tasks": 1,
         "gpus": [],
+        "proposals": {"prepared": 0, "made": 0, "late": 0, "longest_wait_s": 0.0},
         "running": [],
         "best_so_far": [0.5, 0.75],
         "started": "2026-03-01T12:00:00+00:00",
