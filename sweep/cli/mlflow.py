@@ -13,6 +13,7 @@ import click
 from sweep.cli.common import get_runs, open_study, runs_option, study_argument
 from sweep.cli.serve import ssh_line
 from sweep.control.check.trackers import MLFLOW_URI
+from sweep.control.open_study import open_study as open_by_name
 from sweep.core.errors import EXIT_DONE, InputError, SweepError
 from sweep.core.masking import mask_url
 from sweep.results import mlflow_pages
@@ -56,7 +57,8 @@ def mlflow(
             f"{MLFLOW_URI} is set: MLflow's runs are at {mask_url(elsewhere)}.",
             f"Open that; or, for studies launched without it: unset {MLFLOW_URI}",
         )
-    opened = open_study(get_runs(runs), study)
+    # On a cluster the embedded server ends with a command, but not with one that gives its address.
+    opened = (open_by_name if url else open_study)(get_runs(runs), study)
     with closing(opened.ledger.db) as db:
         if not tracker_database.is_made(db):
             raise InputError(
