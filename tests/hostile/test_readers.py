@@ -66,6 +66,7 @@ OWN = {
     "sweep.storage.history": "the database's rows",
     "sweep.storage.optuna_studies": "the database's rows",
     "sweep.storage.promotion": "the database's rows",
+    "sweep.storage.proposals": "the database's rows",
     "sweep.storage.records": "the database's rows",
     "sweep.storage.replicates": "the database's rows",
     "sweep.storage.reports": "the database's rows",
