@@ -17,11 +17,13 @@ from sweep.core.masking import mask_url
 from sweep.core.own_version import own_version
 from sweep.storage import locks
 from sweep.storage.connection import Database
+from sweep.storage.server_errors import first_line, is_full, passes
 from sweep.storage.url import normalise
 
 # The revision of Optuna's schema that our statements are written for (its alembic head since 3.2).
 REVISION = "v3.2.0.a"
 OLDEST_SERVER = 130000  # server_version_num of PostgreSQL 13
+FULL_PATIENCE_S = 10.0  # for a place, where the server has none left
 LOCK_PATIENCE_S = 60.0
 ALTER_WAIT_S = 5  # for others to let go of a table
 LONGEST_STEP = 2**31 - 1  # in 32 bits, as Optuna declares it
@@ -317,10 +319,22 @@ def _create_optuna_tables(url: str) -> None:
         "poolclass": sqlalchemy.NullPool,
         "connect_args": {"connect_timeout": 20, "tcp_user_timeout": 20000},
     }
+    give_up_at = time.monotonic() + FULL_PATIENCE_S
     try:
-        optuna.storages.RDBStorage(url, engine_kwargs=engine_options).engine.dispose()
+        while True:
+            try:
+                optuna.storages.RDBStorage(url, engine_kwargs=engine_options).engine.dispose()
+                return
+            except sqlalchemy.exc.OperationalError as error:
+                # Our own session, just closed, may have the last place for a moment yet.
+                if not is_full(error) or time.monotonic() > give_up_at:
+                    raise
+                time.sleep(0.1)
     except sqlalchemy.exc.DBAPIError as error:
         if isinstance(error.orig, psycopg2.Error):
+            if passes(error.orig):
+                said = first_line(error.orig)
+                raise DatabaseUnavailable(f"Optuna could not make its tables: {said}") from error
             raise error.orig from None
         raise
     except optuna.exceptions.StorageInternalError as error:  # so it calls what the server refused

@@ -253,6 +253,9 @@ def test_a_session_at_rest_stays(database: Database) -> None:
     assert backend(database) == before
 
 
+CROWD = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'crowd'"
+
+
 @pytest.mark.parametrize(
     "limited", ["ROLE crowd CONNECTION LIMIT 4", "DATABASE {name} CONNECTION LIMIT 4"]
 )
@@ -274,6 +277,7 @@ def test_a_session_at_rest_is_closed_where_places_are_few(fresh_url: str, limite
             assert backend(crowded) == before, "two of four are taken"
             others[1].connect()
             crowded.close()
+            wait_for(lambda: owner.execute(CROWD) == [(2,)], "the closed session to end")
             before = backend(crowded)
             crowded.rest(60.0)
             assert backend(crowded) == before
@@ -281,6 +285,7 @@ def test_a_session_at_rest_is_closed_where_places_are_few(fresh_url: str, limite
                 crowded.rest()
                 assert backend(crowded) == before
             crowded.rest()
+            wait_for(lambda: owner.execute(CROWD) == [(2,)], "the session at rest to end")
             assert backend(crowded) != before, "three of four are taken"
         finally:
             for one in (*others, crowded):

@@ -37,7 +37,7 @@ _WHOLE = re.compile(r"^[ \t]*(?:eval|bash[ \t]+-l?c)[ \t]+(\"?)\$(\{?)(\w+)(\}?)
 _ASSIGNED = r"^[ \t]*(?:export\s+|local\s+)?{}=(.*)$"
 
 
-class Unread(ValueError):
+class NotRead(ValueError):
     """A pipeline that is not known without running it, or a file that is not there."""
 
 
@@ -89,10 +89,10 @@ def read_files(body: str, folder: Path, scalars: dict[str, str], tasks: list[int
     """
     if TASK not in body:
         return FromFiles(body)
-    return _Reader(body, folder, scalars, tasks).read()
+    return _TaskLines(body, folder, scalars, tasks).read()
 
 
-class _Reader:
+class _TaskLines:
     def __init__(self, body: str, folder: Path, scalars: dict[str, str], tasks: list[int]) -> None:
         self._found = FromFiles(body)
         self._folder = folder
@@ -146,9 +146,9 @@ class _Reader:
         try:
             lines = self._run(pipeline)
             if not lines.index:
-                raise Unread(f"{pipeline.strip()}: takes no line by the task's number")
+                raise NotRead(f"{pipeline.strip()}: takes no line by the task's number")
             return lines
-        except Unread as error:
+        except NotRead as error:
             if str(error) not in self._found.unread:
                 self._found.unread.append(str(error))
             return None
@@ -158,7 +158,7 @@ class _Reader:
         for stage in re.split(r"\|(?=(?:[^'\"]|'[^']*'|\"[^\"]*\")*$)", pipeline):
             lines = self._stage(stage.strip(), lines)
         if lines is None:
-            raise Unread(pipeline)
+            raise NotRead(pipeline)
         return lines
 
     def _stage(self, stage: str, given: Lines | None) -> Lines:
@@ -167,7 +167,7 @@ class _Reader:
         try:
             words = split_words(stage.strip())
         except ValueError:
-            raise Unread(stage) from None
+            raise NotRead(stage) from None
         program, rest = words[0] if words else "", words[1:]
         if here:
             given = self._variable(here)
@@ -181,7 +181,7 @@ class _Reader:
         elif program in ("head", "tail", "cut"):
             code = ""
         else:
-            raise Unread(f"{stage}: is not known without running it")
+            raise NotRead(f"{stage}: is not known without running it")
         if given is None:
             given = self._file(others[0] if others else "")
         if program == "head":
@@ -199,13 +199,13 @@ class _Reader:
         if program in ("echo", "printf"):
             given = self._variable(words[-1] if words else "")
         if given is None:
-            raise Unread(f"{stage}: is not known without running it")
+            raise NotRead(f"{stage}: is not known without running it")
         return given
 
     def _variable(self, text: str) -> Lines:
         name = text.strip(' \t"${}')
         if name not in self._known:
-            raise Unread(f"{text.strip()}: is not known without running the script")
+            raise NotRead(f"{text.strip()}: is not known without running the script")
         return self._known[name]
 
     def _file(self, word: str) -> Lines:
@@ -213,12 +213,12 @@ class _Reader:
         text = re.sub(r"^\$\{?(?:SLURM_SUBMIT_DIR|PWD)\}?/", "", text)
         path = self._folder / Path(text).expanduser()
         if not text or "$" in text or not path.is_file():
-            raise Unread(f"{text or word}: each task reads a line of it, and it is not here")
+            raise NotRead(f"{text or word}: each task reads a line of it, and it is not here")
         if path.stat().st_size > _MOST_BYTES:
-            raise Unread(f"{text}: has more than {_MOST_BYTES:,} bytes")
+            raise NotRead(f"{text}: has more than {_MOST_BYTES:,} bytes")
         lines = path.read_text("utf-8", "replace").splitlines()
         if len(lines) > _MOST_LINES:
-            raise Unread(f"{text}: has more than {_MOST_LINES:,} lines")
+            raise NotRead(f"{text}: has more than {_MOST_LINES:,} lines")
         return Lines(tuple(lines))
 
     def _put_in(self) -> None:
@@ -341,20 +341,20 @@ def _tail(given: Lines, count: str, stage: str) -> Lines:
         first = count[1:]
         if first.isdecimal():
             return replace(given, lines=given.lines[int(first) - 1 :])
-    raise Unread(f"{stage}: is not known without running it")
+    raise NotRead(f"{stage}: is not known without running it")
 
 
 def _cut(given: Lines, options: dict[str, str], stage: str) -> Lines:
     number = options.get("f", "")
     if not number.isdecimal() or number == "0":
-        raise Unread(f"{stage}: is not known without running it")
+        raise NotRead(f"{stage}: is not known without running it")
     return given.columns(options.get("d", "\t") or " ", int(number))
 
 
 def _sed(given: Lines, code: str, stage: str) -> Lines:
     line = re.fullmatch(r"(.+?)(?:p|q;d|\{p;q;?\}|!d)(?:;.*)?", code.replace(" ", ""))
     if line is None or "/" in line[1]:
-        raise Unread(f"{stage}: is not known without running it")
+        raise NotRead(f"{stage}: is not known without running it")
     return replace(given, index=_less_one(line[1]), ends_at="")
 
 
@@ -365,7 +365,7 @@ def _awk(given: Lines, code: str, options: dict[str, str], stage: str) -> Lines:
         code,
     )
     if found is None:
-        raise Unread(f"{stage}: is not known without running it")
+        raise NotRead(f"{stage}: is not known without running it")
     of = options.get("F", "").replace("\\t", "\t")
     name, _, value = options.get("v", "").partition("=")
     if found[1]:
@@ -385,6 +385,6 @@ def _by_key(keys: tuple[str, ...], given: Lines, number: str, stage: str) -> Lin
     ]
     first = rows[0][0] if rows else 0
     if not rows or [key for key, _ in rows] != list(range(first, first + len(rows))):
-        raise Unread(f"{stage}: the numbers in its file do not go up one by one")
+        raise NotRead(f"{stage}: the numbers in its file do not go up one by one")
     plain = _less_one(number).removesuffix("-1")
     return Lines(tuple(line for _, line in rows), f"{plain}-{first}")
