@@ -40,7 +40,14 @@ from sweep.provenance import snapshot as code_snapshot
 from sweep.results.live import PATIENCE_S, WAITED_UNSEEN_S, progress, until_over
 from sweep.results.status import snapshot as status_now
 from sweep.results.terminal import count_trials, counted
-from sweep.schedulers.arrays import array_job, array_size, name_token, task_argv, throttle_of
+from sweep.schedulers.arrays import (
+    array_job,
+    array_size,
+    level_of,
+    name_token,
+    task_argv,
+    throttle_of,
+)
 from sweep.schedulers.choose import resolve
 from sweep.search.propose import fixed_design
 from sweep.search.valid import check_where
@@ -225,7 +232,7 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     schedule = scheduler_for(study)(folder)
     limits = schedule.limits()
     size = array_size(study, study.trials, limits)
-    throttle = throttle_of(study, size, executors.slots_of(study))
+    throttle = throttle_of(study, size, executors.slots_of(study), level_of(study, folder))
     click.echo(
         f"study      {study.name}, {study.trials} trials, sampler {study.sampler.type}, "
         f"pruner {study.pruner.type}"
@@ -244,6 +251,8 @@ def _show_plan(study: Any, runs: Path | None) -> None:
             click.echo(f"note       {sentence}")
     count = executors.slots_of(study)
     slots = f", {count} trials at once in each task" if count > 1 else ""
+    if executors.is_packed(study):
+        slots = f", trials share the {'GPU' if count == 1 else f'{count} GPUs'} of each task"
     click.echo(f"array      --array=0-{size - 1}%{throttle} ({schedule.name}{slots})")
     click.echo(f"each task  {shlex.join(task_argv(folder))}")
     in_job = schedule.keeps_database_in_job(study)

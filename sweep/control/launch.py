@@ -412,9 +412,11 @@ def submit(prepared: Prepared, rows: Rows, retry: Wish | None = None) -> Launche
         db.retry(lambda _: close_untold(ledger))
     submitted = False
     if wave is not None:
-        waves.set_throttles(ledger, schedule)
+        waves.set_throttles(ledger, folder, schedule)
         tend(ledger, folder, schedule, prepared.say, alone=True)
-        wave = dataclasses.replace(wave, throttle=arrays.throttle_of(study, wave.size, wave.slots))
+        level = arrays.level_of(study, folder)
+        throttle = arrays.throttle_of(study, wave.size, wave.slots, level)
+        wave = dataclasses.replace(wave, throttle=throttle)
     elif left and not ended:
         wave = waves.submit_wave(ledger, folder, schedule, left, say=prepared.say)
         submitted = True

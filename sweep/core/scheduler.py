@@ -210,7 +210,6 @@ class Scheduler(ABC):
         shares_this_machine: Its tasks are processes of the machine where sweep is called.
         spans_nodes: A task may get several nodes, and srun to start processes on them.
         serves_slots: A task may serve several trials side by side, each in a step of its own.
-        shares_gpus: Several of its tasks may train on one GPU (``resources.share``).
         runs_setup: The lines of ``slurm.setup`` run before each task.
         records_environment: What it is submitted with can be read later: secrets travel by file.
         is_cheap_to_ask: A question costs nothing; else it is asked now and then.
@@ -228,7 +227,6 @@ class Scheduler(ABC):
     shares_this_machine: ClassVar[bool] = False
     spans_nodes: ClassVar[bool] = False
     serves_slots: ClassVar[bool] = False
-    shares_gpus: ClassVar[bool] = False
     runs_setup: ClassVar[bool] = False
     records_environment: ClassVar[bool] = False
     is_cheap_to_ask: ClassVar[bool] = False
@@ -469,6 +467,10 @@ class Scheduler(ABC):
         self, environ: Mapping[str, str], count: int, task: tuple[str | None, int | None]
     ) -> list[str]:
         """Return what starts a command as one of so many equal slots of a task."""
+        raise SchedulerError(f"{self.place} serves no slots.")
+
+    def seat_argv(self, environ: Mapping[str, str], gpus: int) -> list[str]:
+        """Return what starts a command as one of several that share all GPUs of a task, so many."""
         raise SchedulerError(f"{self.place} serves no slots.")
 
     def slot_environment(self, environ: Mapping[str, str]) -> dict[str, str]:

@@ -17,11 +17,12 @@ from typing import Any
 from sweep.control import retrying, sick_nodes
 from sweep.control.notifying import complaints
 from sweep.core import outcomes, scheduler
-from sweep.core.executors import slots_of
+from sweep.core.executors import is_packed, slots_of
 from sweep.core.files import read_tail
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
+from sweep.core.study import Study
 from sweep.core.times import iso_utc
 from sweep.core.trial import deviation
 from sweep.results.feasibility import read_none_feasible
@@ -234,7 +235,7 @@ def snapshot(
             seen.counts,
             seen.times,
             study.parallel,
-            polled["running"] * slots_of(study) if polled else 0,
+            _places(study, seen, polled),
             draining=state == studies.DRAINING,
         )
     done = (
@@ -262,12 +263,21 @@ def snapshot(
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
         notes=(*notes, *sick, *seen.noted, *complaints(seen.notices, seen.times.now.timestamp())),
-        slots=slots_of(study),
+        slots=1 if is_packed(study) else slots_of(study),
         running=lines_of(seen.running, study, seen.lengths, seen.times.mean_s, folder, shown),
         spare_tasks=_count_spare(tasks, seen.running),
         best_so_far=seen.best_so_far,
         gpus=read_gpus(folder, [one.trial for one in seen.running]),
     )
+
+
+def _places(study: Study, seen: _Seen, polled: Mapping[str, int] | None) -> int:
+    """Return how many trials train at once in the tasks that run, as far as is known."""
+    if not polled:
+        return 0
+    if is_packed(study):
+        return max(polled["running"], seen.counts[outcomes.RUNNING])
+    return polled["running"] * slots_of(study)
 
 
 @dataclass(frozen=True)

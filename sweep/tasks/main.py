@@ -22,7 +22,7 @@ from sweep.control.check import node_task
 from sweep.control.finaliser import finalise
 from sweep.control.notifying import tell
 from sweep.control.open_study import Opened
-from sweep.control.place import COUNT_VARIABLE, SLOT_VARIABLE
+from sweep.control.place import COUNT_VARIABLE, PACKED_VARIABLE, SLOT_VARIABLE
 from sweep.control.reconcile import settle_wave
 from sweep.control.slurm_energy import note_tasks
 from sweep.core.errors import (
@@ -50,6 +50,7 @@ from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.service import DatabaseService, host
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
+from sweep.tasks.packed import Packed
 from sweep.tasks.side_runs import scaling, shell, trial_command, trying
 from sweep.tasks.side_runs.rerun import run_rerun
 from sweep.tasks.slots import Slots
@@ -137,6 +138,8 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         return EXIT_DONE
     os.environ.pop(SLOT_VARIABLE, None)  # by it the worker is found, and none of its children
     count = int(os.environ.pop(COUNT_VARIABLE, None) or 1)
+    if os.environ.pop(PACKED_VARIABLE, None):
+        return Packed(context, count, os.environ).run()
     if count > 1:
         return Slots(context, count, os.environ).run()
     # What a task computes is small, and training runs beside it; training itself gets the

@@ -77,7 +77,9 @@ class Slots:
         self.end_time_s = context.end_time_s
         self.say = context.say
         self.environ = environ
+        self.count = count
         self.slots = [Slot(number) for number in range(count)]
+        self.look_s = LOOK_S
         self.signals: list[int] = []  # to be passed on
         self._told: set[tuple[int, int, int]] = set()
 
@@ -88,7 +90,7 @@ class Slots:
         signal.signal(signal.SIGUSR2, self._on_hurry)
         self._settle(None, None, START_PATIENCE_S)  # of an earlier run of this very task
         argv = self._argv()
-        while live := [slot for slot in self.slots if slot.step or slot.start_at is not None]:
+        while live := self._live():
             for slot in live:
                 if slot.step is None:
                     self._start(slot, argv)
@@ -99,12 +101,19 @@ class Slots:
                 if slot.step is not None and slot.step.poll() is not None:
                     self._ended(slot, slot.step.returncode)
         self.ledger.db.close()
+        return self._exit_code()
+
+    def _live(self) -> list[Slot]:
+        """Return the slots that have a step or are to get one."""
+        return [slot for slot in self.slots if slot.step or slot.start_at is not None]
+
+    def _exit_code(self) -> int:
         return int(not self.signals and all(slot.exit_code for slot in self.slots))
 
     def _argv(self) -> list[str]:
         assert self.schedule is not None, "only a scheduler gives a task slots"
         task = (self.place.job, self.place.index)
-        return self.schedule.quick().slot_argv(self.environ, len(self.slots), task)
+        return self.schedule.quick().slot_argv(self.environ, self.count, task)
 
     def key(self, slot: Slot) -> str:
         """Return what names a slot among all tasks: its worker carries it."""
@@ -126,8 +135,11 @@ class Slots:
         if slot.is_hopeless:
             slot.start_at = None
             return
+        given = self._place_of(slot)
+        if given is None:
+            return
         # srun hands its environment on; the worker alone has the slot's key, to be found by it.
-        mine = ["env", f"{SLOT_VARIABLE}={self.key(slot)}"]
+        mine = ["env", f"{SLOT_VARIABLE}={self.key(slot)}", *given]
         if self.end_time_s is not None:
             mine.append(f"SWEEP_END_TIME={self.end_time_s}")
         command = [*argv, *mine, sys.executable, "-m", "sweep.task", str(self.folder.root)]
@@ -135,6 +147,10 @@ class Slots:
         environ = self.schedule.slot_environment(self.environ)
         slot.step = processes.spawn(command, cwd=os.getcwd(), env=environ, stdout=1)
         slot.began, slot.start_at = time.monotonic(), None
+
+    def _place_of(self, slot: Slot) -> list[str] | None:
+        """Return what else a slot's worker has in its environment; None where it is to wait."""
+        return []
 
     def _ended(self, slot: Slot, code: int) -> None:
         """Go on after a slot's step: nothing is due after a good end, nor where all leave."""
@@ -153,11 +169,14 @@ class Slots:
         slot.dead = True
         slot.start_at = time.monotonic() + PAUSES_S[min(slot.deaths, len(PAUSES_S) - 1)]
 
+    def _end_of(self, slot: Slot) -> End:
+        """Return how the attempt of a worker that died has ended, unless its training says."""
+        return End(outcomes.KILLED, "the worker of its slot was killed")
+
     def _settle_dead(self, slot: Slot) -> bool:
         """End the attempt of a worker that died; tell whether the database was there."""
-        end = End(outcomes.KILLED, "the worker of its slot was killed")
         try:
-            self._settle(slot.number, end, SETTLE_PATIENCE_S)
+            self._settle(slot.number, self._end_of(slot), SETTLE_PATIENCE_S)
         except DatabaseUnavailable as error:
             self.say(f"slot {slot.number}: waiting for the database: {error.message}")
             return False
@@ -229,7 +248,7 @@ class Slots:
         except (AttributeError, OSError):  # an old kernel: look again soon
             time.sleep(0.2)
         else:
-            poller.poll(LOOK_S * 1000)
+            poller.poll(self.look_s * 1000)
         finally:
             for descriptor in opened:
                 os.close(descriptor)

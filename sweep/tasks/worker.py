@@ -122,6 +122,7 @@ class Worker:
             if seat is not None and seat.must_leave():
                 why = "has failed" if seat.is_lost() else "is to serve fewer trials now"
                 self.say(f"its GPU {why}; this task ends")
+                seat.leave()
                 break
             claim = self._pull()
             if claim is None:

@@ -17,6 +17,7 @@ DAILY = {
 }
 # Those on a cluster with proctrack/cgroup.
 WITH_CGROUPS = {"test_memory_limit_kills", "test_out_of_memory", "test_out_of_memory_in_a_slot"}
+WITH_CGROUPS |= {"test_out_of_host_memory_blames_nobody"}
 
 
 def is_daily(nodeid: str) -> bool:

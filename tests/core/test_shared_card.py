@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -225,7 +224,7 @@ def test_what_a_killed_worker_left(scene: Callable[[Share], Scene]) -> None:
     found = read_card(path.with_name("card.json"))
     assert found is not None and found.let_in == [] and found.about["training"] == 0
     s.card.close()
-    assert os.listdir(path.parent) == []
+    assert not path.parent.exists()
 
 
 def test_without_a_seat() -> None:

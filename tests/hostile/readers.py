@@ -474,6 +474,7 @@ def by_machine(data: bytes, folder: Path) -> Any:
     sick_nodes.hold_s({sick_nodes.HOLD_VARIABLE: text})
     is_local(folder, text)
     is_local(folder, f"36 35 98:0 / {folder} rw - ext4 /dev/sda rw\n{text}")
+    memory.count_job_kills("17", _put(folder / "cgroup", data), folder)
     return memory.count_kills(_put(folder / "cgroup", data), folder)
 
 

@@ -214,3 +214,28 @@ def test_what_is_to_be_alone_comes_last(ledger: Ledger) -> None:
     later = claim(ledger, "d")  # it stays so
     assert later is not None and (later.number, later.attempt, later.is_alone) == (0, 3, True)
     assert claim(ledger, "e") is None
+
+
+def test_room_is_what_could_be_claimed(ledger: Ledger) -> None:
+    """Trials that wait and those that are to go on, as far as max_parallel lets; none once the
+    study is stopped."""
+
+    def room() -> int:
+        return ledger.db.retry(lambda _: ledger.room())
+
+    assert room() == 3
+    claim(ledger, "a")
+    claim(ledger, "b")
+    assert room() == 1
+    limit(ledger, None)
+    assert room() == 6
+    do(ledger, lambda: ledger.leave("a", End(INTERRUPTED), None))
+    assert room() == 7
+    limit(ledger, 1)
+    assert room() == 0
+    limit(ledger, 5)
+    do(
+        ledger,
+        lambda: studies.write_state(ledger.db, ledger.study_id, StudyState(studies.STOPPED, "")),
+    )
+    assert room() == 0

@@ -10,7 +10,13 @@ from sweep.control.place import place_from
 from sweep.core.study import Resources
 from sweep.schedulers.slurm.own_task import threads_per_core
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
-from sweep.schedulers.slurm.text.steps import names_memory, parse_held, step_argv, step_environment
+from sweep.schedulers.slurm.text.steps import (
+    names_memory,
+    parse_held,
+    seat_argv,
+    step_argv,
+    step_environment,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +57,13 @@ def test_share_of_four_slots(
     assert argv[:4] == ["srun", "--exact", "--nodes=1", "--ntasks=1"]
     assert argv[4:-2] == expected
     assert argv[-2:] == ["--input=none", "--mpi=none"]
+
+
+def test_a_seat_has_all_that_its_task_has() -> None:
+    """Workers that share GPUs hold nothing for themselves: no step waits for another's memory."""
+    argv = seat_argv({"SLURM_CPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "1200"}, "a100:2")
+    assert argv[:4] == ["srun", "--overlap", "--nodes=1", "--ntasks=1"]
+    assert argv[4:7] == ["--cpus-per-task=8", "--mem=0", "--gres=gpu:a100:2"]
 
 
 def test_the_step_is_not_told_of_the_task_by_its_environment() -> None:

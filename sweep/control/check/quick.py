@@ -20,7 +20,7 @@ from sweep.control.check import (
 )
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
 from sweep.core.dependencies import refuse_too_old
-from sweep.core.errors import DamagedFile, InputError, SweepError
+from sweep.core.errors import DamagedFile, SweepError
 from sweep.core.executors import kind_of, slots_of
 from sweep.core.files import read_json
 from sweep.core.paths import Runs
@@ -35,20 +35,11 @@ def check_startable(study: Study, environ: Mapping[str, str]) -> None:
     """Refuse a study whose command, or whose search, could not start here.
 
     Raises:
-        InputError: The command cannot be started, the sampler cannot search this space, or trials
-            cannot share GPUs where the study runs.
+        InputError: The command cannot be started, or the sampler cannot search this space.
         SweepError: A package that the sampler, the terminator or a tracker needs is missing, or one
             that sweep needs is too old.
     """
     refuse_too_old()
-    place = kind_of(study)
-    if study.resources.share is not None and not place.shares_gpus:
-        raise InputError(
-            f"resources.share: trials cannot share a GPU on {place.place} yet: there a task has "
-            "its GPU for one trial.",
-            "Remove share; or use executor: local within a job that holds the GPU "
-            "(`sbatch --gres=gpu:1 --wrap 'sweep launch STUDY.yaml --executor local --wait'`).",
-        )
     check_command(study, environ)
     requirements.check(study)
 
@@ -99,7 +90,7 @@ def look(study: Study, runs: Runs, url: str | None, environ: Mapping[str, str]) 
 def judge_connections(study: Study, fact: Mapping[str, Any]) -> Line:
     """Return the line on connections; each worker holds one."""
     workers = study.parallel
-    if study.tasks is not None:
+    if study.tasks is not None and study.resources.share is None:
         workers = min(workers, study.tasks * slots_of(study))
     is_cap = study.max_parallel is not None or study.tasks is not None
     return judge_services.connections(fact, workers, is_cap=is_cap)

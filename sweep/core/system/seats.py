@@ -31,6 +31,7 @@ WRITE_EVERY_S = 0.4  # reports come much faster
 IDLE = "idle"  # between two trials
 READY = "ready"  # has a trial, and waits to be let in
 TRAINING = "training"
+LEFT = "left"  # ends because it was told to
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class SeatState:
     """What a worker says of its seat.
 
     Attributes:
-        state: IDLE, READY or TRAINING; since_s: from when on, epoch seconds.
+        state: IDLE, READY, TRAINING or LEFT; since_s: from when on, epoch seconds.
         token, trial, attempt: Of the attempt that it has.
         params: Its parameters, those that are numbers.
         is_alone: It wants the card for itself.
@@ -158,6 +159,10 @@ class Seat:
         """Tell whether this worker is to end instead of pulling another trial."""
         card = read_card(self.card)
         return card is not None and (self.number in card.leave or card.is_lost)
+
+    def leave(self) -> None:
+        """Say that this worker ends because it was told to: others may come later."""
+        self._say(replace(self._said, state=LEFT, since_s=time.time(), token=""))
 
     def ask(self, said: SeatState) -> None:
         """Ask to be let in with an attempt (its token, trial, attempt, params, is_alone)."""

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweep.core.files import make_private, write_atomic
-from sweep.core.packing.card import CardState, PackedLevel, ShareLimits, TrialState
+from sweep.core.packing.card import LIMIT, CardState, PackedLevel, ShareLimits, TrialState
 from sweep.core.packing.level import Packing
 from sweep.core.study import Share
 from sweep.core.system import seats
 from sweep.core.system.nvml import Sample
 from sweep.core.system.processes import live_processes
-from sweep.core.system.seats import READY, TRAINING, SeatState, Use
+from sweep.core.system.seats import IDLE, LEFT, READY, TRAINING, SeatState, Use
 
 DECIDE_EVERY_S = 1.0  # and at once where a seat has changed
 KEPT_S = 60.0  # for which what an ended attempt has used can still be read
@@ -115,6 +115,7 @@ class SharedCard:
         self._counted_s = clock()
         self._decided_s = 0.0
         self._written = ""
+        self._forget_notice()  # of whoever packed it before, and was killed
         self._measure()
 
     # Seats
@@ -123,6 +124,37 @@ class SharedCard:
     def count(self) -> int:
         """Seats that are taken."""
         return len(self._seats)
+
+    def beside(self, number: int) -> int:
+        """Return how many trained at once here, at most, while a seat's attempt did; 0 where it
+        does not train."""
+        seat = self._seats.get(number)
+        if seat is None or not seat.trains():
+            return 0
+        self._count()
+        return self._uses.get(seat.let_in, Use()).most
+
+    def note_short(self, number: int) -> None:
+        """Lower the level: the host's memory ran out under a seat's worker, which can say no more.
+
+        It blames nobody: the kernel ends whichever process it likes.
+        """
+        self.packing.note_out_of_memory(self.beside(number), on_host=True)
+        self._decided_s = 0.0
+
+    @property
+    def idle(self) -> int:
+        """Seats whose workers have no trial yet, or none any more."""
+        return sum(seat.state.state == IDLE for seat in self._seats.values())
+
+    @property
+    def decided(self) -> int | None:
+        """How many trials a card is known to train at once; None while that is measured, or where
+        nothing but the trials that are left bounds it."""
+        level = self.level
+        if not level.settled or (level.why == LIMIT and level.trials < self.limits.most):
+            return None
+        return level.trials
 
     @property
     def room(self) -> int:
@@ -133,19 +165,30 @@ class SharedCard:
 
     def give_seat(self, number: int) -> Path:
         """Return the file of a seat for a worker that is about to start."""
+        make_private(self.folder)  # closing has removed it
         seats.remove(self.folder, number)
         self._seats[number] = _Seat(number)
         return seats.seat_path(self.folder, number)
 
-    def take_seat(self, number: int) -> None:
-        """Take the seat of a worker that has ended, however it did."""
+    def take_seat(self, number: int) -> bool:
+        """Take the seat of a worker that has ended, however it did.
+
+        Returns:
+            Whether it had been told to end: others may come later.
+        """
         self._look()
         self._count()
-        self._seats.pop(number, None)
+        seat = self._seats.pop(number, None)
         seats.remove(self.folder, number)
+        return seat is not None and seat.state.state == LEFT
 
     def close(self) -> None:
         """Forget what the workers were told: they have ended."""
+        self._forget_notice()
+        with contextlib.suppress(OSError):  # it is not empty, say
+            os.rmdir(self.folder)
+
+    def _forget_notice(self) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self.folder / seats.CARD_FILE)
 

@@ -42,7 +42,7 @@ from sweep.core.system.processes import (
     start_time,
 )
 from sweep.core.system.seats import SEAT_VARIABLE
-from sweep.schedulers.local.cards import SharedCards, sampler_of
+from sweep.core.system.shared_cards import SharedCards, sampler_of
 from sweep.schedulers.local.events import EventLog, read_lines
 from sweep.schedulers.local.job import (
     CANCELLED,
@@ -557,7 +557,9 @@ def main(argv: list[str]) -> int:
     pool = GpuPool(gpu_names)
     runner = Runner(folder, job, pool, log, wakeup, load(job.argv))
     if job.share is not None:
-        runner.cards = SharedCards(pool, job, sampler_of)
+        runner.cards = SharedCards(
+            pool, job.share, Path(job.cards), job.packed_as, job.cpus, sampler_of
+        )
     runner.run()
     return 0
 

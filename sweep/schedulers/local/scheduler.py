@@ -82,7 +82,6 @@ class LocalScheduler(Scheduler):
     place = "this machine"
     shares_this_machine = True
     is_cheap_to_ask = True
-    shares_gpus = True
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()

@@ -238,8 +238,11 @@ class SlurmScheduler(OwnTask):
         }
         if job.slots > 1:
             exports["SWEEP_SLOTS"] = str(job.slots)
-            if grace_time_s := self.site.preemption.grace_time_s:
-                exports[GRACE_TIME_VARIABLE] = str(grace_time_s)
+        if job.share is not None:
+            exports["SWEEP_PACKED"] = "1"
+        has_steps = job.slots > 1 or job.share is not None
+        if has_steps and (grace_time_s := self.site.preemption.grace_time_s):
+            exports[GRACE_TIME_VARIABLE] = str(grace_time_s)
         return batch_script.render(self.study, self.base(job), exports)
 
     # Asking

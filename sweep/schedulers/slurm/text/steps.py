@@ -50,6 +50,20 @@ def step_argv(
     return [*argv, "--input=none", "--mpi=none"]
 
 
+def seat_argv(environ: Mapping[str, str], gpus: int | str, srun: str = "srun") -> list[str]:
+    """Return the options of srun with which a step starts that shares with others all that a task
+    holds on its node: CPUs, memory and GPUs.
+
+    Args:
+        environ: The task's, as Slurm made it.
+        gpus: Of the task: a count, or ``type:count``.
+    """
+    cpus = max(1, int(environ.get("SLURM_CPUS_ON_NODE") or 1))
+    argv = [srun, "--overlap", "--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}"]
+    # --mem=0: all that the task holds. Without --overlap the second step would wait for the first.
+    return [*argv, "--mem=0", f"--gres=gpu:{gpus}", "--input=none", "--mpi=none"]
+
+
 def names_memory(environ: Mapping[str, str]) -> bool:
     """Tell whether a task's environment says how much memory it holds."""
     return any(
