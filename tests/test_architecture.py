@@ -75,7 +75,7 @@ INTEGRATIONS = {
 }
 
 # What the trainer may import besides itself and the standard library.
-TRAINER_MAY = {"torch", "numpy", "sklearn", "sweep.report"}
+TRAINER_MAY = {"torch", "numpy", "sklearn", "PIL", "pyarrow", "sweep.report"}
 
 # Only here may torch be imported: a sampler needs it, and a check asks whether it is there.
 TORCH_MAY = {"sweep/search/propose.py", "sweep/search/samplers.py", "sweep/control/check/inside.py"}

@@ -20,7 +20,9 @@ from sweep.core.sizes import byte_text
 from sweep.core.study import Staging, Study
 from sweep.core.terminal_text import visible
 from sweep.studyfile import load
+from sweep.studyfile.amounts import parse_memory
 from sweep.studyfile.defaults import read_defaults
+from sweep.tasks.sharding import contents, shards
 from sweep.tasks.staging import on_machine
 from sweep.tasks.staging.cache import KeptCopy
 from sweep.tasks.staging.stage import Stager
@@ -30,10 +32,11 @@ DAY_S = 86_400
 
 @click.group(
     epilog="\b\nExamples:\n  sweep data status\n  sweep data stage study.yaml\n"
-    "  sweep data purge --days 14\n  srun -w n3 sweep data status --place /local"
+    "  sweep data purge --days 14\n  srun -w n3 sweep data status --place /local\n"
+    "  sweep data shard /data/birds /data/birds-shards --size 256M"
 )
 def data() -> None:
-    """Show, make and remove the copies of data that this machine keeps (`stage: node`).
+    """Show, make and remove a machine's copies of data (`stage: node`); make shards of data.
 
     Copies belong to the node on which they lie: on a cluster call this there, by srun.
     """
@@ -159,3 +162,81 @@ def purge(place: str | None, days: float, dry_run: bool) -> None:
         click.echo(f"  {_line(entry)}")
     total = byte_text(sum(entry.bytes for entry in gone))
     click.echo(f"{total} would be removed" if dry_run else f"{total} removed")
+
+
+@data.command(
+    epilog="\b\nExamples:\n  sweep data shard /data/birds /data/birds-shards --size 256M\n"
+    "  sweep data shard scans scans-shards --labels scans/labels.csv\n"
+    "  sweep data shard mnist.npz mnist-shards\n"
+    "  sweep data shard train.parquet rows-shards --label-column fine_label"
+)
+@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--size", default="256M", show_default=True, help="Most that a shard takes.")
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="CSV file with the columns file and label; else folders are classes.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of files.")
+@click.option("--ignore", multiple=True, metavar="GLOB", help="Leave such files out; repeatable.")
+@click.option("--label-column", metavar="NAME", help="The class, in Parquet [default: label].")
+@click.option("--leave-out", multiple=True, metavar="COLUMN", help="Of Parquet; repeatable.")
+@click.option("--skip-unreadable", is_flag=True, help="Leave out what cannot be read.")
+@click.option("--restart", is_flag=True, help="Drop what an interrupted run has left.")
+@json_option
+def shard(
+    source: Path,
+    target: Path,
+    size: str,
+    labels: Path | None,
+    seed: int,
+    ignore: tuple[str, ...],
+    label_column: str | None,
+    leave_out: tuple[str, ...],
+    skip_unreadable: bool,
+    restart: bool,
+    as_json: bool,
+) -> None:
+    """Write a data set as a few large tar files, as WebDataset reads them.
+
+    SOURCE is a folder of pictures or .npy files, a .npz file, or Parquet. TARGET becomes a folder
+    of shards with an index and the SHA-256 of each. Interrupted, the same command goes on.
+    """
+    size_mb = parse_memory(size)
+    if not size_mb:
+        raise InputError(f"--size {size}: must be a size with a unit.", "Write 256M or 1G.")
+    found = contents.read_source(
+        source,
+        labels=labels,
+        seed=seed,
+        ignore=ignore,
+        label_column=label_column,
+        leave_out=leave_out,
+    )
+    packed = shards.pack(
+        found,
+        target,
+        size_mb << 20,
+        lambda text: click.echo(text, err=True),
+        options={"seed": seed, "label": label_column, "leave_out": sorted(leave_out)},
+        skip_unreadable=skip_unreadable,
+        restart=restart,
+    )
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(packed)))
+        return
+    for line in shards.duplicate_lines(packed):
+        click.echo(visible(line))
+    for name in packed.unreadable:
+        click.echo(visible(f"left out: {name}"))
+    parts = ", ".join(f"{count} {split}" for split, count in packed.examples.items())
+    click.echo(f"{target}: {parts} examples in {packed.shards} shards, {byte_text(packed.bytes)}")
+
+
+@data.command(epilog="\b\nExample:\n  sweep data verify /data/birds-shards")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def verify(folder: Path) -> None:
+    """Compare shards with the SHA-256 that their index holds."""
+    count = shards.verify(folder, lambda text: click.echo(text, err=True))
+    click.echo(f"{count} shards are whole")
