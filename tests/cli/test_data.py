@@ -14,6 +14,7 @@ from sweep.cli.data import data as data_group
 from sweep.core.errors import InputError
 from tests.cli.commands import collected
 from tests.conftest import Sweep
+from tests.tasks.sharding.sources import write_pictures
 
 READS = """\
 import os, pathlib, sys
@@ -150,3 +151,20 @@ def test_nothing_to_stage_is_said(tmp_path: Path, words: Path) -> None:
     study = write(tmp_path, data={"words": "common/words"})
     with pytest.raises(InputError, match="has no data that are staged"):
         call("stage", str(study))
+
+
+def test_shards_are_made_and_verified(tmp_path: Path) -> None:
+    """By the command: what was made, duplicates, and as JSON; a size without a unit is refused."""
+    pytest.importorskip("PIL")
+    write_pictures(tmp_path / "d", 6)
+    (tmp_path / "d" / "cat" / "again.png").write_bytes((tmp_path / "d/cat/0.png").read_bytes())
+    source, target = str(tmp_path / "d"), str(tmp_path / "s")
+    with pytest.raises(InputError, match="--size 256: must be a size with a unit"):
+        call("shard", source, target, "--size", "256")
+    code, said = call("shard", source, target, "--size", "1M")
+    assert code == 0
+    assert "1 examples are there twice:" in said
+    assert said.splitlines()[-1].endswith("s: 7 train examples in 1 shards, 24.6 kB")
+    assert call("verify", target) == (0, "1 shards are whole\n")
+    code, said = call("shard", source, str(tmp_path / "t"), "--json", "--ignore", "again.png")
+    assert json.loads(said)["examples"] == {"train": 6}

@@ -1,11 +1,13 @@
-"""Streaming: the same training as in memory, each example once, through kills, and what is wrong."""
+"""Streaming: the same training as in memory, each example once, through kills; what is wrong."""
 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import signal
+import sys
 import tarfile
 from collections import Counter
 from collections.abc import Callable
@@ -39,11 +41,11 @@ def write_arrays(path: Path, count: int, pixels: int = 8) -> None:
 
 @pytest.fixture(scope="module")
 def small_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """96 training images of 8 x 8 in four shards."""
+    """96 training images of 8 x 8 in a few shards, which are mixed all at a time."""
     folder = tmp_path_factory.mktemp("shards")
     write_arrays(folder / "d.npz", 96)
     pack(folder / "d.npz", folder / "s", 48 << 10)
-    assert len(list((folder / "s").glob("train-*.tar"))) == 4
+    assert 2 < len(list((folder / "s").glob("train-*.tar"))) <= stream.MIXED
     return folder / "s"
 
 
@@ -87,12 +89,12 @@ def test_each_example_is_shown_once_an_epoch(tmp_path: Path) -> None:
     sampler = stream.StreamSampler(train_part, 16, seed=0)
     first = all_numbers(sampler)
     assert [len(each) for each in first] == [16, 16, 16, 2]
-    assert sorted(sum(first, [])) == list(range(50))
+    assert sorted(itertools.chain(*first)) == list(range(50))
     # An example comes with those of eight shards, of whatever place they have.
     assert max(first[0]) - min(first[0]) > 16
     sampler.end_epoch()
     second = all_numbers(sampler)
-    assert sorted(sum(second, [])) == list(range(50))
+    assert sorted(itertools.chain(*second)) == list(range(50))
     assert second != first
     assert all_numbers(stream.StreamSampler(train_part, 16, seed=1)) != first
     later = stream.StreamSampler(train_part, 16, seed=0)
@@ -160,9 +162,7 @@ def fork(
                     MASTER_ADDR="127.0.0.1",
                     MASTER_PORT=port,
                 )
-                sys_log = os.open(folder / f"log.{rank}", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-                os.dup2(sys_log, 1)
-                os.dup2(sys_log, 2)
+                sys.stdout = sys.stderr = open(folder / f"log.{rank}", "a")  # noqa: SIM115
                 plant(rank)
                 code = train.main(argv)
             finally:
@@ -174,44 +174,42 @@ def fork(
 @pytest.mark.real
 def test_two_ranks_killed_in_mid_epoch_show_each_example_once(tmp_path: Path) -> None:
     """On the surviving lineage: what was shown up to the checkpoint, and after it by the next."""
-    write_arrays(tmp_path / "d.npz", 101)
+    write_arrays(tmp_path / "d.npz", 41)
     pack(tmp_path / "d.npz", tmp_path / "s", 32 << 10)
     argv = ["--data", "shards", "--data-dir", str(tmp_path / "s"), "--stream", "--workers", "1"]
     argv += ["--device", "cpu", "--batch-size", "10", "--width", "8", "--epochs", "2"]
     argv += ["--checkpoint-every", "0.0001s"]
     first, second = tmp_path / "1", tmp_path / "2"
-    codes = fork(2, first, argv, lambda rank: log_positions(first, (1, 6))(rank), "")
+    codes = fork(2, first, argv, lambda rank: log_positions(first, (1, 3))(rank), "")
     assert codes[1] == -signal.SIGKILL, (first / "log.0").read_text()
     assert codes[0] != 0
     newest = checkpoint.find(first / "checkpoints")[0]
     state = checkpoint.load(newest)
     place = (state["epoch"], state["batch"])
-    assert (0, 1) <= place <= (1, 6)
+    assert (0, 1) <= place <= (1, 3)
     assert fork(2, second, argv, log_positions(second), str(newest)) == [0, 0], (
         second / "log.0"
     ).read_text()
     shown: dict[int, Counter[int]] = {0: Counter(), 1: Counter()}
-    beyond = 0
     for folder in (first, second):
         for rank in (0, 1):
             for line in (folder / f"shown.{rank}").read_text().splitlines():
                 epoch, batch, positions = json.loads(line)
                 if folder == first and (epoch, batch) >= place:
-                    beyond += len(positions)
                     continue
                 assert folder == first or (epoch, batch) >= place
                 shown[epoch].update(positions)
     padding = 1
     for epoch, found in shown.items():
-        assert set(found) == set(range(101)), epoch
-        assert sum(found.values()) == 101 + padding
-        assert Counter(found.values()) == {1: 100, 2: 1}
+        assert set(found) == set(range(41)), epoch
+        assert sum(found.values()) == 41 + padding
+        assert Counter(found.values()) == {1: 40, 2: 1}
     said = (second / "log.0").read_text()
-    assert "101 examples, 2 ranks: 1 examples are shown twice in each epoch" in said
+    assert "41 examples, 2 ranks: 1 examples are shown twice in each epoch" in said
 
 
 def test_images_and_parquet_are_streamed_and_read_whole(tmp_path: Path) -> None:
-    """The same examples of each, whichever way; scaled on request; tenths where there are no parts."""
+    """The same examples of each, whichever way; scaled on request; tenths for missing parts."""
     parquet = pytest.importorskip("pyarrow.parquet")
     import pyarrow
 
