@@ -106,6 +106,8 @@ HEAVY_MODULES = {
     "sweep.search.view",
     "sweep.storage.optuna_storage",
     "sweep.storage.optuna_studies",
+    "sweep.tasks.sharding.array_rows",
+    "sweep.tasks.sharding.table_rows",
     "sweep.tasks.tracking.mlflow",
     "sweep.tasks.tracking.tensorboard",
     "sweep.tasks.tracking.wandb_runs",
@@ -118,8 +120,8 @@ SQL = (
 RUN_SQL = {"execute", "execute_prepared", "executemany", "cursor", "_rows"}
 SQL_DRIVERS = {"psycopg2", "psycopg", "sqlalchemy", "alembic"}
 # There only on some machines, or only for whoever asked for it.
-OPTIONAL = ("pynvml", "ctypes", "fcntl")
-MOST_INNER_IMPORTS = 60
+OPTIONAL = ("pynvml", "ctypes", "fcntl", "PIL")
+MOST_INNER_IMPORTS = 64
 
 # How a command could leave, or swallow what it is to say, beside the one place that catches.
 WAYS_ROUND = ("sys.exit", "os._exit", "SystemExit", "exceptions.Exit", "UsageError", "suppress(")

@@ -109,7 +109,7 @@ def decode(where: str, fields: dict[str, bytes]) -> tuple[Tensor, int]:
         InputError: One is missing or damaged.
     """
     text = fields.get("cls", b"").decode("ascii", "replace").strip()
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > 9:
         raise InputError(f"{where}: needs a .cls file with a whole number (got {text[:20]!r}).")
     if "npy" in fields:
         pixels = _read_array(where, fields["npy"])

@@ -140,7 +140,7 @@ def _scan(path: Path) -> Tensor:
             if extension.lower() == "cls":
                 stream = opened.extractfile(member)
                 text = stream.read().decode("ascii", "replace").strip() if stream else ""
-                if not text.isdecimal():
+                if not text.isdecimal() or len(text) > 9:
                     raise InputError(f"{path}: {member.name}: is no whole number ({text[:20]!r}).")
                 label = int(text)
     if not known:
@@ -234,9 +234,13 @@ def find_images(folder: Path) -> tuple[dict[str, Path], dict[str, int]]:
 def number_classes(names: Iterable[str]) -> dict[str, int]:
     """Return the number of each class: of its name, where all are numbers, else by their order."""
     known = set(names)
-    if all(each.isdecimal() and str(int(each)) == each for each in known):
+    if all(_is_number(each) for each in known):
         return {each: int(each) for each in sorted(known, key=int)}
     return {each: number for number, each in enumerate(sorted(known))}
+
+
+def _is_number(name: str) -> bool:
+    return len(name) < 10 and name.isascii() and name.isdecimal() and str(int(name)) == name
 
 
 class Parquet(Source):

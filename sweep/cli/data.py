@@ -22,7 +22,7 @@ from sweep.core.terminal_text import visible
 from sweep.studyfile import load
 from sweep.studyfile.amounts import parse_memory
 from sweep.studyfile.defaults import read_defaults
-from sweep.tasks.sharding import contents, shards
+from sweep.tasks.sharding import shards, source_kinds
 from sweep.tasks.staging import on_machine
 from sweep.tasks.staging.cache import KeptCopy
 from sweep.tasks.staging.stage import Stager
@@ -206,7 +206,7 @@ def shard(
     size_mb = parse_memory(size)
     if not size_mb:
         raise InputError(f"--size {size}: must be a size with a unit.", "Write 256M or 1G.")
-    found = contents.read_source(
+    found = source_kinds.read_source(
         source,
         labels=labels,
         seed=seed,

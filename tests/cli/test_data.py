@@ -164,7 +164,7 @@ def test_shards_are_made_and_verified(tmp_path: Path) -> None:
     code, said = call("shard", source, target, "--size", "1M")
     assert code == 0
     assert "1 examples are there twice:" in said
-    assert said.splitlines()[-1].endswith("s: 7 train examples in 1 shards, 24.6 kB")
+    assert said.splitlines()[-1].endswith("s: 7 train examples in 1 shards, 15.4 kB")
     assert call("verify", target) == (0, "1 shards are whole\n")
     code, said = call("shard", source, str(tmp_path / "t"), "--json", "--ignore", "again.png")
     assert json.loads(said)["examples"] == {"train": 6}

@@ -16,6 +16,7 @@ from sweep.provenance.data import DataFile, describe_files, list_files
 PICTURES = ("png", "jpg", "jpeg", "bmp", "webp", "tif", "tiff", "gif", "ppm", "pgm")
 # What the splits of a data set are called by those who make one, and in its shards.
 SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+MOST_CLASSES = 10**9
 _FILE_COLUMNS = ("file", "filename", "file_name", "path", "image", "image_id", "id")
 _LABEL_COLUMNS = ("label", "class", "target", "category")
 
@@ -54,7 +55,7 @@ class ExampleSet:
 
 
 @dataclass(frozen=True)
-class Contents:
+class DataSource:
     """What lies in a source.
 
     Attributes:
@@ -76,10 +77,15 @@ def hash_listing(files: Sequence[DataFile]) -> str:
 def number_classes(labels: Iterable[str]) -> tuple[dict[str, int], list[str] | None]:
     """Return the number of each class, and their names; no names where they are numbers already."""
     known = set(labels)
-    if known and all(each.isdecimal() and str(int(each)) == each for each in known):
+    if known and all(_is_number(each) for each in known):
         return {each: int(each) for each in known}, None
     names = sorted(known)
     return {each: number for number, each in enumerate(names)}, names
+
+
+def _is_number(name: str) -> bool:
+    """Whether a class is called by its number, in the one way to write it."""
+    return len(name) < 10 and name.isascii() and name.isdecimal() and str(int(name)) == name
 
 
 def check_content(name: str, extension: str, content: bytes) -> None:
@@ -114,7 +120,7 @@ def check_content(name: str, extension: str, content: bytes) -> None:
 
 def read_folder(
     source: Path, labels: Path | None = None, seed: int = 0, ignore: Sequence[str] = ()
-) -> Contents:
+) -> DataSource:
     """Return the examples of a folder of pictures or arrays (.npy), one file each.
 
     Their classes are the folders in which they lie, or those of a table. Folders called train, val
@@ -173,7 +179,7 @@ def read_folder(
         order = sorted(each, key=lambda one: _draw(seed, split, one[0].name))
         splits[split] = _set_of_files([(file, numbers[label]) for file, label in order])
     listed = [*files, *(list_files(labels) if labels else [])]
-    return Contents(splits, names, hash_listing(listed))
+    return DataSource(splits, names, hash_listing(listed))
 
 
 def few(names: Sequence[str], most: int = 5) -> str:
@@ -228,7 +234,10 @@ def _read_table(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.", "Give a CSV file: --labels.") from None
-    rows = list(csv.reader(io.StringIO(text)))
+    try:
+        rows = list(csv.reader(io.StringIO(text)))
+    except csv.Error as error:
+        raise InputError(f"{path} is no CSV file that can be read: {error}.", "") from None
     head = [each.strip().lower() for each in rows[0]] if rows else []
     columns = [
         next((head.index(name) for name in known if name in head), None)

@@ -24,7 +24,7 @@ from typing import Any
 from sweep.core.errors import DamagedFile, InputError, SweepError
 from sweep.core.files import hash_file, read_json, remove_tree, take_lock, write_atomic
 from sweep.core.sizes import byte_text
-from sweep.tasks.sharding.examples import Contents, Example, ExampleSet, UnreadableExample, few
+from sweep.tasks.sharding.examples import DataSource, Example, ExampleSet, UnreadableExample, few
 
 FORMAT = 1
 INDEX = "index.json"
@@ -53,7 +53,7 @@ class Packed:
 
 
 def pack(
-    contents: Contents,
+    contents: DataSource,
     target: Path,
     size_bytes: int,
     say: Callable[[str], object],
@@ -384,7 +384,7 @@ def duplicate_lines(packed: Packed) -> list[str]:
 
 
 def _finish(
-    part: Path, target: Path, contents: Contents, index: dict[str, Any], packed: Packed
+    part: Path, target: Path, contents: DataSource, index: dict[str, Any], packed: Packed
 ) -> None:
     """Write the index and the names of examples, and give the folder its name.
 

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from sweep.tasks.sharding import contents, shards
+from sweep.tasks.sharding import shards, source_kinds
 from sweep.tasks.sharding.shards import Packed
 
 
@@ -32,7 +32,7 @@ def write_pictures(folder: Path, count: int, classes: tuple[str, ...] = ("cat", 
 def pack(source: Path, target: Path, size: int = 1 << 20, **more: Any) -> Packed:
     """Make shards as the command does."""
     keys = ("labels", "seed", "ignore", "label_column", "leave_out")
-    found = contents.read_source(source, **{key: more.pop(key) for key in keys if key in more})
+    found = source_kinds.read_source(source, **{key: more.pop(key) for key in keys if key in more})
     return shards.pack(found, target, size, lambda text: None, **more)
 
 

@@ -69,9 +69,9 @@ def test_killed_while_sharding(tmp_path: Path, moment: str, which: int) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert not (tmp_path / "s").exists()
     said: list[str] = []
-    from sweep.tasks.sharding import contents
+    from sweep.tasks.sharding import source_kinds
 
-    shards.pack(contents.read_source(tmp_path / "d"), tmp_path / "s", SMALL, said.append)
+    shards.pack(source_kinds.read_source(tmp_path / "d"), tmp_path / "s", SMALL, said.append)
     assert hashes(tmp_path / "s") == hashes(tmp_path / "whole")
     assert any("going on after" in text for text in said) == (moment == "rename" or which > 3)
     assert not (tmp_path / "s.part").exists()

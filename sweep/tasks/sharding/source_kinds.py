@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from sweep.core.errors import InputError
 from sweep.provenance.data import list_files
-from sweep.tasks.sharding.examples import Contents, read_folder
-from sweep.tasks.sharding.tables import read_arrays, read_parquet
+from sweep.tasks.sharding.examples import DataSource, read_folder
 
 
 def read_source(
@@ -19,7 +19,7 @@ def read_source(
     ignore: Sequence[str] = (),
     label_column: str | None = None,
     leave_out: Sequence[str] = (),
-) -> Contents:
+) -> DataSource:
     """Return what lies in a source: a folder of files, a .npz file, or Parquet.
 
     Raises:
@@ -39,8 +39,17 @@ def read_source(
     if is_folder:
         return read_folder(source, labels, seed, ignore)
     if is_parquet:
+        if find_spec("pyarrow") is None:
+            raise InputError(
+                "Parquet is read with pyarrow, which is not installed.",
+                "Install it: pip install 'sweep-hpo[data]'.",
+            )
+        from sweep.tasks.sharding.table_rows import read_parquet
+
         return read_parquet(source, label_column, leave_out)
     if source.suffix == ".npz":
+        from sweep.tasks.sharding.array_rows import read_arrays
+
         return read_arrays(source)
     raise InputError(
         f"{source} is of no kind that is understood.",

@@ -1,20 +1,22 @@
-"""Examples of a data set that is a table: rows of arrays in a .npz file, and Parquet."""
+"""Examples of a data set that is a table: the rows of Parquet."""
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+from pyarrow import parquet
+
 from sweep.core.errors import InputError
 from sweep.provenance.data import list_files
 from sweep.tasks.sharding.examples import (
+    MOST_CLASSES,
     SPLITS,
-    Contents,
+    DataSource,
     Example,
     ExampleSet,
     Load,
@@ -24,8 +26,6 @@ from sweep.tasks.sharding.examples import (
     number_classes,
 )
 
-_INPUTS = ("x", "images", "image", "data")
-_TARGETS = ("y", "labels", "label", "targets", "target")
 _LABELS = ("label", "labels", "class", "target")
 _ROWS = 64  # of Parquet that are read at once
 # How files begin, by their extension.
@@ -40,96 +40,9 @@ _BEGINNINGS = (
 )
 
 
-def read_arrays(source: Path) -> Contents:
-    """Return the rows of a .npz file: x and y, or x_train, y_train, x_test, y_test.
-
-    Rows are read one after the other, in their order.
-
-    Raises:
-        InputError: It is damaged, or holds other arrays than those.
-    """
-    try:
-        with zipfile.ZipFile(source) as opened:
-            names = [name.removesuffix(".npy") for name in opened.namelist()]
-    except (OSError, zipfile.BadZipFile) as error:
-        raise InputError(f"{source} is no .npz file that can be read: {error}.", "") from None
-    splits, left = {}, set(names)
-    for word, split in {"": "train", **SPLITS}.items():
-        suffix = f"_{word}" if word else ""
-        inputs = [name for name in names if name.lower() in [each + suffix for each in _INPUTS]]
-        targets = [name for name in names if name.lower() in [each + suffix for each in _TARGETS]]
-        if len(inputs) == len(targets) == 1 and split not in splits:
-            splits[split] = _set_of_rows(source, inputs[0], targets[0])
-            left -= {*inputs, *targets}
-    if left or "train" not in splits:
-        raise InputError(
-            f"{source} holds arrays that are not understood: {', '.join(sorted(names))}.",
-            "Call them x and y, or x_train, y_train, x_test and y_test.",
-        )
-    return Contents(splits, None, hash_listing(list_files(source)))
-
-
-def _set_of_rows(source: Path, inputs: str, targets: str) -> ExampleSet:
-    import numpy
-
-    try:
-        with numpy.load(source) as opened:
-            labels = opened[targets]
-        with zipfile.ZipFile(source) as zipped, zipped.open(f"{inputs}.npy") as stream:
-            shape, dtype = _read_head(f"{source}: {inputs}", stream)
-    except (ValueError, zipfile.BadZipFile) as error:
-        raise InputError(f"{source}: {error}.", "") from None
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    is_whole = labels.ndim == 1 and labels.dtype.kind in "iu" and labels.min(initial=0) >= 0
-    if not is_whole or not shape or len(labels) != shape[0]:
-        raise InputError(
-            f"{source}: {targets} of {labels.dtype} {labels.shape} are no classes of the rows of "
-            f"{inputs} {shape}.",
-            "It must be one whole number from 0 up for each row.",
-        )
-    row_bytes = dtype.itemsize
-    for side in shape[1:]:
-        row_bytes *= side
-
-    def load(number: int, content: bytes) -> Example:
-        row = numpy.frombuffer(content, dtype).reshape(shape[1:])
-        packed = io.BytesIO()
-        numpy.lib.format.write_array(packed, row, allow_pickle=False)
-        name = f"{inputs}[{number}]"
-        return Example(name, int(labels[number]), (("npy", packed.getvalue()),))
-
-    def read(skip: int) -> Iterator[Load]:
-        with zipfile.ZipFile(source) as zipped, zipped.open(f"{inputs}.npy") as stream:
-            _read_head(f"{source}: {inputs}", stream)
-            for number in range(shape[0]):
-                content = stream.read(row_bytes)
-                if len(content) != row_bytes:
-                    raise InputError(f"{source}: {inputs} ends in row {number}.", "")
-                if number >= skip:
-                    yield lambda number=number, content=content: load(number, content)  # type: ignore[misc]
-
-    return ExampleSet(shape[0], read)
-
-
-def _read_head(where: str, stream: Any) -> tuple[tuple[int, ...], Any]:
-    """Return shape and type of the array that a stream holds; its rows come next."""
-    from numpy.lib import format as npy
-
-    version = npy.read_magic(stream)
-    heads = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-    if version not in heads:
-        raise InputError(f"{where}: is of version {version} of the format, which is not read.", "")
-    shape, is_fortran, dtype = heads[version](stream)
-    if is_fortran or dtype.hasobject:
-        raise InputError(
-            f"{where}: its rows do not lie one after the other.",
-            "Save it with numpy.savez(…, x=numpy.ascontiguousarray(x), y=y).",
-        )
-    return shape, dtype
-
-
-def read_parquet(source: Path, label: str | None = None, leave_out: Sequence[str] = ()) -> Contents:
+def read_parquet(
+    source: Path, label: str | None = None, leave_out: Sequence[str] = ()
+) -> DataSource:
     """Return the rows of a Parquet file, or of a folder of such, in their order.
 
     Files called train…, val… and test…, or in folders called so, are splits. Bytes become files of
@@ -143,7 +56,6 @@ def read_parquet(source: Path, label: str | None = None, leave_out: Sequence[str
     Raises:
         InputError: It cannot be read, or has a column that is not understood.
     """
-    parquet = _import_parquet()
     listed = sorted(list_files(source))
     files = [file.path for file in listed if file.path.suffix == ".parquet"]
     strange = [f.name for f in listed if f.path not in files and not f.path.name.startswith(".")]
@@ -168,7 +80,7 @@ def read_parquet(source: Path, label: str | None = None, leave_out: Sequence[str
     for name in names:
         _check_column(name, schema.field(name).type, is_label=name == label)
     numbers: dict[str, int] | None = None
-    classes = _class_names(schema, label) if label else None
+    classes = class_names(schema, label) if label else None
     if label and "string" in str(schema.field(label).type):
         texts: set[str] = set()
         for path in files:
@@ -187,7 +99,7 @@ def read_parquet(source: Path, label: str | None = None, leave_out: Sequence[str
                 if skip >= counts[path]:
                     skip -= counts[path]
                     continue
-                for number, row in enumerate(_rows(parquet, path, names)):
+                for number, row in enumerate(_rows(path, names)):
                     if number >= skip:
                         where = f"{path.relative_to(source) if path != source else path.name}"
                         yield lambda row=row, at=f"{where}:{number}": _example(  # type: ignore[misc]
@@ -198,21 +110,10 @@ def read_parquet(source: Path, label: str | None = None, leave_out: Sequence[str
         return ExampleSet(sum(counts[path] for path in paths), read)
 
     found = {split: set_of(paths) for split, paths in sorted(splits.items())}
-    return Contents(found, classes, hash_listing(listed))
+    return DataSource(found, classes, hash_listing(listed))
 
 
-def _import_parquet() -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError(
-            "Parquet is read with pyarrow, which is not installed.",
-            "Install it: pip install 'sweep-hpo[data]'.",
-        ) from None
-    return parquet
-
-
-def _rows(parquet: Any, path: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     with parquet.ParquetFile(path) as opened:
         for batch in opened.iter_batches(batch_size=_ROWS, columns=list(names)):
             yield from batch.to_pylist()
@@ -238,8 +139,6 @@ def _split_of(path: Path, source: Path, files: Sequence[Path]) -> str:
 
 def _check_column(name: str, kind: Any, *, is_label: bool) -> None:
     """Refuse a column that a shard cannot hold exactly."""
-    import pyarrow
-
     types = pyarrow.types
 
     def is_plain(one: Any) -> bool:
@@ -268,8 +167,6 @@ def _check_column(name: str, kind: Any, *, is_label: bool) -> None:
 
 def _is_bytes(kind: Any) -> bool:
     """Whether a column holds files: bytes, or a struct of bytes and path, as datasets writes it."""
-    import pyarrow
-
     types = pyarrow.types
     if types.is_struct(kind):
         inner = {kind.field(at).name: kind.field(at).type for at in range(kind.num_fields)}
@@ -277,14 +174,14 @@ def _is_bytes(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def _class_names(schema: Any, label: str) -> list[str] | None:
+def class_names(schema: Any, label: str) -> list[str] | None:
     """Return the names of classes that Hugging Face's datasets has left in a file, if any."""
     try:
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
         names = features[label]["names"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    return [str(name) for name in names]
+    return [str(name) for name in names] if isinstance(names, list) else None
 
 
 def _example(
@@ -310,7 +207,7 @@ def _example(
     if rest:
         fields.append(("json", json.dumps(rest, ensure_ascii=False).encode()))
     number = None if given is None else numbers[str(given)] if numbers else int(given)
-    if number is not None and number < 0:
+    if number is not None and not 0 <= number <= MOST_CLASSES:
         raise InputError(f"{where}: {label} is {number}; classes are counted from 0.", "")
     return Example(where, number, tuple(fields))
 
