@@ -11,6 +11,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -335,6 +336,28 @@ def look_for_compiler() -> Found:
     return Found(bool(path), path or "apt-get install gcc")
 
 
+def look_for_py_spy() -> Found:
+    """py-spy, which sees what a training waits for, and may look into our processes."""
+    from sweep.training.profiling.watch import find_py_spy
+
+    path = find_py_spy()
+    if path is None:
+        return Found(False, "pip install py-spy")
+    argv = [path, "dump", "--pid", str(os.getpid()), "--json", "--nonblocking"]
+    asked = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    return Found(not asked.returncode, path if not asked.returncode else asked.stderr.strip())
+
+
+def look_for_disk() -> Found:
+    """A folder of temporary files that lies on a disk: reads past the page cache wait for it."""
+    with tempfile.NamedTemporaryFile() as file:
+        try:
+            os.close(os.open(file.name, os.O_RDONLY | os.O_DIRECT))
+        except OSError:
+            return Found(False, f"{tempfile.gettempdir()} lies in memory; TMPDIR on a disk")
+    return Found(True, tempfile.gettempdir())
+
+
 NEEDS: Mapping[str, Callable[[], Found]] = {
     "postgres": look_for_postgres,
     "slurm": look_for_slurm,
@@ -352,6 +375,8 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "namespaces": look_for_namespaces,
     "history": look_for_history,
     "compiler": look_for_compiler,
+    "py-spy": look_for_py_spy,
+    "disk": look_for_disk,
     "tmux": look_for_tmux,
     "zsh": look_for_zsh,
     "fish": look_for_fish,

@@ -69,6 +69,7 @@ INTEGRATIONS = {
     **{name: set() for name in ("__init__", "base", "child", "function", "tensorboard", "wandb")},
     **{name: set() for name in ("accelerate", "deepspeed")},  # they are handed the user's objects
     "dcp": {"torch"},
+    "torch_profile": {"torch"},
     "lightning": {"lightning", "pytorch_lightning"},
     **{name: {name} for name in ("keras", "lightgbm", "transformers", "xgboost")},
     "orbax": {"jax", "orbax"},  # which saves what is jax's

@@ -19,6 +19,7 @@ from sweep.control.scheduler_view import TURN_EVERY_S, UNSEEN_S, SchedulerView
 from sweep.core.errors import InputError, LeftRunning, SweepError
 from sweep.core.executors import kind_of
 from sweep.core.masking import mask
+from sweep.core.numbers import whole
 from sweep.core.paths import Runs, StudyFolder, runs_folder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -183,3 +184,19 @@ def wait_side_runs(
 
     with leaving(f"You left; it goes on. {again}"), Console(stderr=True).status(what) as shown:
         rerun.wait(opened, schedule, numbers, show)
+
+
+def read_study_and_trial(words: tuple[str, ...]) -> tuple[str | None, int | None]:
+    """Return a study's name and a trial's number, of what was given."""
+    names = list(words)
+    number = whole(names[-1]) if names else None
+    if number is not None:
+        names.pop()
+    if len(names) > 1:
+        raise InputError(
+            f"TRIAL must be a trial's number (got {names[1]!r})."
+            if number is None
+            else "There are too many words.",
+            "Give a trial's number, and the study's name before it.",
+        )
+    return (names[0] if names else None), number

@@ -35,6 +35,7 @@ DUPLICATE_OF = "sweep:duplicate_of"  # the number of a complete trial with the s
 REPLICATES = "sweep:replicates"  # what each training of a trial with several has given
 RETRIED = "sweep:retried"  # what it had come to each time that a launch gave it back
 GPU_SECONDS = "sweep:gpu_s"  # by the attempt's number: its part of a GPU that trials share
+PROFILE = "sweep:profile"  # the same: what was seen of it, and what holds it back
 ENERGY = "sweep:energy"  # by the attempt's number: what it used
 
 # System attributes of a trial

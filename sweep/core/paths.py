@@ -23,9 +23,11 @@ runs/
     trials/00007/config.yaml
     trials/00007/attempts/1/    attempt.json metrics.jsonl control.json answer.jsonl exit.json
                                 log.txt manifest.json checkpoints/
+                                profile.json profile/ (with profile)
     trials/00007/attempts/aside/1/  what stood where a new attempt's folder was to be made
     reruns/1/                   the same files as an attempt
     tracking/ wandb/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
+    profiles/00007/             what `sweep profile` saw of a trial's values, as an attempt's files
     scaling/strong-2/           a small study's folder for each case of a scaling study
 """
 
@@ -176,6 +178,11 @@ class StudyFolder:
         return self.root / "tensorboard"
 
     @property
+    def profiles(self) -> Path:
+        """What `sweep profile` saw, a folder for each trial."""
+        return self.root / "profiles"
+
+    @property
     def python_path(self) -> Path:
         """A folder with nothing but the reporter, to be put on PYTHONPATH."""
         return self.root / "python"
@@ -229,6 +236,16 @@ class AttemptFolder:
     def provenance(self) -> Path:
         """Where the attempt's four axes differ from the study's."""
         return self.root / "manifest.json"
+
+    @property
+    def profile(self) -> Path:
+        """What was seen of it with ``profile: true``, and what holds it back."""
+        return self.root / "profile.json"
+
+    @property
+    def profiles(self) -> Path:
+        """What profilers that were asked for have written: py-spy's, torch's, nsys's."""
+        return self.root / "profile"
 
     @property
     def checkpoints(self) -> Path:

@@ -347,6 +347,7 @@ class Study:
             checkpoint folder.
         data: Paths whose content is recorded, those of ``datasets`` too.
         datasets: Data that training is told of, by name.
+        profile: Whether each training is looked at from outside, for what holds it back.
         commands: Further commands by name, which run on a trial's checkpoint.
         share: "group" lets the group of the runs folder read what lies in the study's.
         source: Path of the study file, absolute.
@@ -397,6 +398,7 @@ class Study:
     datasets: Mapping[str, DataSet] = field(default_factory=dict)
     staging: Staging = Staging()
     track: tuple[str, ...] = ()
+    profile: bool = False
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notify: Notify = Notify()
     share: str = "none"

@@ -390,6 +390,13 @@ STUDY = Section(
             example=["tensorboard"],
             aliases="tracker trackers tracking loggers logger",
         ),
+        "profile": Key(
+            Boolean(),
+            "Look at each training from outside (processes, files, GPUs; with py-spy what it waits "
+            "for), and say what holds it back, in sweep report. Training finds SWEEP_PROFILE=1.",
+            example=True,
+            aliases="profiler profiling",
+        ),
         "notify": Key(
             NOTIFY,
             "Who is told when the study ends, is held, or needs somebody.",

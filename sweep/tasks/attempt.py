@@ -30,6 +30,7 @@ from sweep.provenance.record import choose_snapshot
 from sweep.search import duplicates
 from sweep.search.valid import Where
 from sweep.storage import budgets, energy, studies
+from sweep.tasks import profiled
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.channel import AttemptChannel
 from sweep.tasks.context import Context, config_of, logged_as
@@ -230,12 +231,17 @@ class AttemptRun:
             self.leave,
             self._used_s(),
             started.began,
+            watch := profiled.begin(self.context, self.folder, started.child.pid),
         )
         if best_checkpoint.is_wanted(self.study):
             pattern = self.study.checkpoint_files
             self.channel.keeper = BestKeeper(self.folder, self.study.objective, pattern)
             self.channel.keeper.start()
         ended = supervisor.run()
+        if watch is not None:
+            with contextlib.suppress(OSError):  # a full disk: the database may still take it
+                watch.end()
+            self.ask(lambda _: profiled.keep(self.ledger, self.claim.token, watch))
         joules = self.tools.recorder.joules()
         self.tools.recorder.end(0.0)
         end = self._read_end(ended, kills)
@@ -284,7 +290,7 @@ class AttemptRun:
         child = processes.spawn(
             argv,
             cwd=laid.cwd,
-            env=environ,
+            env={**environ, **profiled.variables(self.study)},
             stdout=self.folder.log,
             die_with_parent=True,
             inherited=self._staged.locks if self._staged else (),

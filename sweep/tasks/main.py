@@ -2,6 +2,7 @@
 
 ``--finalise TOKEN`` looks after an ended wave, ``--rerun K`` trains a trial again, ``--command K``
 runs another command of the study on a trial, ``--measure`` trains one case of a scaling study,
+``--profile`` trains a trial's values for a while and looks at what holds that back,
 ``--check`` asks what would fail on this node, ``--build PLAN`` builds an image,
 ``--shell`` becomes a shell, and ``--serve`` is the job that holds the database on a cluster;
 ``--host`` does so within a task.
@@ -50,7 +51,7 @@ from sweep.storage.embedded.folder import Starter
 from sweep.storage.embedded.service import DatabaseService, host
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import default_context
-from sweep.tasks.side_runs import scaling, shell, trial_command, trying
+from sweep.tasks.side_runs import profile_run, scaling, shell, trial_command, trying
 from sweep.tasks.side_runs.rerun import run_rerun
 from sweep.tasks.slots import Slots
 from sweep.tasks.worker import Worker
@@ -92,6 +93,9 @@ def _run(folder: StudyFolder, options: list[str]) -> int:
         shell.start(folder)
     if options[:1] == ["--try"]:
         trying.train_once(folder)
+        return EXIT_DONE
+    if options[:1] == ["--profile"]:
+        profile_run.profile_once(folder)
         return EXIT_DONE
     study = Study.read(folder.study)
     # Under the executor that runs this task: the study may have moved to another one since.

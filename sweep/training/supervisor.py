@@ -1,4 +1,4 @@
-"""Watch over one training process: forward its reports, pass on what it must know, see it end.
+"""Observer over one training process: forward its reports, pass on what it must know, see it end.
 
 The worker's trials and the re-runs both come here. The database may be away for as long as it
 likes: reports stay in the journal (and in ``unsent``), and training never waits.
@@ -101,6 +101,22 @@ class Channel:
         """
 
 
+class Observer:
+    """Looks at a training from outside while it runs, with ``profile: true``."""
+
+    def see(self, reports: Sequence[Report]) -> None:
+        """Take note of what training has reported."""
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Look, where it is time to.
+
+        Raises:
+            OSError: There is no room for what was seen.
+        """
+        raise NotImplementedError
+
+
 class Supervisor:
     """Watches one training process until it is gone, its whole group with it.
 
@@ -114,6 +130,7 @@ class Supervisor:
         leave: Requests to leave.
         used_s: Seconds that earlier attempts of the trial trained.
         began: When the process was started, on the monotonic clock; now when None.
+        watch: Looks at it as well.
     """
 
     def __init__(
@@ -127,6 +144,7 @@ class Supervisor:
         leave: Leave,
         used_s: float = 0.0,
         began: float | None = None,
+        watch: Observer | None = None,
     ) -> None:
         self.child = child
         self.token = token
@@ -136,6 +154,7 @@ class Supervisor:
         self.channel = channel
         self.leave = leave
         self.used_s = used_s
+        self.watch = watch
         self.unsent: list[Report] = []
         self.told = ""
         self._kill_at: float | None = None
@@ -156,7 +175,7 @@ class Supervisor:
         self._said_missed = False
 
     def run(self) -> Ended:
-        """Watch until the process has ended.
+        """Observer until the process has ended.
 
         Raises:
             StaleAttempt: The attempt is over; the process was killed.
@@ -290,6 +309,9 @@ class Supervisor:
             self._warm_at = None
             self._guard(self.channel.warm, now)
         self.channel.rest(REST_AFTER_S)
+        if self.watch is not None:
+            with contextlib.suppress(OSError):  # a full disk: it is written again later
+                self.watch.look()
 
     def _read(self, now: float) -> None:
         """Read what training has reported, often while it does so.
@@ -306,6 +328,8 @@ class Supervisor:
         self._next_read = now + self._read_pause_s
         if found:
             self.unsent.extend(found)
+            if self.watch is not None:
+                self.watch.see(found)
             metric = self.study.objective.metric
             self._verdict_due = self._verdict_due or any(metric in r.metrics for r in found)
 

@@ -145,8 +145,17 @@ int nvmlDeviceGetUtilizationRates(void *device, unsigned int *rates) {
   if (said || !folder() || slice_of(device) >= 0) return said ? said : NOT_SUPPORTED;
   double busy = model(card_of(device), "busy") * living(device, found, 256);
   rates[0] = (unsigned int)(busy > 100 ? 100 : busy);
-  rates[1] = 0;
+  double traffic = model(card_of(device), "traffic") * living(device, found, 256);
+  rates[1] = (unsigned int)(traffic > 100 ? 100 : traffic);
   return SUCCESS;
+}
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned int *milliwatts) {
+  *milliwatts = folder() ? (unsigned int)model(card_of(device), "limit_milliwatts") : 0;
+  return reached(device) ? reached(device) : *milliwatts ? SUCCESS : NOT_SUPPORTED;
+}
+int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) {
+  *milliwatts = (unsigned int)model(card_of(device), "milliwatts");
+  return reached(device);
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *n, process *into) {
   process found[257];

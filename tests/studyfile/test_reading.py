@@ -126,7 +126,7 @@ def test_what_an_earlier_version_stored() -> None:
     del data["objectives"][0]["step_pattern"], data["space"]["parameters"][0]["prior"]
     del data["slurm"]["service"]["qos"], data["share"], data["notify"]
     del data["datasets"], data["staging"], data["replicates"], data["resources"]["share"]
-    del data["environment"]["make_binds"]
+    del data["environment"]["make_binds"], data["profile"]
     assert Study.from_json(json.dumps(data)) == study
 
 

@@ -33,6 +33,7 @@ class Sample:
         processes: Bytes by process number; None where the driver hides whose memory it is, as it
             does in containers and other namespaces of processes.
         energy_mj: Millijoules since the driver was loaded; None for a slice or an older GPU.
+        traffic: The part of them in which its memory was read or written; None for a slice.
         is_lost: It has fallen off the bus, or answers no more: nothing will train on it.
         trouble: Why something above is None, in words; "" where nothing is.
     """
@@ -42,6 +43,7 @@ class Sample:
     busy: float | None = None
     processes: Mapping[int, int] | None = None
     energy_mj: int | None = None
+    traffic: float | None = None
     is_lost: bool = False
     trouble: str = ""
 
@@ -113,8 +115,18 @@ class Cards:
             None if rates is None else rates.gpu / 100.0,
             processes,
             energy,
+            None if rates is None else rates.memory / 100.0,
             trouble="; ".join(troubles),
         )
+
+    def power(self, number: int) -> float | None:
+        """Return what one draws, as a share of its limit; None where that is not known."""
+        handle, nvml = self._handles[number], self._nvml
+        try:
+            limit = nvml.nvmlDeviceGetEnforcedPowerLimit(handle)
+            return float(nvml.nvmlDeviceGetPowerUsage(handle) / limit) if limit else None
+        except nvml.NVMLError:
+            return None
 
     def model(self, number: int) -> str:
         """Return the name that one's maker gives it, by its place among the names; "GPU" where it

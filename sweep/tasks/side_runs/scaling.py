@@ -44,8 +44,8 @@ from sweep.training.command.launchers import PYTHON
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
 from sweep.training.leave import Leave
+from sweep.training.profiling.watch import VARIABLE as PROFILE_VARIABLE
 
-PROFILE_VARIABLE = "SWEEP_PROFILE"
 STRONG, WEAK = "strong", "weak"
 POLL_S = 0.5
 ASK_EVERY_S = 5.0

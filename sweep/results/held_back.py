@@ -1,0 +1,105 @@
+"""What holds a study's trainings back, as ``profile: true`` and ``sweep profile`` have seen it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweep.control.open_study import Opened
+from sweep.core.files import read_record
+from sweep.storage import profiles
+from sweep.training.profiling.judgement import Verdict
+
+MOST_RUNS = 100  # of `sweep profile` that are read
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One training that was looked at.
+
+    Attributes:
+        trial: Whose values it had.
+        attempt: None where `sweep profile` trained them once more.
+        over_time: Columns of its course; empty where that is not kept here.
+    """
+
+    trial: int
+    attempt: int | None
+    judgement: Verdict
+    host: str = ""
+    notes: Sequence[str] = ()
+    over_time: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        if self.attempt is None:
+            return f"sweep profile of trial {self.trial}"
+        return f"trial {self.trial}" + (f", attempt {self.attempt}" if self.attempt > 1 else "")
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """One cause in a study: how many trainings show it, and the one that says most of it."""
+
+    cause: str
+    count: int
+    total: int
+    example: Seen
+
+
+def read(opened: Opened, best: int | None = None) -> list[Seen]:
+    """Return what was seen of a study: runs of `sweep profile` first, then attempts by trial.
+
+    Args:
+        best: A trial whose course is read too.
+
+    Raises:
+        DatabaseUnavailable: The database does not answer at present.
+    """
+    ledger = opened.ledger
+    stored = ledger.db.retry(lambda db: profiles.read(db, ledger.study_id))
+    found = []
+    kept = sorted(opened.folder.profiles.glob("*/profile.json"))
+    for path in kept[:MOST_RUNS]:
+        data, _ = read_record(path)
+        if data and path.parent.name.isdecimal():
+            found += _seen(int(path.parent.name), None, data)
+    for trial, attempts in stored.items():
+        for number, summary in sorted(attempts.items()):
+            course: Any = {}
+            if trial == best:
+                data, _ = read_record(opened.folder.attempt(trial, number).profile)
+                course = (data or {}).get("over_time", {})
+            found += _seen(trial, number, {**summary, "judgement": summary, "over_time": course})
+    return found
+
+
+def _seen(trial: int, attempt: int | None, data: Mapping[str, Any]) -> list[Seen]:
+    """Return what a record holds; nothing where it is damaged."""
+    try:
+        said = data["judgement"]
+        judgement = Verdict(
+            str(said["cause"]), [str(one) for one in said["evidence"]], str(said["remedy"])
+        )
+        course = data.get("over_time") or {}
+        notes = [str(one) for one in data.get("notes", ())]
+        return [Seen(trial, attempt, judgement, str(data.get("host", "")), notes, course)]
+    except (KeyError, TypeError):
+        return []
+
+
+def causes(seen: Sequence[Seen]) -> list[HeldBack]:
+    """Return what holds trainings back, the most frequent first; of each the first example."""
+    counts = Counter(one.judgement.cause for one in seen)
+    first = {one.judgement.cause: one for one in reversed(seen)}
+    return [HeldBack(c, count, len(seen), first[c]) for c, count in counts.most_common()]
+
+
+def sentences(profile: Mapping[str, Any]) -> list[str]:
+    """Return a profile in lines: the cause, its evidence, what would help, what was not seen."""
+    said = profile["judgement"]
+    lines = [str(said["cause"]), *(str(one) for one in said["evidence"])]
+    lines += [f"→ {said['remedy']}"] if said["remedy"] else []
+    return [*lines, *(f"not seen: {note}" for note in profile.get("notes", ()))]
