@@ -338,7 +338,7 @@ def look_for_compiler() -> Found:
 
 def look_for_py_spy() -> Found:
     """py-spy, which sees what a training waits for, and may look into our processes."""
-    from sweep.training.profiling.watch import find_py_spy
+    from sweep.training.profiling.profile_watch import find_py_spy
 
     path = find_py_spy()
     if path is None:

@@ -10,13 +10,13 @@ from typing import Any
 from sweep.control.open_study import Opened
 from sweep.core.files import read_record
 from sweep.storage import profiles
-from sweep.training.profiling.judgement import Verdict
+from sweep.training.profiling.judgement import HoldsBack
 
 MOST_RUNS = 100  # of `sweep profile` that are read
 
 
 @dataclass(frozen=True)
-class Seen:
+class LookedAt:
     """One training that was looked at.
 
     Attributes:
@@ -27,7 +27,7 @@ class Seen:
 
     trial: int
     attempt: int | None
-    judgement: Verdict
+    judgement: HoldsBack
     host: str = ""
     notes: Sequence[str] = ()
     over_time: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class HeldBack:
     cause: str
     count: int
     total: int
-    example: Seen
+    example: LookedAt
 
 
-def read(opened: Opened, best: int | None = None) -> list[Seen]:
+def read(opened: Opened, best: int | None = None) -> list[LookedAt]:
     """Return what was seen of a study: runs of `sweep profile` first, then attempts by trial.
 
     Args:
@@ -76,21 +76,21 @@ def read(opened: Opened, best: int | None = None) -> list[Seen]:
     return found
 
 
-def _seen(trial: int, attempt: int | None, data: Mapping[str, Any]) -> list[Seen]:
+def _seen(trial: int, attempt: int | None, data: Mapping[str, Any]) -> list[LookedAt]:
     """Return what a record holds; nothing where it is damaged."""
     try:
         said = data["judgement"]
-        judgement = Verdict(
+        judgement = HoldsBack(
             str(said["cause"]), [str(one) for one in said["evidence"]], str(said["remedy"])
         )
         course = data.get("over_time") or {}
         notes = [str(one) for one in data.get("notes", ())]
-        return [Seen(trial, attempt, judgement, str(data.get("host", "")), notes, course)]
+        return [LookedAt(trial, attempt, judgement, str(data.get("host", "")), notes, course)]
     except (KeyError, TypeError):
         return []
 
 
-def causes(seen: Sequence[Seen]) -> list[HeldBack]:
+def causes(seen: Sequence[LookedAt]) -> list[HeldBack]:
     """Return what holds trainings back, the most frequent first; of each the first example."""
     counts = Counter(one.judgement.cause for one in seen)
     first = {one.judgement.cause: one for one in reversed(seen)}

@@ -9,7 +9,7 @@ from sweep.core.study import Study
 from sweep.storage import profiles
 from sweep.storage.ledger import Ledger
 from sweep.tasks.context import Context
-from sweep.training.profiling.watch import VARIABLE, ProfileWatch, find_py_spy
+from sweep.training.profiling.profile_watch import VARIABLE, ProfileWatch, find_py_spy
 
 
 def variables(study: Study) -> dict[str, str]:

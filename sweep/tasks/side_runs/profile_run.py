@@ -31,7 +31,7 @@ from sweep.training.command import launchers
 from sweep.training.journal import Journal
 from sweep.training.leave import Leave
 from sweep.training.profiling import profilers
-from sweep.training.profiling.watch import VARIABLE, ProfileWatch, find_py_spy
+from sweep.training.profiling.profile_watch import VARIABLE, ProfileWatch, find_py_spy
 
 LIMIT_S = 60
 HOME = ".profiles"  # within the runs folder, while it runs

@@ -44,7 +44,7 @@ from sweep.training.command.launchers import PYTHON
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
 from sweep.training.leave import Leave
-from sweep.training.profiling.watch import VARIABLE as PROFILE_VARIABLE
+from sweep.training.profiling.profile_watch import VARIABLE as PROFILE_VARIABLE
 
 STRONG, WEAK = "strong", "weak"
 POLL_S = 0.5

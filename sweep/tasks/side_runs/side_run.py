@@ -39,7 +39,7 @@ from sweep.training.command.rendezvous import Rendezvous
 from sweep.training.exit_reason import read_end
 from sweep.training.journal import Journal
 from sweep.training.leave import Leave
-from sweep.training.supervisor import Channel, Supervisor, Observer
+from sweep.training.supervisor import Channel, Observer, Supervisor
 
 T = TypeVar("T")
 

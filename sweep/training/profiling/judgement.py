@@ -77,7 +77,7 @@ MORE = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HoldsBack:
     """What holds a training back.
 
     Attributes:
@@ -100,15 +100,15 @@ class Verdict:
         return " ".join(part for part in parts if part)
 
 
-def judge(seen: Symptoms) -> Verdict:
+def judge(seen: Symptoms) -> HoldsBack:
     """Return what holds a training back, its evidence, and what would help."""
     if seen.looks < LEAST_LOOKS:
         said = f"it was looked at {seen.looks} times in {seen.seen_s:.0f} s, which is too little"
-        return Verdict(NOT_KNOWN, (said,), "Profile for longer: sweep profile --time 120.")
+        return HoldsBack(NOT_KNOWN, (said,), "Profile for longer: sweep profile --time 120.")
     for cause, find in _RULES:
         if evidence := find(seen):
-            return Verdict(cause, tuple(evidence), REMEDIES[cause])
-    return Verdict(NOT_KNOWN, tuple(_what_was_seen(seen)), _what_would_tell(seen))
+            return HoldsBack(cause, tuple(evidence), REMEDIES[cause])
+    return HoldsBack(NOT_KNOWN, tuple(_what_was_seen(seen)), _what_would_tell(seen))
 
 
 def share_of_data(seen: Symptoms) -> float | None:

@@ -31,7 +31,7 @@ from sweep.training.profiling.judgement import (
     NOT_KNOWN,
     judge,
 )
-from sweep.training.profiling.watch import ProfileWatch, find_py_spy
+from sweep.training.profiling.profile_watch import ProfileWatch, find_py_spy
 from tests.core import nvml_stub
 from tests.needs import require
 from tests.study_rows import make_study

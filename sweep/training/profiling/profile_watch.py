@@ -26,7 +26,7 @@ from sweep.core.study import Study
 from sweep.core.system import process_tree
 from sweep.core.system.gpus import find_gpus
 from sweep.core.system.nvml import Cards
-from sweep.core.system.process_tree import TreeUse, ProcessLook
+from sweep.core.system.process_tree import ProcessLook, TreeUse
 from sweep.core.system.processes import read_environment
 from sweep.core.trial import Report
 from sweep.training.profiling.judgement import LEAST_LOOKS, judge
@@ -189,7 +189,7 @@ class ProfileWatch(Observer):
             "seen": seen.to_data(),
             "judgement": judge(seen).to_data(),
             "notes": self.notes(),
-            "over_time": self._rows(),
+            "over_time": self._course(),
         }
 
     def notes(self) -> list[str]:
@@ -319,7 +319,7 @@ class ProfileWatch(Observer):
             mean(powers),
         )
 
-    def _rows(self) -> dict[str, list[Any]]:
+    def _course(self) -> dict[str, list[Any]]:
         """Return the course of it, as columns of at most MOST_ROWS values."""
         looks = self._looks
         parts = min(MOST_ROWS, max(0, len(looks) - 1))
