@@ -97,6 +97,7 @@ PUBLIC = ("SweepCallback", "Epochs")
 HEAVY = (
     *("optuna", "sqlalchemy", "alembic", "pandas", "numpy", "scipy", "torch"),
     *("matplotlib", "rich", "pyarrow", "vl_convert", "mlflow", "tensorboard", "wandb"),
+    "jinja2",
 )
 # Modules of sweep that import a heavy one at their top; others import these where they use them.
 HEAVY_MODULES = {
@@ -591,7 +592,7 @@ def test_torch_is_imported_by_its_sampler_only() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["sweep.task", "sweep.tasks.worker", "sweep.report", "sweep.integrations.base", "sweep.cli"],
+    ["sweep.task", "sweep.tasks.pull", "sweep.report", "sweep.integrations.base", "sweep.cli"],
 )
 def test_starting_imports_nothing_heavy(module: str) -> None:
     """A task and the command line import heavy packages only when a step needs them."""

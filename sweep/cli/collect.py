@@ -26,11 +26,11 @@ from sweep.results import mixed_code
 from sweep.results.columns import long_columns
 from sweep.results.exports import FORMATS, export, format_of, write
 from sweep.results.feasibility import none_feasible_of
-from sweep.results.paper import best_cells
+from sweep.results.paper import best_cells, with_ranking
 from sweep.results.plots import draw
 from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
 from sweep.results.terminal import trials_table
-from sweep.storage import records, series
+from sweep.storage import proposals, records, series
 from sweep.tasks.side_runs import confirm
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ def collect(
     if direction and not by:
         raise InputError(f"--{direction} says how to rank --by a metric.", "Give --by METRIC.")
     ranking = parse_by(by, direction, opened.study) if by else None
+    if not long_ and format_ not in ("json", "csv", "parquet"):
+        names = with_ranking(names, ranking, opened.study)
     ledger = opened.ledger
     found = ledger.db.retry(
         lambda db: records.read_trials(
@@ -164,7 +166,10 @@ def collect(
         wanted=wanted,
         codes=mixed.ids,
     )
+    noted = ledger.db.retry(lambda db: proposals.read_noted(db, ledger.study_id))
     for row in chosen:
+        if row["trial"] in noted:
+            row["proposal"] = noted[row["trial"]]
         if (found_mean := confirmed.get(row["trial"])) is not None:
             row["confirmed"] = {
                 "mean": found_mean.mean,

@@ -15,9 +15,9 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.control import identity, job_owners, launch_rows, retrying, waves
+from sweep.control import identity, job_owners, launch_rows, retrying, tracker_tables, waves
 from sweep.control.add_points import with_added
-from sweep.control.check import quick
+from sweep.control.check import quick, trackers
 from sweep.control.finaliser import tend
 from sweep.control.reconcile import Seen, reconcile, see
 from sweep.control.retrying import Wish
@@ -282,6 +282,8 @@ def open_database(
         db.connect()  # now its address is known
         db.close()  # making tables takes some of the connections that a role may have
         tables.create(db.url, own=url is None)
+        if trackers.in_database(study, prepared.environ):
+            tracker_tables.make(db, prepared.say)
         alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
         with alone, contextlib.closing(db):
             yield db, settled

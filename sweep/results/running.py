@@ -125,7 +125,10 @@ def _share(row: RunningTrial, last_step: int | None) -> float | None:
 
 
 def _left_s(row: RunningTrial, last_step: int | None, mean_s: float | None) -> float | None:
-    """Estimate by a trial's own pace; by how long others took where that is not known."""
+    """Estimate by a trial's own pace; by how long others took where that is not known. Nobody knows
+    of one whose task is not heard of."""
+    if row.unseen_s > UNHEARD_S:
+        return None
     pace_s = _seconds_a_step(row)
     if last_step is not None and row.last_step is not None and pace_s is not None:
         return max((last_step - row.last_step) * pace_s - max(row.silent_s or 0.0, 0.0), 0.0)

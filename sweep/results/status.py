@@ -27,10 +27,11 @@ from sweep.core.trial import deviation
 from sweep.results.feasibility import read_none_feasible
 from sweep.results.running import RunningLine, lines_of
 from sweep.results.shared_gpus import SharedGpu, read_gpus
-from sweep.storage import notices, promotion, records, running_rows, status_rows, studies
+from sweep.storage import notices, promotion, proposals, records, running_rows, status_rows, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.notices import Notice
+from sweep.storage.proposals import Waits
 from sweep.storage.running_rows import RunningTrial
 from sweep.storage.status_rows import Failure, Times
 
@@ -38,6 +39,8 @@ from sweep.storage.status_rows import Failure, Times
 FINISHED = "finished"  # every trial is final
 QUEUED = "queued"  # its tasks have not started
 IDLE = "idle"  # trials are left, and nothing is there to run them
+# Longer than attempts are left unseen by whoever looks after the study: nobody does.
+GONE_S = 300.0
 
 _NEXT = {
     studies.HELD: "correct the command or the study file; then `sweep launch` goes on",
@@ -95,6 +98,7 @@ class Status:
         spare_tasks: Tasks that run and have no trial, where the scheduler could be asked.
         best_so_far: The best value after each share of the complete trials, oldest first.
         gpus: Those that trials share (``resources.share``), while some train there.
+        waits: How long tasks waited for the parameters of their trials.
     """
 
     name: str
@@ -123,6 +127,7 @@ class Status:
     spare_tasks: int = 0
     best_so_far: Sequence[float] = ()
     gpus: Sequence[SharedGpu] = ()
+    waits: Waits = field(default_factory=Waits)
 
     @property
     def done(self) -> int:
@@ -165,6 +170,12 @@ class Status:
             "slots": self.slots,
             "spare_tasks": self.spare_tasks,
             "gpus": [gpu.to_dict() for gpu in self.gpus],
+            "proposals": {
+                "prepared": self.waits.prepared,
+                "made": self.waits.made,
+                "late": self.waits.late,
+                "longest_wait_s": self.waits.longest_s,
+            },
             "running": [line.to_dict(self.now) for line in self.running],
             "best_so_far": list(self.best_so_far),
             "started": iso_utc(self.started),
@@ -222,7 +233,13 @@ def snapshot(
     polled = None if tasks is None else _count_tasks(tasks)
     ours = {**seen.counts, outcomes.RUNNING: seen.counts[outcomes.RUNNING] - seen.untold}
     state, reason = decide(
-        seen.state, ours, seen.unfinished, polled, _pending_reason(tasks), coming
+        seen.state,
+        ours,
+        seen.unfinished,
+        polled,
+        _pending_reason(tasks),
+        coming,
+        gone=bool(seen.running) and all(row.unseen_s > GONE_S for row in seen.running),
     )
     over = state == FINISHED or (
         state in (studies.HELD, studies.STOPPED) and seen.counts[outcomes.RUNNING] <= seen.untold
@@ -267,6 +284,7 @@ def snapshot(
         spare_tasks=_count_spare(tasks, seen.running),
         best_so_far=seen.best_so_far,
         gpus=read_gpus(folder, [one.trial for one in seen.running]),
+        waits=seen.waits,
     )
 
 
@@ -288,6 +306,7 @@ class _Seen:
     running: Sequence[RunningTrial]
     lengths: tuple[int, int] | None
     best_so_far: Sequence[float]
+    waits: Waits
 
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
@@ -337,6 +356,7 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         running=running,
         lengths=running_rows.read_lengths(ledger) if running else None,
         best_so_far=running_rows.read_best_so_far(ledger, BEST_POINTS) if best else (),
+        waits=proposals.read_waits(db, study_id),
     )
 
 
@@ -347,6 +367,8 @@ def decide(
     tasks: Mapping[str, int] | None,
     pending_reason: str = "",
     coming: str = "",
+    *,
+    gone: bool = False,
 ) -> tuple[str, str]:
     """Return what a study is doing, and why.
 
@@ -356,6 +378,7 @@ def decide(
         tasks: How many are pending and running; None when the scheduler could not be asked.
         pending_reason: The scheduler's, of a pending task.
         coming: Who goes on with a study that has no task, in words.
+        gone: Its running trials have not been heard of for long, any of them.
     """
     has_ended = wanted.word == studies.ENDED
     if not unfinished:
@@ -364,6 +387,13 @@ def decide(
         return studies.DRAINING, f"it ends early: {wanted.reason}"
     if wanted.word != studies.RUNNING:
         return wanted.word, wanted.reason
+    if tasks is not None and gone and not any(tasks.values()) and not coming:
+        running = counts[outcomes.RUNNING]
+        left = "1 trial runs" if running == 1 else f"{running} trials run"
+        return IDLE, (
+            f"{left} by the database alone: no task is there any more, and nobody has looked after "
+            "the study since; `sweep status` does"
+        )
     if counts[outcomes.RUNNING] or tasks is None or tasks["running"]:
         return studies.RUNNING, ""
     if tasks["pending"]:

@@ -1,8 +1,9 @@
 """What a proposal of ``sampler: auto`` costs, against how long trials take.
 
-A slot waits while its next trial is proposed. A Gaussian process is worth that where trials take
-long, and where they are short it is not: ``auto`` proposes by TPE then. How long they take nobody
-knows before the first have ended; so does what is proposed until then.
+A slot waits while its next trial is proposed, and where several run at once one process prepares
+proposals for all of them. A Gaussian process is worth that where trials take long, and where they
+are short it is not: ``auto`` proposes by TPE then. How long they take nobody knows before the first
+have ended; so does what is proposed until then.
 """
 
 from __future__ import annotations
@@ -23,12 +24,19 @@ GP_S = 0.5  # a proposal: 0.23 to 0.55 s of CPU
 GP_FIRST_S = 3.0  # the first one of a process: torch is imported, and what it needs is made
 SHARE = 0.05  # of a trial's time that a proposal may take
 
+LEAST_AT_ONCE = 4  # trials, from which proposals are prepared by one process beside training
+BUSY = 0.5  # of that process's time that new proposals may take; the rest renews them
+
 
 def least_trial_s(study: Study) -> float:
     """Return how long trials have to take for a Gaussian process to be worth its proposals.
 
-    Each of a study's tasks imports torch once, and serves so many trials as there are for it.
+    Each of a study's tasks imports torch once, and serves so many trials as there are for it. Where
+    proposals are prepared one process alone imports it, and has to keep up with all slots.
     """
+    if study.parallel >= LEAST_AT_ONCE:
+        alone_s = (GP_S + GP_FIRST_S / study.trials) / SHARE
+        return max(alone_s, study.parallel * GP_S / BUSY)
     trials_a_task = max(1.0, study.trials / study.parallel)
     return (GP_S + GP_FIRST_S / trials_a_task) / SHARE
 

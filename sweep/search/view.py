@@ -13,7 +13,7 @@ import copy
 import math
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -171,6 +171,7 @@ class SamplerView(PostgresStorage):
         self.__dict__.update(storage.__dict__)
         self._more = list(more)
         self._shows = (failures, marked, ranked, broken)
+        self._expected: list[FrozenTrial] = []
         self._told: dict[int, list[FrozenTrial]] = {}
         self._snapshots: dict[int, list[FrozenTrial]] = {}
         self._params: dict[int, dict[str, tuple[float, BaseDistribution]]] = {}
@@ -187,10 +188,24 @@ class SamplerView(PostgresStorage):
             directions = self.get_study_directions(study_id)
             self._told[study_id] = trials
             self._snapshots[study_id] = view(
-                [*self._more, *trials], directions, paused, *self._shows
+                [*self._more, *trials, *self._expected], directions, paused, *self._shows
             )
         trials = [t for t in self._snapshots[study_id] if states is None or t.state in states]
         return copy.deepcopy(trials) if deepcopy else trials
+
+    def expect(self, prepared: Mapping[int, Mapping[str, tuple[float, str]]]) -> None:
+        """Show trials that wait as running ones, with what is prepared for them.
+
+        Args:
+            prepared: By the trial's number: of each parameter Optuna's number and the
+                distribution as text.
+        """
+        for number, stored in prepared.items():
+            kinds = {name: json_to_distribution(text) for name, (_, text) in stored.items()}
+            params = {name: kinds[name].to_external_repr(v) for name, (v, _) in stored.items()}
+            trial = create_trial(state=TrialState.RUNNING, params=params, distributions=kinds)
+            trial.number, trial._trial_id = number, -1 - number
+            self._expected.append(trial)
 
     def told(self, study_id: int) -> list[FrozenTrial]:
         """Return the study's own trials as they are, of the same moment."""

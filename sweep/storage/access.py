@@ -31,7 +31,7 @@ REWRITTEN = (
     "Launch the study again, with the same storage as before: `sweep launch STUDY.yaml` writes "
     "this file anew."
 )
-SESSION_END_S = 2.0  # in which the server notices that a session of ours was closed
+SESSION_END_S = 5.0  # in which the server notices that a session of ours was closed
 
 
 class EmbeddedDatabase(Database):

@@ -17,6 +17,7 @@ SUBMIT = 0x5EEB0003  # submitting for a study; by its name, which comes before i
 PROMOTE = 0x5EEB0004  # which paused trial goes on
 PROPOSE = 0x5EEB0005  # whether a proposed configuration is taken, and storing it
 CLAIM = 0x5EEB0006  # whether there is room for one more attempt, and taking it
+TRACKER = 0x5EEB0007  # a tracker making its tables, in a database of its own; of no study
 
 _BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; "
 
@@ -58,7 +59,7 @@ def try_hold(db: Database, what: int, study_id: int) -> bool:
 @contextmanager
 def held(db: Database, what: int, study_id: int) -> Iterator[None]:
     """Hold a lock while the block uses the database: by a connection beside it."""
-    with closing(Database(db.url)) as holder:
+    with closing(Database(db.url, timeout_s=db.timeout_s)) as holder:
         holder.execute(f"{_BEGIN}SELECT pg_advisory_xact_lock(%s, %s)", (what, study_id))
         try:
             yield

@@ -385,8 +385,9 @@ STUDY = Section(
             TextList(Word(("wandb", "mlflow", "tensorboard"))),
             "Trackers that are shown each trial's parameters, metrics and files. wandb: a group of "
             "runs, sent where WANDB_API_KEY is set, else files in runs/<name>/wandb; mlflow: the "
-            "server of $MLFLOW_TRACKING_URI, or files in runs/<name>/mlruns; tensorboard: files in "
-            "runs/<name>/tensorboard. Training never waits for them.",
+            "server of $MLFLOW_TRACKING_URI, or a database of its own beside the study's, which "
+            "`sweep mlflow` shows; tensorboard: files in runs/<name>/tensorboard. Training never "
+            "waits for them.",
             example=["tensorboard"],
             aliases="tracker trackers tracking loggers logger",
         ),

@@ -12,6 +12,7 @@ from sweep.provenance.snapshot import frozen_workdir
 from sweep.search.own import Asked
 from sweep.storage import promotion
 from sweep.storage.ledger import Ledger
+from sweep.tasks.proposing import Proposer
 
 if TYPE_CHECKING:
     from sweep.storage.optuna_storage import PostgresStorage
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 class OptunaView:
     """The study as Optuna sees it, with the history that this task has read so far, and the process
     that answers for the user's own sampler or pruner.
+
+    Attributes:
+        proposer: The process that prepares proposals, where this task has it.
+        has_proposed: Whether this task has proposed a trial's parameters itself.
     """
 
     def __init__(self, ledger: Ledger, folder: StudyFolder) -> None:
@@ -27,6 +32,8 @@ class OptunaView:
         self._folder = folder
         self._storage: PostgresStorage | None = None
         self._asked: Asked | None = None
+        self.proposer = Proposer(ledger, folder)
+        self.has_proposed = False
 
     def asked(self) -> Asked | None:
         """Return what answers for the user's own sampler or pruner, from the code as it was frozen
@@ -41,12 +48,16 @@ class OptunaView:
         snapshot = choose_snapshot(self._folder, None, keep=False)
         workdir = frozen_workdir(study, self._folder, snapshot)
         if self._asked is None or self._asked.workdir != workdir:
-            self.close()
+            self._end_asked()
             self._asked = Asked(workdir)
         return self._asked
 
     def close(self) -> None:
-        """End that process."""
+        """End what was started."""
+        self._end_asked()
+        self.proposer.close()
+
+    def _end_asked(self) -> None:
         if self._asked is not None:
             self._asked.close()
             self._asked = None
@@ -66,6 +77,9 @@ class OptunaView:
     def warm(self, claim: Claim) -> None:
         """Load the history while a training runs, where a verdict or the next pull asks for it."""
         study = self.ledger.study
+        self.proposer.tend()
+        if self.proposer.is_wanted and not _asks_pruner(study):
+            return  # another process has the history
         if not claim.sampled or _asks_pruner(study) or _samples_late(study):
             self.storage(claim).get_all_trials(self.ledger.study_id, deepcopy=False)
 

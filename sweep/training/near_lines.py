@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sweep.training.near_tables import NearTable
 from sweep.training.printed_numbers import FOR_PATTERNS
 
 ENOUGH = 3  # lines that came near, for a note while training still runs
@@ -14,6 +15,8 @@ _KEPT = 200  # characters of a line, for whoever reads on
 _LONGEST = 2000  # characters of a line that are looked at
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _COMMON = {"epoch", "step", "iter", "train", "val", "valid", "validation", "eval", "test", "dev"}
+# From a name to its number, which is none that belongs to a word: ``float32(0.5)``, ``@5: 0.5``.
+_TO_A_NUMBER = r"(?P<between>(?:[A-Za-z_@#^/]\w*|[^\w@#^/]){1,20}?)(?<![\w@#^/])(?=[-+]?\.?\d)"
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -26,6 +29,7 @@ class NearLines:
         self._metric = metric
         self._words = [word for word in dict.fromkeys(words) if word not in _COMMON] or words
         self._found: list[tuple[int, str]] = []
+        self._table = NearTable(metric)
         self.count = 0
 
     def see(self, line: str) -> None:
@@ -33,6 +37,9 @@ class NearLines:
         if self.count >= _MOST:
             return
         line = line[:_LONGEST]
+        if self._table.see(line):
+            self.count += 1
+            return
         low = line.lower()
         if not any(word in low for word in self._words) or not _DIGITS.search(line):
             return
@@ -53,6 +60,8 @@ class NearLines:
 
     def text(self) -> str:
         """Return them in words, with a pattern for the nearest; "" where none came near."""
+        if self._table.pattern:
+            return self._table.text()
         if not self._found:
             return ""
         lines = [line.strip() for _, line in self._found]
@@ -65,18 +74,16 @@ class NearLines:
     def _propose(self, line: str) -> str:
         """Return a pattern that finds the metric's number in a line; "" where that is not clear."""
         for name in (self._metric, *reversed(self._words)):
-            found = re.search(
-                rf"{re.escape(name)}(?P<between>[^\d]{{1,20}}?)[-+]?\.?\d", line, re.IGNORECASE
-            )
+            found = re.search(re.escape(name) + _TO_A_NUMBER, line, re.IGNORECASE)
             if found is None:
                 continue
             begin = found.start()
-            while begin and (line[begin - 1].isalnum() or line[begin - 1] in "_./-"):
+            while begin and (line[begin - 1].isalpha() or line[begin - 1] in "_./-"):
                 begin -= 1  # the name as it is printed
-            between = line[found.start("between") : found.end("between")].rstrip("-+.")
-            label = line[begin : found.start("between")]
-            escaped = re.escape(label + between).replace(r"\ ", " ").replace(r"\-", "-")
-            return escaped + FOR_PATTERNS
+            if begin and line[begin - 1].isdecimal():
+                begin = found.start()  # in the next line there may be another number before it
+            escaped = re.escape(line[begin : found.end("between")])
+            return escaped.replace(r"\ ", " ").replace(r"\-", "-") + FOR_PATTERNS
         return ""
 
     def state(self) -> list[object]:

@@ -28,6 +28,7 @@ _NAME = r"[\w./-]"
 # Where a pattern lets its first word begin within another one.
 _LOOSE = re.compile(r"(^(?:\(\?[aiLmsux]+\))?|(?<!\\)\.[*+]\??)(?=[A-Za-z_])")
 _ROW = re.compile(r"\s*[|│┃].*[|│┃]\s*\Z")  # of a table, of which a row below may be the step
+_LONG = 60  # characters of a match that are shown
 _MOST_BARS = 8  # of which is known what they showed
 
 
@@ -183,11 +184,14 @@ class PrintedMetric:
             second = (self._strict or self._loose).search(blanked, found.end())
             if second is not None:
                 other = label_of(text, _span(second)[0])
-                if other != name:
-                    seen.twice = f"{found[0].strip()!r} and {second[0].strip()!r}"
-                    if name and other:
-                        seen.twice = f"{name!r} and {other!r}"
+                if other != name and name and other:
+                    seen.twice = f"{name!r} and {other!r}"
+                elif other != name or self._number(text, second) != self._number(text, found):
+                    seen.twice = f"{found[0].strip()[:_LONG]!r} and {second[0].strip()[:_LONG]!r}"
         return True
+
+    def _number(self, text: str, found: re.Match[str]) -> Printed | None:
+        return read_number(text, *_span(found), self._before_group)
 
     def look_for_step(self, text: str) -> list[tuple[int, float]]:
         """Look for the step that holds from here on, where the study says how it is printed.
@@ -348,7 +352,7 @@ class PrintedMetric:
         if seen.twice:
             return (
                 f"{self.pattern!r} matches more than once in a line ({seen.twice}), and the first "
-                "counts. Write more of the name"
+                "counts. Write more of the name, or print each on a line of its own"
             )
         return ""
 

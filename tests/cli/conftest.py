@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import wait_for_runners
 from tests.conftest import Sweep, run_sweep, stop_runs
 from tests.postgres_fixture import Server
 from tests.toys import write_toy
@@ -27,6 +28,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, postgres_server: Server) 
     env = {"SWEEP_STORAGE": postgres_server.url("finished")}
     call = partial(run_sweep, runs=folder / "runs", cwd=folder, env=env)
     assert call("launch", write_toy(folder, trials=5), "--wait").code == 0
+    wait_for_runners(folder / "runs" / "toy")
     yield call
     stop_runs(folder / "runs")
     postgres_server.sql("DROP DATABASE finished WITH (FORCE)")

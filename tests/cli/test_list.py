@@ -33,6 +33,7 @@ def test_all_studies_are_listed(sweep: Sweep, runs: Path, tmp_path: Path, fresh_
     for name in ("gone", "elsewhere"):
         path = write_toy(tmp_path, name=name, trials=1, file=f"{name}.yaml")
         assert sweep("launch", path, "--wait").code == 0
+        wait_for_runners(runs / name)
         shutil.rmtree(runs / name)
     with closing(Database(fresh_url)) as db:
         study_id = studies.find_study(db, "elsewhere")

@@ -143,7 +143,8 @@ def test_retry_while_the_array_lives(
         tmp_path, trials=6, parallel=2, command=command, training=BROKEN, points=points
     )
     assert sweep("launch", path).code == 0
-    wait_for(lambda: counts(sweep).get("running") == 2, "two trials of kind a")
+    begun = {"failed": 1, "running": 2, "waiting": 3}
+    wait_for(lambda: counts(sweep) == begun, "two trials of kind a")
     failed = [row["trial"] for row in collected(sweep, "--state", "failed")]
     running = [row["trial"] for row in collected(sweep, "--state", "running")]
     assert (failed, running) == ([0], [1, 2])

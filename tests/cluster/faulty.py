@@ -175,6 +175,12 @@ class Faulty:
             raise AssertionError(f"{error}\n{self.tell()}") from None
         return found
 
+    def wait_outcome(self, trial: int, timeout_s: float = 120) -> None:
+        """Wait until a trial's first attempt has ended: whoever was signalled has heard of it."""
+        wait_for(
+            lambda: self.of(trial)[0].outcome, timeout_s, f"the attempt of trial {trial} to end"
+        )
+
     def wait_end(self, timeout_s: float = 180, *states: str) -> dict[str, Any]:
         """Wait until the study is finished (or in one of these states), and return its status."""
         try:

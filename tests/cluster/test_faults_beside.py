@@ -86,8 +86,10 @@ def scenes(
             live = found["stepd"].wait_steps(2, 1)[0]
             found["stepd"].kill(parent(found["stepd"].worker_of(live)))
         if "whole" in found:
-            live = found["whole"].wait_steps(2, 3)[0]
-            slurm.run(["scancel", live.job], slurm.user, check=True)
+            lives = found["whole"].wait_steps(2, 3)
+            slurm.run(["scancel", lives[0].job], slurm.user, check=True)
+            for live in lives:
+                found["whole"].wait_outcome(live.trial)
         for mode in found.keys() & {"stepd", "whole"}:  # what happens to them has happened
             found[mode].gate.touch()
         yield found

@@ -31,6 +31,7 @@ def test_a_cancel_is_taken_for_a_wish_of_nobody_knows_whose(bare: Cluster, fresh
         )
         live = study.wait_steps(3, trials=3)
         bare.run(["scancel", f"{live[0].job}_{live[0].index}"], "root", check=True)
+        study.wait_outcome(live[0].trial)
         study.gate.touch()
         study.wait_end(180)
         assert study.states()[live[0].trial] == "cancelled", study.tell()
@@ -42,6 +43,8 @@ def test_a_cancel_is_taken_for_a_wish_of_nobody_knows_whose(bare: Cluster, fresh
         )
         job = study.wait_steps(3, trials=3)[0].job
         bare.run(["scancel", job], bare.user, check=True)
+        for trial in range(3):
+            study.wait_outcome(trial)
         study.gate.touch()
         status = study.wait_end(180, "stopped")
         assert status["reason"] == f"its array {job} was cancelled {UNKNOWN}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,16 @@ def test_what_is_free(faulty: Faulty) -> None:
     resources = {"time": "5min", "cpus": 1, "gpus": "a100:1", "memory": "300M"}
     faulty.launch(command=command, trials=4, max_parallel=2, resources=resources)
     faulty.wait_steps(1, trials=2)
-    seen = json.loads(faulty.user.sweep("top", faulty.name, "--json").stdout)
+    seen: dict[str, Any] = {}
+    at_most = "as many as max_parallel are running"
+
+    def is_said() -> bool:
+        """Slurm says why a task waits when it next comes to it."""
+        seen.update(json.loads(faulty.user.sweep("top", faulty.name, "--json").stdout))
+        mine = [one["reason"] for one in seen["waiting"] if one["job"] in seen["mine"]]
+        return mine == [at_most]
+
+    wait_for(is_said, 120, f"Slurm to say {at_most}")
     names = [node["name"] for node in seen["nodes"]]
     assert names == faulty.cluster.layout.node_names
     gpus = [a for node in seen["nodes"] for a in node["amounts"] if a["name"] == "gpu:a100"]
@@ -44,7 +54,6 @@ def test_what_is_free(faulty: Faulty) -> None:
     (mine,) = seen["mine"]
     ours = [one for one in seen["waiting"] if one["job"] == mine]
     assert [one["tasks"] for one in ours] == [2]
-    assert ours[0]["reason"] == "as many as max_parallel are running"
     shown = faulty.user.sweep("top", faulty.name).stdout
     assert f"yours: job {mine}, 2 tasks waiting" in shown
     assert f"free: gpu:a100 {4 * len(names) - 2} of {4 * len(names)}" in shown

@@ -14,6 +14,7 @@ from sweep.core.errors import StudyChangedError
 from sweep.core.paths import Runs, StudyFolder
 from sweep.storage import access, studies
 from sweep.storage.connection import Database
+from tests.cli.commands import wait_for_runners
 from tests.conftest import Sweep
 from tests.storage import ledgers
 from tests.study_rows import make_study
@@ -40,6 +41,7 @@ def test_what_a_launch_says_and_does(
     assert fresh_url.rpartition("/")[2].partition("?")[0] in ran.err
     assert collect(sweep) == before
 
+    wait_for_runners(runs / "toy")  # its finaliser would start the server anew
     assert sweep("db", "stop").code == 0
     shutil.rmtree(runs / ".postgres")
     ran = sweep("launch", study, "--set", "seed=8")

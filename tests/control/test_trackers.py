@@ -54,9 +54,9 @@ def test_an_mlflow_server_that_does_not_answer_is_said(
     study = make_study(track=("mlflow",))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    uri = {"MLFLOW_TRACKING_URI": f"http://someone:hidden@127.0.0.1:{port}"}
-    [line] = look(study, tmp_path, uri)
+        port = probe.getsockname()[1]  # it does not listen, and nobody else can
+        uri = {"MLFLOW_TRACKING_URI": f"http://someone:hidden@127.0.0.1:{port}"}
+        [line] = look(study, tmp_path, uri)
     assert "does not answer here" in line.text
     assert "hidden" not in line.text
     server = HTTPServer(("127.0.0.1", 0), Refusing)

@@ -17,9 +17,9 @@ from sweep.core.sharing import closed, share
 from sweep.core.space import Space
 from sweep.core.study import Study
 from sweep.core.system.crash import write_crash
+from tests.cli.commands import wait_for_runners
 from tests.conftest import stop_runs, sweep_environment
 from tests.toys import write_toy
-from tests.waiting import wait_for
 
 Run = Callable[..., str]
 # What anybody may read: the reporter, which any account in a container must be able to import.
@@ -48,6 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ["db", "status"],
     ):
         run(folder, *words)
+    wait_for_runners(folder / "runs/toy")
     yield folder
     stop_runs(folder / "runs")
 
@@ -69,7 +70,10 @@ def run(folder: Path, *words: str) -> None:
 def modes(root: Path) -> Iterator[tuple[Path, int]]:
     """Yield all files and folders below one, and it, with their modes; no links."""
     for path in [root, *sorted(root.rglob("*"))]:
-        found = path.lstat()
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            continue  # the server removed it meanwhile
         if not stat.S_ISLNK(found.st_mode):
             yield path, stat.S_IMODE(found.st_mode)
 
@@ -106,9 +110,7 @@ def test_a_shared_study_is_read_by_the_group(place: Path) -> None:
     (place / "study.yaml").write_text(f"{text}share: group\n")
     run(place, "launch", "study.yaml", "--set", "trials=3", "--wait")
     assert Study.read(folder.study).share == "group"
-    # The array's last job shares the logs, and may end after the trials.
-    logs = folder.logs
-    wait_for(lambda: all(mode & 0o040 for _, mode in modes(logs)), "the logs to be shared")
+    wait_for_runners(folder.root)  # the array's last job shares the logs
     assert runs.stat().st_mode & 0o777 == 0o710
     kept = {folder.secrets, folder.storage, folder.local}
     assert kept <= closed(folder)

@@ -3,6 +3,7 @@ what to do; and no empty database is ever made in a place where there was one.""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from sweep.storage.embedded import start_stop
+from tests.cli.commands import wait_for_runners
 from tests.conftest import Ran, find_crash_files, run_sweep
 from tests.processes import end_processes
 from tests.toys import write_toy
@@ -72,8 +74,14 @@ def by_its_other_name(runs: Path) -> Place:
 
 def copied(runs: Path) -> Place:
     new = runs.parent / "copy"
-    shutil.copytree(runs, new, symlinks=True)
+    shutil.copytree(runs, new, symlinks=True, copy_function=copy_what_is_there)
     return Place(runs, new, dict.fromkeys(RUNNING, "is a copy: "), (runs, new))
+
+
+def copy_what_is_there(source: str, target: str) -> None:
+    """Copy a file, unless the server that runs there has removed it meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def remove(folder: Path) -> None:
@@ -133,6 +141,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     (folder / "train.py").write_text(text.replace("flags =", seed, 1))
     ran = run_sweep("launch", "study.yaml", "--wait", runs=folder / "runs", cwd=folder)
     assert ran.code == 0, ran
+    wait_for_runners(folder / "runs" / NAME)
     end_all(folder)
     folder.rename(kept)
     return folder, kept
@@ -206,8 +215,14 @@ def test_a_folder_that_moves_under_its_tasks_is_not_launched(place: Path) -> Non
     runs = place / "runs"
     assert run_sweep("launch", "study.yaml", runs=runs, cwd=place).code == 0
     # At the gate they write nothing more, so that the folder may move under them.
-    saved = [runs / NAME / f"trials/0000{number}/attempts/1/checkpoints/last" for number in (2, 3)]
-    wait_for(lambda: all(text_of(path) == "1" for path in saved), "two trainings at the gate")
+    attempts = [runs / NAME / f"trials/0000{number}/attempts/1" for number in (2, 3)]
+    wait_for(
+        lambda: all(text_of(attempt / "checkpoints/last") == "1" for attempt in attempts),
+        "two trainings at the gate",
+    )
+    wait_for(  # which their tasks write while they train
+        lambda: all((attempt / "manifest.json").exists() for attempt in attempts), "their records"
+    )
     new = place / "new"
     runs.rename(new)
     ran = run_sweep("launch", "study.yaml", runs=new, cwd=place)
@@ -221,6 +236,7 @@ def test_a_folder_that_moves_under_its_tasks_is_not_launched(place: Path) -> Non
         return sum((json.loads(ran.out)["tasks"] or {"unknown": 1}).values())
 
     wait_for(lambda: left() == 0, "the tasks to leave")
+    wait_for_runners(runs / NAME)
     runs.rename(new)
     gate.touch()
     ran = run_sweep("launch", "study.yaml", "--wait", runs=new, cwd=place)

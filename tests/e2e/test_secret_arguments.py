@@ -14,6 +14,7 @@ from typing import Any
 import psycopg2
 
 from tests.canary import Watcher
+from tests.cli.commands import wait_for_runners
 from tests.conftest import Sweep, sweep_environment
 
 TRAIN = """
@@ -82,6 +83,7 @@ def test_canaries_are_found_nowhere(
     watcher.look_at("launch", said.out + said.err)
     assert "everybody on its machine can see it with ps" in said.out
     assert "environment.env" in said.out
+    wait_for_runners(runs / "hush")
     watcher.look_at_files(runs, private=["environment.json"])
     connection = psycopg2.connect(fresh_url)
     watcher.look_at_database(connection)

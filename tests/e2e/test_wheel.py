@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import wait_for_runners
 from tests.needs import as_other_user, skip_or_fail
 from tests.processes import end_processes, wait_until_gone
 from tests.waiting import PATIENCE_S
@@ -213,6 +214,7 @@ def test_newcomer_as_an_ordinary_user(installed: Installed) -> None:
     again = json.loads(installed.run(sweep, "rerun-best", "--wait", "--json"))
     assert (again["verdict"], again["relative_difference"]) == ("reproduced", 0.0)
     assert again["original"] == top[0]["value"]
+    wait_for_runners(installed.home / "runs/first-study")  # which would start it anew
     assert installed.run(sweep, "db", "stop") == "stopped\n"
 
     # Home is this folder here; matplotlib keeps its list of fonts in ~/.cache.
@@ -246,6 +248,7 @@ def test_folders_that_may_not_be_written(installed: Installed) -> None:
     installed.run(sweep, "launch", "study.yaml", "--executor", "local", "--wait", folder=home)
     installed.run(sweep, "report", folder=home)
     kept, name = home / "kept.csv", "first-study"
+    wait_for_runners(home / "runs" / name)
     kept.write_text("kept")
     kept.chmod(0o444)
     results = home / f"runs/{name}/results"

@@ -17,7 +17,7 @@ from sweep.core.study import Constraint, Objective, Replicates, Resources, Study
 from sweep.core.trial import Attempt, Replicate, TrialRecord
 from sweep.results.page import accounts, charts, contents, html, tiles, views
 from sweep.results.page.importance import importances
-from sweep.results.page.lanes import timeline
+from sweep.results.page.lanes import short_hosts, timeline
 from sweep.results.page.source import Source, make
 from sweep.storage.series import Series
 from tests.study_rows import NOON, make_study
@@ -429,6 +429,32 @@ def test_long_names_are_told_apart() -> None:
     assert len(set(cut)) == 3
     assert charts.names_apart(["lr", "lr"], 18) == ["lr", "lr"]
     assert charts.names_apart(["short", "x" * 40], 11) == ["short", "xxxxx…xxxxx"]
+
+
+def test_a_long_name_stays_within_its_chart(source: Source) -> None:
+    """An axis' title is cut to its side: the card's heading has all of it."""
+    found = contents.arrange(source)
+    titled = [
+        (side, layer["encoding"][side])
+        for chart in found.charts
+        for layer in chart.spec.get("layer", ())
+        for side in ("x", "y")
+        if chart.key.startswith("slice") and side in layer.get("encoding", {})
+    ]
+    assert titled
+    for side, encoding in titled:
+        expected = {"expr": "width" if side == "x" else "height"}
+        assert encoding["axis"]["titleLimit"] == expected
+
+
+def test_hosts_are_called_by_their_first_word_where_that_is_clear() -> None:
+    """Not where two would be the same, nor addresses."""
+    assert short_hosts(["gpu1.example.org", "gpu2.example.org"]) == {
+        "gpu1.example.org": "gpu1",
+        "gpu2.example.org": "gpu2",
+    }
+    for hosts in (["a.one.org", "a.two.org"], ["10.0.0.1", "node2"]):
+        assert short_hosts(hosts) == {host: host for host in hosts}
 
 
 def test_pictures_are_named_by_parameter(source: Source) -> None:

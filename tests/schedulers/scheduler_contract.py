@@ -30,6 +30,13 @@ echo "start $(date +%s%N) $SWEEP_ARRAY_INDEX" >> times
 sleep 0.2
 echo "end $(date +%s%N) $SWEEP_ARRAY_INDEX" >> times
 """
+# The same, and it does not end before three of them have begun.
+THREE = """
+echo "start $(date +%s%N) $SWEEP_ARRAY_INDEX" >> times
+until [ "$(grep -c start times)" -ge 3 ]; do sleep 0.05; done
+sleep 0.2
+echo "end $(date +%s%N) $SWEEP_ARRAY_INDEX" >> times
+"""
 # An element that notes the signals it gets; argument 1 says what SIGTERM does to it.
 SIGNALS = """
 import pathlib, signal, sys, time
@@ -198,7 +205,7 @@ class SchedulerContract:
 
     def test_the_throttle_holds(self, scheduler: Scheduler, folder: Path) -> None:
         """No more elements run at once than the throttle says, and as many as it says."""
-        job = scheduler.submit(self.job(folder, BRIEF, size=9, throttle=3))
+        job = scheduler.submit(self.job(folder, THREE, size=9, throttle=3))
         self.wait_states(scheduler, job, dict.fromkeys(range(9), "COMPLETED"))
         assert most_at_once((folder / "times").read_text()) == 3
 

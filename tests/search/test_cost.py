@@ -21,12 +21,16 @@ SPACE = Space((Parameter("x", "float", low=0.0, high=1.0), Parameter("y", "float
 CASES: list[tuple[int, int, list[float], str]] = [
     (100, 16, [], "tpe"),  # nobody knows yet
     (100, 16, [3.0] * 9, "tpe"),
-    (100, 16, [19.0] * 9, "tpe"),
-    (100, 16, [20.0] * 9, "gp"),
+    (100, 16, [15.0] * 9, "tpe"),  # one process proposes for all slots
+    (100, 16, [16.0] * 9, "gp"),
+    (100, 4, [10.5] * 9, "tpe"),
+    (100, 4, [10.7] * 9, "gp"),
+    (100, 3, [11.0] * 9, "tpe"),  # each task proposes itself
+    (100, 3, [12.0] * 9, "gp"),
     (100, 16, [3.0, 3.0, 900.0], "tpe"),  # one that is long is none of the rule
     (100, 16, [3.0, 600.0, 900.0], "gp"),
-    (100, 100, [30.0], "tpe"),  # each task would import torch for one trial
-    (100, 100, [71.0], "gp"),
+    (100, 100, [99.0], "tpe"),
+    (100, 100, [100.0], "gp"),
     (100, 1, [10.0], "tpe"),
     (100, 1, [11.0], "gp"),
     (200, 4, [3600.0], "gp"),
@@ -54,7 +58,7 @@ def test_where_auto_is_tpe_already_it_stays() -> None:
 def test_check_says_so() -> None:
     study = make("auto", SPACE, trials=100, max_parallel=16)
     name, why = cost.describe_choice(study)
-    assert name == "gp" and why.endswith("; tpe while trials take less than 20 s")
+    assert name == "gp" and why.endswith("; tpe while trials take less than 16 s")
     assert cost.describe_choice(make("tpe", SPACE)) == ("tpe", "as the study file says")
 
 

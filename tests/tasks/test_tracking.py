@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,16 @@ from sweep.core.files import make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Objective
 from sweep.core.trial import Report, replicate_seed
+from sweep.storage import access, tracker_database
+from sweep.storage.connection import Database
+from sweep.storage.url import dsn
 from sweep.tasks.tracking.feeder import feed
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.tasks.tracking.tracker import Described
 from tests.cli.commands import wait_for
 from tests.conftest import ROOT, Sweep
 from tests.needs import mlflow_server_python, require
+from tests.postgres_fixture import Server
 from tests.reports import append
 from tests.study_rows import make_study
 from tests.toys import TRAINING, write_toy
@@ -189,20 +194,32 @@ def of_hparams(folder: Path) -> list[Any]:
     return sorted(handler.run().session_groups, key=lambda group: str(group.name))
 
 
-@pytest.fixture(params=["files", pytest.param("server", marks=pytest.mark.long)])
-def mlflow_uri(request: pytest.FixtureRequest, folder: StudyFolder) -> str:
-    """Where MLflow keeps runs: in files of the study's, or behind a server."""
+@pytest.fixture
+def mlflow_database(
+    folder: StudyFolder, empty_url: str, postgres_server: Server, runs: Path
+) -> Iterator[str]:
+    """MLflow's database beside the study's, as launch makes it."""
     require("mlflow")
-    if request.param == "server":
-        return str(request.getfixturevalue("server"))
-    return (folder.root / "mlruns").as_uri()
+    access.remember(folder, empty_url, Runs(runs))
+    with closing(Database(empty_url)) as db:
+        tracker_database.make(db)
+        url = tracker_database.url_beside(db)
+    yield url
+    postgres_server.sql(f"DROP DATABASE {dsn(url)['dbname']} WITH (FORCE)")
+
+
+@pytest.fixture(params=["database", pytest.param("server", marks=pytest.mark.long)])
+def mlflow_uri(request: pytest.FixtureRequest) -> str:
+    """Where MLflow keeps runs: in the database beside the study's, or behind a server."""
+    return str(
+        request.getfixturevalue("server" if request.param == "server" else "mlflow_database")
+    )
 
 
 def test_mlflow_follows_the_lineage(
     mlflow_uri: str, folder: StudyFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the worker's own end: metrics, parameters, status, system and files of a resumed trial."""
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     if mlflow_uri.startswith("http"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_uri)
     outbox = Outbox(make_study(track=("mlflow",)), folder, os.environ)
@@ -223,16 +240,11 @@ def test_mlflow_follows_the_lineage(
     assert (run.data.tags["sweep.host"], run.data.tags["sweep.attempt"]) == ("node2", "2")
 
 
-def test_mlflow_keeps_the_runs_of_all_seeds(
-    folder: StudyFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mlflow_keeps_the_runs_of_all_seeds(folder: StudyFolder, mlflow_database: str) -> None:
     """Of a trial with replicates: what an earlier training has given counts, as in its mean; what
     was interrupted within one does not. Where a retry begins anew, nothing of before counts."""
-    require("mlflow")
     from sweep.tasks.tracking.mlflow import MlflowTracker
 
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    uri = (folder.root / "mlruns").as_uri()
     tracker = MlflowTracker(make_study(), folder)
 
     def train(attempt: int, replicate: int, state: str) -> list[str]:
@@ -243,7 +255,9 @@ def test_mlflow_keeps_the_runs_of_all_seeds(
         tracker.begin(described)
         tracker.log(described, [Report(attempt, 1.0, {"acc": 0.5})])
         tracker.end(described, state)
-        return sorted(run.data.tags["sweep.attempt"] for run in of_mlflow(uri, "digits")[1])
+        return sorted(
+            run.data.tags["sweep.attempt"] for run in of_mlflow(mlflow_database, "digits")[1]
+        )
 
     assert train(1, 1, "killed") == ["1"]
     assert train(2, 1, outcomes.REPLICATED) == ["2"]
@@ -529,27 +543,27 @@ def test_mlflow_server_shows_what_collect_shows(
 
 
 @pytest.mark.long
-def test_mlflow_files_show_what_collect_shows(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
-    """Without a server: the same, in files of the study's."""
+def test_mlflows_database_shows_what_collect_shows(
+    sweep: Sweep, runs: Path, tmp_path: Path
+) -> None:
+    """Without a server: the same, in a database beside the study's, on the embedded server."""
     require("mlflow")
     study = write_resuming(tmp_path, "mlflow")
     assert sweep("launch", study, "--wait", timeout_s=LAUNCH_S).code == 0
     root = runs / "resuming"
     wait_for_no_feeder(root)
-    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
-    check_mlflow((root / "mlruns").as_uri(), runs)
+    check_mlflow(sweep("mlflow", "--url").out.strip(), runs)
+    assert (root / "mlruns").is_dir()  # the files of its runs
 
 
 @pytest.mark.long
 def test_both_trackers_show_what_the_command_prints(
-    sweep: Sweep, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, runs: Path, tmp_path: Path
 ) -> None:
     """One study, two trackers; MLflow's and TensorBoard's readers against ``sweep collect``, its
     table of trials and its long form."""
     require("mlflow")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     root = runs / "toy"
-    uri = (root / "mlruns").as_uri()
     training = TRAINING.replace(
         "    if reporter.checkpoint_dir:",
         """\
@@ -566,6 +580,7 @@ def test_both_trackers_show_what_the_command_prints(
         track="[mlflow, tensorboard]",
     )
     assert sweep("launch", study).code == 0
+    uri = sweep("mlflow", "--url").out.strip()
     # MLflow's client takes seconds to load, and is waited for 20 s at the end.
     wait_for(lambda: begun(uri) == 2, "both first trials' runs", LAUNCH_S)
     gate.touch()
@@ -597,14 +612,12 @@ def begun(uri: str) -> int:
     """Return for how many trials MLflow has a run."""
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name("sweep/toy")
+    with tracker_database.alone(uri):  # the first of us makes the tables
+        client = MlflowClient(uri)
+        experiment = client.get_experiment_by_name("sweep/toy")
     if experiment is None:
         return 0
-    try:
-        runs = client.search_runs([experiment.experiment_id])
-    except ValueError:
-        return 0  # MLflow's files are half written at times
+    runs = client.search_runs([experiment.experiment_id])
     return len({run.data.tags.get("sweep.trial") for run in runs} - {None})
 
 

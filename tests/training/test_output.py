@@ -514,6 +514,12 @@ def notes(text: str, pattern: str, metric: str = "m") -> list[str]:
             r"\((\d+)%",
             "that begin with 'test' match and are skip",
         ),
+        (
+            "epoch 0 val_acc=0.5 epoch 1 val_acc=0.6",
+            ACC,
+            "more than once in a line ('val_acc=0.5' and 'val_acc=0.6'), and the first counts",
+        ),
+        ("val_acc=0.5 (best val_acc=0.5)", "best val_acc=([0-9.]+)", None),
         ("acc: high", "acc: (.*)", "of 1 line its group takes what is no number, such as 'high'"),
         ("nothing of it 5", ACC, None),
         (
@@ -551,12 +557,46 @@ def test_what_would_be_proposed_finds_it() -> None:
         "{'eval_acc': '0.98'}",
         "Accuracy (val): 0.98",
         "acc .... 0.98",
+        "{'acc': np.float32(0.98)}",
+        "acc=Array(0.98, dtype=float32)",
+        "acc@5: 0.98",
+        "fold3_acc -> 0.98",
+        "acc\t0.98\t1e-3",
     ):
         output = Output([Objective("acc", "maximize", pattern="nothing=(.*)")])
         output.take(line, NEWLINE)
         pattern = output._metrics[0].near._propose(line)
         again = Output([Objective("acc", "maximize", pattern=pattern)])
         assert again.take(line, NEWLINE) == [("acc", 0, 0.98)], pattern
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("epoch     train_loss  acc   time", " 0         0.4444      0.98      00:01  "),
+        ("| epoch | acc |", "|---|---|", "| 0 | 0.98 |"),
+        ("epoch,acc,lr", "0,0.98,1e-3"),
+        ("epoch\tacc\tlr", "0\t0.98\t0.1"),
+        ("acc;lr", "0.98;0.1"),
+    ],
+)
+def test_a_column_is_proposed(lines: tuple[str, ...]) -> None:
+    """Where a metric heads a column, the pattern that a note shows reads the row."""
+    output = Output([Objective("acc", "maximize", pattern="nothing=(.*)")])
+    for line in lines:
+        output.take(line, NEWLINE)
+    (note,) = output._metrics[0].notes()
+    assert "its name heads a column" in note
+    again = Output([Objective("acc", "maximize", pattern=output._metrics[0].near._table.pattern)])
+    assert [found for line in lines for found in again.take(line, NEWLINE)] == [("acc", 0, 0.98)]
+
+
+@pytest.mark.parametrize("lines", [("acc 0.5", "loss 0.4"), ("see acc", "0.1"), ("acc lr", "a b")])
+def test_no_column_is_proposed(lines: tuple[str, ...]) -> None:
+    output = Output([Objective("acc", "maximize", pattern="nothing=(.*)")])
+    for line in lines:
+        output.take(line, NEWLINE)
+    assert not output._metrics[0].near._table.pattern
 
 
 def test_lines_that_came_twice_are_told_by_who_reads_on() -> None:

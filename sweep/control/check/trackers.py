@@ -55,6 +55,11 @@ def look(study: Study, folder: Path, environ: Mapping[str, str]) -> list[Line]:
     return lines
 
 
+def in_database(study: Study, environ: Mapping[str, str]) -> bool:
+    """Tell whether MLflow keeps the study's runs in a database beside the study's."""
+    return "mlflow" in study.track and not environ.get(MLFLOW_URI)
+
+
 def is_online(environ: Mapping[str, str]) -> bool:
     """Tell whether W&B's client would send runs: as WANDB_MODE says, else where it has a key."""
     mode = environ.get("WANDB_MODE", "")

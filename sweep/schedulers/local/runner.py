@@ -507,6 +507,7 @@ def load(argv: Sequence[str]) -> ModuleType | None:
         return None
     try:
         module = importlib.import_module(MODULE)
+        module.work_of(argv[3:])
     except Exception:
         traceback.print_exc()
         return None

@@ -54,6 +54,8 @@ class FedAttempt:
         numbers = range(int(message.get("first", 1)), self.number)  # the attempts that count
         begins = [int(step) for step in message.get("earlier", ())]
         replicate = int(message.get("replicate", 1))
+        # Those of another training of the trial count on, with its other seed.
+        before = range(1, numbers.start) if replicate == 1 else range(0)
         read = partial(_read_earlier, study, folder, self.trial, numbers, begins)
         self.described = Described(
             study.name,
@@ -64,6 +66,7 @@ class FedAttempt:
             files,
             replicate,
             lambda: list(zip(numbers, read())),
+            lambda: list(zip(before, _read_earlier(study, folder, self.trial, before, begins))),
         )
         self.state: str | None = None  # once it has ended
         self._begun = False

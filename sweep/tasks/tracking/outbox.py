@@ -100,6 +100,8 @@ class Outbox:
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         folder = make_private(self._folder.tracking)
         environ = without_database(self._environ, self._environ)
+        if name == "mlflow":  # a process of ours that reaches the database as the worker does
+            environ |= {key: text for key, text in os.environ.items() if key.startswith("PG")}
         with (folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "sweep.tasks.tracking.feeder", str(self._folder.root), name],

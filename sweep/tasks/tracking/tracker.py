@@ -20,6 +20,7 @@ class Described:
         files: What is kept with it, once it has ended.
         replicate: Which of the trial's trainings it belongs to, from 1.
         earlier: Reads the trial's earlier attempts that count: their numbers and reports.
+        taken_back: Reads those that count no more, since the trial was given back and began anew.
     """
 
     study: str
@@ -30,6 +31,7 @@ class Described:
     files: Sequence[Path] = ()
     replicate: int = 1
     earlier: Callable[[], Sequence[tuple[int, Sequence[Report]]]] = tuple
+    taken_back: Callable[[], Sequence[tuple[int, Sequence[Report]]]] = tuple
 
 
 class Tracker(Protocol):

@@ -3,7 +3,8 @@
 Without a key (WANDB_API_KEY, or a login in ~/.netrc) and without WANDB_MODE the runs are files in
 ``runs/<name>/wandb``, which ``wandb sync`` sends. W&B cannot take a step back, so an attempt that
 goes on from a checkpoint is a run of its own that starts with what counts of the earlier attempts;
-their runs are tagged as superseded. Where training has a run of its own, there is none of ours.
+their runs, and those of a trial that was given back (``--retry``), are tagged as superseded. Where
+training has a run of its own, there is none of ours.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class WandbTracker:
                 print(f"trial {key[0]}, attempt {key[1]}: its training has a run of W&B's itself")
                 self._begun[key] = None
             else:
-                for earlier, reports in described.earlier():
+                for earlier, reports in (*described.taken_back(), *described.earlier()):
                     self._supersede(described, earlier, reports)
                 self._begun[key] = self._start(described, described.attempt)
         return self._begun[key]
