@@ -1,4 +1,4 @@
-"""Train a trial's values for a minute, and say what holds the training back."""
+"""Train a trial's values for a minute, and say what holds it back."""
 
 from __future__ import annotations
 
