@@ -4,6 +4,7 @@ python -m benchmarks.orchestration    what sweep costs beside the training
 python -m benchmarks.storage          trials a second, against Optuna's own storages
 python -m benchmarks.trainer_gpu      training speed on GPUs
 python -m benchmarks.staging          what copies of data on the nodes spare
+python -m benchmarks.shards           examples a second from shards, against a folder of files
 python -m benchmarks.packing          trials an hour on one GPU, alone and packed
 python -m benchmarks.search --help    how good samplers, pruners and promotion are (hours)
 """
