@@ -3,8 +3,8 @@
     python -m benchmarks.shards [--examples 20000] [--bytes 8000] [--workers 2] [--folder DIR]
 
 A folder of .npy files is written and packed by ``sweep data shard``; then an epoch of each is
-read in the order of a training, at first with both dropped from this machine's cache. Both orders are
-random: of all files, and of eight shards at a time.
+read in the order of a training, at first with both dropped from this machine's cache. Both orders
+are random: of all files, and of eight shards at a time.
 """
 
 from __future__ import annotations
