@@ -29,7 +29,8 @@ class NearTable:
 
     def see(self, line: str) -> bool:
         """Look at a line that did not match; tell whether it is a row below the heading."""
-        if self._metric in (name.lower() for name in re.split(r"[\s|│┃,;]+", line)):
+        low = line.lower()
+        if self._metric in low and self._metric in re.split(r"[\s|│┃,;]+", low):
             self._heading = line.strip()
             return False
         if not self._heading or _RULE.fullmatch(line):

@@ -61,6 +61,7 @@ def points_of(found: Converted) -> list[dict[str, Any]]:
         f"LINE=$(tail -n +2 values.csv | sed -n {ID}p)\nlr=$(echo $LINE | cut -d, -f1)\n"
         f"bs=$(echo \"$LINE\" | cut -d ',' -f2)\n"
         f"opt=$(echo $LINE | awk -F, '{{print $3}}')\n{TRAIN}",
+        f"read lr bs opt <<< $(tail -n +2 values.csv | sed -n {ID}p | tr ',' ' ')\n{TRAIN}",
         f"set -- $(sed -n {ID}p values.txt)\npython train.py --lr $1 --bs $2 --opt ${{3}}",
         f'ARGS=$(sed -n "{ID}p" flags.txt)\nsrun python train.py $ARGS',
         f"CMD=$(cat commands.txt | head -n {ID} | tail -1)\neval $CMD",
@@ -88,6 +89,14 @@ def test_where_the_tasks_are_not_told_all_lines_are_taken(tmp_path: Path) -> Non
         (f"A=$(sed -n {ID}p ragged.txt)\npython train.py $A", "A: its lines have unlike numbers"),
         (f"lr=$(ls *.txt | sed -n {ID}p)\npython train.py --lr $lr", "is not known without"),
         (f"lr=$(sed -n {ID}p values.txt | python mend.py)\npython t.py --lr $lr", "is not known"),
+        (
+            f"A=$(sed -n {ID}p flags.txt | tr a-z A-Z)\npython train.py $A",
+            "tr a-z A-Z: is not known",
+        ),
+        (
+            f"L=$(sed -n {ID}p values.txt)\nlr=$(echo 1 $L | cut -d' ' -f1)\npython t.py --lr $lr",
+            "is not known",
+        ),
         (
             f"lr=$(awk -v i={ID} '$1==i {{print $2}}' gap.txt)\npython train.py --lr $lr",
             "do not go up one by one",

@@ -193,14 +193,15 @@ class _TaskLines:
         return _sed(given, code, stage) if program == "sed" else _awk(given, code, options, stage)
 
     def _passed(self, program: str, words: list[str], given: Lines | None, stage: str) -> Lines:
-        """Return what a program passes on as it is."""
+        """Return what a program passes on as it is, or with other signs (``tr ',' ' '``)."""
         if program == "cat" and words:
             return self._file(words[0])
         if program in ("echo", "printf"):
-            given = self._variable(words[-1] if words else "")
-        if given is None:
+            texts = [word for word in words if word not in ("-n", "-e", "%s", "%s\\n")]
+            given = self._variable(" ".join(texts))
+        if given is None or (program == "xargs" and words):
             raise NotRead(f"{stage}: is not known without running it")
-        return given
+        return _tr(given, words, stage) if program == "tr" else given
 
     def _variable(self, text: str) -> Lines:
         name = text.strip(' \t"${}')
@@ -327,9 +328,26 @@ def _count(options: dict[str, str]) -> str:
     return options.get("n") or next((key for key, value in options.items() if not value), "10")
 
 
+def _bare(text: str) -> str:
+    """Return a number's expression as it stands within ``$((…))``."""
+    bare = re.sub(r"^\$\(\((.*)\)\)$|^\$\{?(\w+)\}?$", r"\1\2", text.strip())
+    return f"({bare})"
+
+
 def _less_one(text: str) -> str:
-    number = re.sub(r"^\$\(\((.*)\)\)$|^\$\{?(\w+)\}?$", r"\1\2", text.strip())
-    return f"({number})-1"
+    return f"{_bare(text)}-1"
+
+
+def _tr(given: Lines, words: list[str], stage: str) -> Lines:
+    """Read ``tr ',' ' '`` and ``tr -d '\\r'``."""
+    signs = [word.replace("\\t", "\t").replace("\\r", "\r").replace("\\n", "\n") for word in words]
+    if len(signs) == 2 and signs[0] == "-d" and not re.search(r".-.|\[", signs[1]):
+        table = str.maketrans("", "", signs[1])
+    elif len(signs) == 2 and len(signs[0]) == len(signs[1]) == 1:
+        table = str.maketrans(signs[0], signs[1])
+    else:
+        raise NotRead(f"{stage}: is not known without running it")
+    return replace(given, lines=tuple(line.translate(table) for line in given.lines))
 
 
 def _tail(given: Lines, count: str, stage: str) -> Lines:
@@ -386,5 +404,4 @@ def _by_key(keys: tuple[str, ...], given: Lines, number: str, stage: str) -> Lin
     first = rows[0][0] if rows else 0
     if not rows or [key for key, _ in rows] != list(range(first, first + len(rows))):
         raise NotRead(f"{stage}: the numbers in its file do not go up one by one")
-    plain = _less_one(number).removesuffix("-1")
-    return Lines(tuple(line for _, line in rows), f"{plain}-{first}")
+    return Lines(tuple(line for _, line in rows), f"{_bare(number)}-{first}")
