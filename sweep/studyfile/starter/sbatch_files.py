@@ -342,12 +342,12 @@ def _tr(given: Lines, words: list[str], stage: str) -> Lines:
     """Read ``tr ',' ' '`` and ``tr -d '\\r'``."""
     signs = [word.replace("\\t", "\t").replace("\\r", "\r").replace("\\n", "\n") for word in words]
     if len(signs) == 2 and signs[0] == "-d" and not re.search(r".-.|\[", signs[1]):
-        table = str.maketrans("", "", signs[1])
+        lines = ["".join(c for c in line if c not in signs[1]) for line in given.lines]
     elif len(signs) == 2 and len(signs[0]) == len(signs[1]) == 1:
-        table = str.maketrans(signs[0], signs[1])
+        lines = [line.replace(signs[0], signs[1]) for line in given.lines]
     else:
         raise NotRead(f"{stage}: is not known without running it")
-    return replace(given, lines=tuple(line.translate(table) for line in given.lines))
+    return replace(given, lines=tuple(lines))
 
 
 def _tail(given: Lines, count: str, stage: str) -> Lines:
