@@ -13,17 +13,19 @@ CLUSTER_JOBS ?= 2
 # A test or demo starts hundreds of Pythons: each would compile sweep anew, for a third of a second.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
+# Folders without a unit test: tests/conftest.py says so too.
+WHOLLY_REAL := e2e cluster chaos frameworks
 
 .PHONY: help reference demo test test-cluster test-frameworks test-declared test-all check bench cluster lint format types unit clean
 
 help:
 	@echo "make demo      a real search on this machine: 30 trainings, ranked, the best run again"
-	@echo "make test      the tests in their short form, a dozen on a real cluster (17 minutes)"
+	@echo "make test      the tests in their short form, a dozen on a real cluster (12 minutes)"
 	@echo "make test-cluster  all tests on a real Slurm cluster on this machine (as root)"
 	@echo "make test-frameworks  Lightning, transformers, Keras, … installed, and each one for real"
 	@echo "make test-declared  the main job with the lowest declared versions of all packages, and the newest"
 	@echo "make test-all  every long form too; goes on where it was interrupted; test-report.json"
-	@echo "make check     lint, types and unit tests (under 2 minutes)"
+	@echo "make check     lint, types and unit tests (2 minutes)"
 	@echo "make reference  the tables of docs/study-file.md made anew"
 	@echo "make bench     the benchmarks"
 	@echo "make cluster   a shell on a real Slurm cluster on this machine (as root)"
@@ -37,7 +39,7 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	@$(BIN)/python -m tests.needs
-	$(PYTEST) tests -m "not cluster and not frameworks"
+	$(PYTEST) --ignore=tests/frameworks tests -m "not cluster"
 
 test-cluster: $(VENV)/.ready
 	@$(BIN)/python -m tests.needs
@@ -79,7 +81,7 @@ reference: $(VENV)/.ready
 	@$(BIN)/python -m tests.reference
 
 unit: $(VENV)/.ready
-	$(PYTEST) tests -m "not real" -q
+	$(PYTEST) $(WHOLLY_REAL:%=--ignore=tests/%) tests -m "not real" -q
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks

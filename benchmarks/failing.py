@@ -32,7 +32,8 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from benchmarks import search_problems
-from benchmarks.search import RESULTS, _append, _rows, make_study
+from benchmarks.kept_rows import append_rows, read_rows
+from benchmarks.search import RESULTS, make_study
 from benchmarks.search_problems import Problem
 from sweep.core import outcomes
 from sweep.core.attributes import END
@@ -231,7 +232,7 @@ def run_one(
 
 def run(arguments: argparse.Namespace) -> None:
     """Run what is asked for and not there yet, seed by seed, so that a part is of use."""
-    have = {tuple(row[column] for column in COLUMNS[:6]) for row in _rows(arguments.output)}
+    have = {tuple(row[column] for column in COLUMNS[:6]) for row in read_rows(arguments.output)}
 
     def rows() -> Iterator[dict[str, Any]]:
         for seed in range(arguments.first, arguments.first + arguments.seeds):
@@ -248,7 +249,7 @@ def run(arguments: argparse.Namespace) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with one_thread():
-            _append(arguments.output, COLUMNS, rows())
+            append_rows(arguments.output, COLUMNS, rows())
 
 
 def _plain(value: Any) -> Any:
@@ -301,7 +302,7 @@ def main() -> None:
     if arguments.what == "run":
         run(arguments)
     else:
-        print("\n".join(report(_rows(arguments.output))))
+        print("\n".join(report(read_rows(arguments.output))))
 
 
 if __name__ == "__main__":

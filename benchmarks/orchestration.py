@@ -12,12 +12,15 @@ that the ratios of peers hold whatever else the machine does:
   the array's runner, the tasks, the finaliser), less the command itself and what the stand-in uses
   alone. The database's is separate: its whole process tree in /proc. On Slurm, whose daemons stand
   between, it is the tasks' own: /proc/PID/stat of a training's parent;
-- gap: between the last moment of a training and the first of the slot's next.
+- gap: between the last moment of a training and the first of the slot's next;
+- waits: trials whose parameters were prepared and whose task made them, those of all that waited
+  longer than 0.3 s for them, and the longest wait (a task's first that it makes not counted).
 
-Cases: ``skewed`` 100 trials, one in 20 six times longer, mean 3 s, K = 16; ``short`` 200 trials of
-1 s, K = 16; ``again`` 60 trials of 0.5 s, K = 2; ``first`` and ``first-tpe`` 20 trials of 2.5 s,
-each in a task of its own, K = 2. On 2 cores 16 slots of 1 s can be kept busy only where a trial
-costs less than 0.12 s of CPU, the training's own included.
+Cases: ``skewed`` (``-tpe``, ``-auto``) 100 trials, one in 20 six times longer, mean 3 s, K = 16;
+``short`` 200 trials of 1 s, K = 16; ``skewed-2`` and ``short-2`` as many trials a slot at K = 2: on
+2 cores, what a machine with a core for each task would show; ``again`` 60 trials of 0.5 s, K = 2;
+``first`` and ``first-tpe`` 20 trials of 2.5 s, each in a task of its own, K = 2. On 2 cores 16
+slots of 1 s can be kept busy only where a trial costs less than 0.12 s of CPU, with the training's.
 
 Printed: a table in Markdown; JSON goes to benchmarks/results/orchestration.json (``--output``).
 """
@@ -71,8 +74,12 @@ def skewed(trials: int, mean_s: float, seed: int = 1) -> tuple[float, ...]:
 
 CASES = {
     "skewed": Case(skewed(100, 3.0), 16),
+    "skewed-tpe": Case(skewed(100, 3.0), 16, "tpe"),
+    "skewed-auto": Case(skewed(100, 3.0), 16, "auto"),
     "short": Case((1.0,) * 200, 16),
     "short-tpe": Case((1.0,) * 200, 16, "tpe"),
+    "skewed-2": Case(skewed(20, 2.6), 2),
+    "short-2": Case((1.0,) * 25, 2),
     "again": Case((0.5,) * 60, 2),
     "again-tpe": Case((0.5,) * 60, 2, "tpe"),
     "first": Case((2.5,) * 20, 2, trials_per_task=1),
@@ -93,6 +100,7 @@ class Result:
         cycle_cpu_s: A task's own, from one training's start to the next's.
         first_cpu_s: A task's own until its first training began; the median.
         command_cpu_s: The command's (``sweep launch``), once a study.
+        prepared, made, late, longest_wait_s: Of sweep's proposals, as ``status --json`` says.
     """
 
     case: str
@@ -111,6 +119,10 @@ class Result:
     first_cpu_s: float | None
     command_cpu_s: float | None
     load: float
+    prepared: int | None = None
+    made: int | None = None
+    late: int | None = None
+    longest_wait_s: float | None = None
 
 
 class Bench:
@@ -177,6 +189,7 @@ class Bench:
             raise RuntimeError(f"{runner} failed:\n{(folder / 'log').read_text()[-2000:]}")
         found = accounting.read_notes(notes)
         command_s = ran.own_cpu_s if runner == "sweep" else 0.0
+        waits = read_waits(self.url, spec["name"]) if runner == "sweep" else {}
         return summarise(
             name,
             runner,
@@ -185,10 +198,28 @@ class Bench:
             found,
             ran.began,
             load,
+            **waits,
             cpu_s=(ran.all_cpu_s - command_s) / len(found) - self.training_cpu_s,
             database_cpu_s=database_s / len(found),
             command_cpu_s=command_s or None,
         )
+
+
+def read_waits(url: str, study: str) -> dict[str, Any]:
+    """Return how a study's proposals came about."""
+    from sweep.storage import proposals, studies
+    from sweep.storage.connection import Database
+
+    with contextlib.closing(Database(url)) as db:
+        study_id = studies.find_study(db, study)
+        assert study_id is not None
+        found = proposals.read_waits(db, study_id)
+    return {
+        "prepared": found.prepared,
+        "made": found.made,
+        "late": found.late,
+        "longest_wait_s": found.longest_s,
+    }
 
 
 def secret_free(name: str) -> str:
@@ -231,7 +262,7 @@ def summarise(
     notes: Sequence[accounting.Note],
     began: float,
     load: float,
-    **cpu: float | None,
+    **more: Any,
 ) -> Result:
     """Return the result of a run from what its trainings noted.
 
@@ -259,9 +290,7 @@ def summarise(
             [chain[0].parent_cpu_s for chain in accounting.chains(notes)]
         ),
         load=load,
-        cpu_s=cpu.get("cpu_s"),
-        database_cpu_s=cpu.get("database_cpu_s"),
-        command_cpu_s=cpu.get("command_cpu_s"),
+        **{"cpu_s": None, "database_cpu_s": None, "command_cpu_s": None, **more},
     )
 
 
@@ -306,6 +335,7 @@ def run_on_slurm(bench: Bench, user: Any, name: str, case: Case) -> Result:
         accounting.read_notes(notes),
         began,
         load,
+        **read_waits(bench.url, study),
         database_cpu_s=database_s / len(case.durations),
     )
 
@@ -352,6 +382,10 @@ COLUMNS = {
     "first_cpu_s": "until its first",
     "command_cpu_s": "launch, once",
     "load": "load before",
+    "prepared": "prepared",
+    "made": "by tasks",
+    "late": "waited > 0.3 s",
+    "longest_wait_s": "longest wait s",
 }
 
 

@@ -3,16 +3,21 @@
     python -m benchmarks.packing --data data --output by-hand.json      # MNIST's CNN, 4 epochs
     python -m benchmarks.packing --data data --legs auto:200 --limit 560 --after by-hand.json
     python -m benchmarks.packing --case resnet --legs 1:3,auto:6
+    python -m benchmarks.packing --case memory --legs auto:12,4:12
+    python -m benchmarks.packing --executor slurm --legs auto:48        # on a machine with Slurm
 
 Each leg is a study of its own through ``sweep launch --wait`` with the local executor and its
-embedded database: ``auto:96`` is ``share: auto`` with 96 trials, ``8:32`` is ``share: 8`` with 32,
-``1:16`` a GPU of its own for each of 16. Trials an hour are the complete trials over the time from
-the launch's start to its last trial's end: start-up and ramp count. Beside it the GPU is looked at
-once a second: its memory at the most, its mean busy share, its joules a trial (all of the GPU's,
-idle power included). What is slower than ``--limit`` is stopped, and its row counts what had ended.
+embedded database (``--executor slurm``: as one task of an array): ``auto:96`` is ``share: auto``
+with 96 trials, ``8:32`` is ``share: 8`` with 32, ``1:16`` a GPU of its own for each of 16. Trials
+an hour are the complete trials over the time from the launch's start to its last trial's end:
+start-up and ramp count. Beside it the GPU is looked at once a second: its memory at the most, its
+mean busy share, its joules a trial (all of the GPU's, idle power included). What is slower than
+``--limit`` is stopped, and its row counts what had ended.
 
 ``mnist``: the reference trainer with sweep's defaults; without ``--data`` on synthetic images of
 the same size and number. ``resnet``: a ResNet-18 in bf16 with CUDA graphs, which fills a card.
+``memory``: ResNets whose width and batch change their memory by eight times. "Again" counts the
+attempts beyond the first of each trial: those that ran out of memory beside others, say.
 ``--device cpu`` is for tests: tiny trainings on what the machine has.
 
 Printed: a table in Markdown, with the rows of ``--after`` before its own, then JSON on one line
@@ -25,6 +30,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import signal
 import statistics
 import subprocess
@@ -45,21 +51,29 @@ ROOT = Path(__file__).parents[1]
 LEGS = "1:8,4:16,8:40,16:48"
 MOST = 16  # of ``share: auto``
 EVERY_S = 1.0
+SERVICE_CPUS = 2
 END_S = 60.0  # for a launch that was told to stop
 STUDY = """\
 name: {name}
 command: {command}
 objective: {{metric: val_accuracy, direction: maximize}}
-space:
-  lr: {{type: float, low: 0.01, high: 0.1, log: true}}
+space: {space}
 fixed: {fixed}
 trials: {trials}
 seed: 1
 sampler: random
 max_parallel: {parallel}
-executor: local
+executor: {executor}
 resources: {resources}
 """
+LR = {"lr": {"type": "float", "low": 0.01, "high": 0.1, "log": True}}
+SPACES: dict[str, dict[str, Any]] = {
+    "memory": {
+        **LR,
+        "width": {"type": "categorical", "choices": [64, 128, 256]},
+        "batch_size": {"type": "categorical", "choices": [4096, 8192]},
+    }
+}
 CASES: dict[str, dict[str, Any]] = {
     "mnist": {"model": "cnn", "layers": 2, "width": 16, "epochs": 4, "augment": "none"},
     "resnet": {
@@ -74,6 +88,17 @@ CASES: dict[str, dict[str, Any]] = {
         "epochs": 16,
         "precision": "bf16",
         "cuda_graphs": True,
+        "deterministic": False,
+    },
+    "memory": {
+        "data": "synthetic",
+        "synthetic_size": 40_000,
+        "synthetic_pixels": 32,
+        "synthetic_channels": 3,
+        "model": "resnet",
+        "layers": 2,
+        "epochs": 4,
+        "precision": "bf16",
         "deterministic": False,
     },
 }
@@ -112,6 +137,7 @@ class Row:
         memory_gb, busy, joules: Of the GPU: at the most, the mean, a complete trial; None where the
             driver does not say.
         stopped: Whether it was stopped by the limit.
+        again: Attempts beyond the first of each trial.
     """
 
     share: str
@@ -129,6 +155,7 @@ class Row:
     best: float | None
     status: str
     stopped: bool
+    again: int = 0
 
 
 class Watch:
@@ -160,13 +187,28 @@ class Watch:
         return (told[-1] - told[0]) / 1000.0 if len(told) > 1 else None
 
 
-def write_study(folder: Path, name: str, leg: Leg, fixed: Mapping[str, Any], gpus: int) -> Path:
-    """Write a leg's study file and return it."""
+def write_study(
+    folder: Path,
+    name: str,
+    leg: Leg,
+    fixed: Mapping[str, Any],
+    gpus: int,
+    space: Mapping[str, Any] = LR,
+    executor: str = "local",
+    mps: str = "auto",
+) -> Path:
+    """Write a leg's study file and return it.
+
+    Args:
+        mps: Whether CUDA's MPS serves trials that share: auto, on or off.
+    """
     resources: dict[str, Any] = {"gpus": gpus, "cpus": os.cpu_count()}
+    if executor == "slurm":  # the database is a job beside it
+        resources |= {"time": "1h", "cpus": max(1, (os.cpu_count() or 1) - SERVICE_CPUS)}
     if leg.share == "auto":
-        resources["share"] = {"max": MOST}
+        resources["share"] = {"max": MOST, "mps": mps}
     elif leg.most > 1:
-        resources["share"] = leg.most
+        resources["share"] = {"fixed": leg.most, "mps": mps}
     if not gpus:
         resources.pop("share", None)
         resources["cpus"] = 1
@@ -176,7 +218,9 @@ def write_study(folder: Path, name: str, leg: Leg, fixed: Mapping[str, Any], gpu
         STUDY.format(
             name=name,
             command=json.dumps(command),
+            space=json.dumps(dict(space)),
             fixed=json.dumps(dict(fixed)),
+            executor=executor,
             trials=leg.trials,
             parallel=leg.most,
             resources=json.dumps(resources),
@@ -186,16 +230,17 @@ def write_study(folder: Path, name: str, leg: Leg, fixed: Mapping[str, Any], gpu
     return path
 
 
-def run_leg(
-    leg: Leg, fixed: Mapping[str, Any], folder: Path, gpus: int, limit_s: float, number: int
-) -> Row:
+def run_leg(study: Path, leg: Leg, folder: Path, limit_s: float) -> Row:
     """Run a leg and return its row; what is not done by the limit is stopped.
+
+    Args:
+        study: Its study file, called as the study.
+        folder: For its runs.
 
     Raises:
         SystemExit: The launch failed; its output has been shown.
     """
-    name = f"leg{number}-{leg.share}"
-    study = write_study(folder, name, leg, fixed, gpus)
+    name = study.stem
     environ = {**os.environ, "PYTHONPATH": with_root(os.environ.get("PYTHONPATH", ""))}
     sweep = [sys.executable, "-m", "sweep"]
     where = ["--runs", str(folder / "runs")]
@@ -232,6 +277,16 @@ def run_leg(
 
     rows = json.loads(ask("collect", name, "--format", "json") or "[]")
     return summarise(leg, rows, began, watch, ask("status", name), stopped)
+
+
+def stop_database(folder: Path) -> None:
+    """Stop the database of a folder's runs."""
+    subprocess.run(
+        [sys.executable, "-m", "sweep", "db", "stop", "--runs", str(folder / "runs")],
+        env={**os.environ, "PYTHONPATH": with_root(os.environ.get("PYTHONPATH", ""))},
+        cwd=folder,
+        check=False,
+    )
 
 
 def summarise(
@@ -277,6 +332,7 @@ def summarise(
         best=max(values, default=None),
         status=status,
         stopped=stopped,
+        again=sum(max(0, int(row.get("attempts") or 0) - 1) for row in rows),
     )
 
 
@@ -309,8 +365,9 @@ def table(rows: Sequence[Row]) -> str:
     by_hand = max((row.per_hour for row in rows if row.share != "auto"), default=None)
     lines = [
         "| share | trials | complete | s | trials an hour | against alone | against best by hand "
-        "| a trial, s | at once | reached at s | memory, GB | busy | J a trial |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| a trial, s | at once | reached at s | memory, GB | busy | J a trial "
+        "| again |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         cells = [
@@ -327,6 +384,7 @@ def table(rows: Sequence[Row]) -> str:
             row.memory_gb,
             row.busy,
             row.joules,
+            row.again,
         ]
         lines.append("| " + " | ".join("" if c is None else str(c) for c in cells) + " |")
     return "\n".join(lines)
@@ -341,7 +399,7 @@ def machine() -> dict[str, Any]:
             text=True,
             check=False,
         )
-        if find_gpus(os.environ)
+        if find_gpus(os.environ) and shutil.which("nvidia-smi")
         else None
     )
     return {
@@ -378,6 +436,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder with mnist/ in it; absent: synthetic")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds of a leg")
     parser.add_argument("--after", type=Path, help="the --output of an earlier run, to go on from")
+    parser.add_argument("--executor", choices=("local", "slurm"), default="local")
+    parser.add_argument("--mps", choices=("auto", "on", "off"), default="auto")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--folder", type=Path, help="for studies; absent: one that is removed")
     parser.add_argument("--output", type=Path, help="write the JSON there as well")
@@ -396,19 +456,16 @@ def main(argv: list[str] | None = None) -> int:
         folder = (given.folder or Path(made)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         for number, leg in enumerate(given.legs, len(rows)):
-            rows.append(run_leg(leg, fixed, folder, gpus, given.limit, number))
+            name = f"leg{number}-{leg.share}"
+            space = SPACES.get(given.case, LR)
+            study = write_study(folder, name, leg, fixed, gpus, space, given.executor, given.mps)
+            rows.append(run_leg(study, leg, folder, given.limit))
             print(table(rows), flush=True)
             print(rows[-1].status, flush=True)
             found["rows"] = [asdict(row) for row in rows]
             if given.output:  # what is there stays, should a later leg hang
                 given.output.write_text(json.dumps(found) + "\n", encoding="utf-8")
-        environ = {**os.environ, "PYTHONPATH": with_root(os.environ.get("PYTHONPATH", ""))}
-        subprocess.run(
-            [sys.executable, "-m", "sweep", "db", "stop", "--runs", str(folder / "runs")],
-            env=environ,
-            cwd=folder,
-            check=False,
-        )
+        stop_database(folder)
     print(json.dumps(found))
     return 0 if all(row.complete == row.trials for row in rows) else 1
 

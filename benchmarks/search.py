@@ -3,12 +3,19 @@
     python -m benchmarks.search samplers --width 1 --width 20 --seeds 20 --trials 100
     python -m benchmarks.search pruners --seeds 20 --trials 100
     python -m benchmarks.search samplers --problem FILE.py        # one that was never seen
+    python -m benchmarks.search samplers --only autosampler --autosampler REGISTRY
     python -m benchmarks.search report                            # tables and the picture
+    python -m benchmarks.search report --only auto --only optuna  # ranks among these
 
 Trials are simulated: ``width`` of them run at once, each for a random time, and whenever one ends
 the next is proposed from what is known then, by sweep's own samplers, seeds and forms. ``optuna``
-is Optuna's default sampler and start, seeded once, on the same simulation. Promotion is simulated
+is Optuna's default sampler and start, seeded once, on the same simulation; ``autosampler`` is
+OptunaHub's AutoSampler so, from a clone of its registry
+(https://github.com/optuna/optunahub-registry). Promotion is simulated
 by the rules of ``sweep.storage.promotion``; other pruners are Optuna's, made as sweep makes them.
+
+``tpe-alone`` models one parameter at a time, ``tpe-multivariate`` all together: sweep's ``tpe`` is
+the second with few at once and the first with many, and ``auto`` is one of these or ``gp``.
 
 A problem file has ``SPACE``, as in a study file, and ``evaluate(params) -> float``, to be
 minimised; ``BEST``, if it is known. Rows are appended to benchmarks/results/search_*.csv; what is
@@ -18,42 +25,46 @@ there already is not run again.
 from __future__ import annotations
 
 import argparse
-import csv
 import heapq
+import importlib.util
 import math
 import random
 import statistics
 import sys
 import time
 import warnings
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import search_problems
+from benchmarks.kept_rows import append_rows, read_rows
+from benchmarks.search_picture import draw
 from benchmarks.search_problems import DESIGNED_ON, HELD_OUT, Problem
+from benchmarks.search_report import PRUNERS, SAMPLERS, ranks, sizes, table
 from sweep.core.study import Choice, Objective, Study
 from sweep.core.trial import trial_seed
 from sweep.search.design import fixed_design, spread_design
 from sweep.search.propose import start_size
 from sweep.search.pruning import RUNGED, SHARE, leads
-from sweep.search.samplers import build_pruner, build_sampler, choose
+from sweep.search.samplers import JOINT_WIDTH, build_pruner, build_sampler, choose, one_thread
 from sweep.search.suggest import suggest
 from sweep.storage import promotion
 
 RESULTS = Path(__file__).parent / "results"
-SAMPLERS = ("random", "qmc", "tpe", "tpe-multivariate", "gp", "auto", "optuna")
+PEERS = ("optuna", "autosampler")  # not sweep's: their own start, one object for a whole study
+TPES = {"tpe-alone": {"multivariate": False}, "tpe-multivariate": {"multivariate": True}}
 OPTUNAS = "-optuna"  # asha as Optuna's pruner is, which may stop the trial that leads
-PRUNERS = ("none", "median", "percentile", "hyperband", "asha", "promotion")
 SAMPLER_COLUMNS = ("problem", "sampler", "width", "trials", "seed", "regret", "log_auc", "cpu_s")
 PRUNER_COLUMNS = ("problem", "pruner", "width", "trials", "seed", "epochs", "share", "error")
 
 
 def make_study(problem: Problem, sampler: str, trials: int, width: int, seed: int) -> Study:
     """Return the study that the simulation proposes for."""
-    options = {"multivariate": True} if sampler == "tpe-multivariate" else {}
-    name = "tpe" if sampler in ("tpe-multivariate", "optuna") else sampler
+    options = TPES.get(sampler, {})
+    name = "tpe" if sampler in (*TPES, *PEERS) else sampler
     return Study(
         name="search",
         command=("true",),
@@ -66,18 +77,35 @@ def make_study(problem: Problem, sampler: str, trials: int, width: int, seed: in
     )
 
 
-class Proposer:
-    """Proposes trials of an in-memory Optuna study as a worker of sweep's does."""
+def resolved(problem: Problem, trials: int, width: int) -> str:
+    """Return which of the other samplers ``auto`` is, for a problem and a size."""
+    name = choose(make_study(problem, "auto", trials, width, 0))[0]
+    if name != "tpe":
+        return name
+    return "tpe-multivariate" if width <= JOINT_WIDTH else "tpe-alone"
 
-    def __init__(self, study: Study, sampler: str, problem: Problem) -> None:
+
+class Proposer:
+    """Proposes trials of an in-memory Optuna study as a worker of sweep's does.
+
+    Args:
+        registry: A clone of OptunaHub's, for ``autosampler``.
+    """
+
+    def __init__(
+        self, study: Study, sampler: str, problem: Problem, registry: Path | None = None
+    ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.study, self.problem = study, problem
         # What launch lays out: a fixed design, or the start of an adaptive one.
         self.design = fixed_design(study) or spread_design(study, start_size(study))
-        self.own = sampler != "optuna"
-        seeded = optuna.samplers.TPESampler(seed=study.seed)
+        self.own = sampler not in PEERS
+        self.may_be_gp = sampler == "autosampler" or choose(study)[0] == "gp"
+        seeded: Any = optuna.samplers.TPESampler(seed=study.seed)
+        if sampler == "autosampler":
+            seeded = auto_sampler(registry, study.seed)
         self.optuna = optuna.create_study(direction="minimize", sampler=seeded)
 
     def ask(self) -> tuple[Any, dict[str, Any]]:
@@ -88,20 +116,42 @@ class Proposer:
             row = self.design[number] if self.own and number < len(self.design) else None
             if row is not None:
                 self.optuna.enqueue_trial(row)
-        trial = self.optuna.ask()
         values: dict[str, Any] = {}
-        for parameter in self.problem.space:
-            if parameter.is_active(values):
-                values[parameter.name] = parameter.from_optuna(suggest(trial, parameter))
+        with one_thread() if self.may_be_gp else nullcontext():  # as in a task
+            trial = self.optuna.ask()
+            for parameter in self.problem.space:
+                if parameter.is_active(values):
+                    values[parameter.name] = parameter.from_optuna(suggest(trial, parameter))
         return trial, values
 
 
+def auto_sampler(registry: Path | None, seed: int) -> Any:
+    """Return OptunaHub's AutoSampler, of a clone of its registry.
+
+    Raises:
+        SystemExit: There is none.
+    """
+    folder = (registry or Path()) / "package" / "samplers" / "auto_sampler"
+    file = folder / "_sampler.py"
+    if registry is None or not file.is_file():
+        raise SystemExit(
+            f"{file}: no such file. Clone https://github.com/optuna/optunahub-registry and "
+            f"name the clone with --autosampler."
+        )
+    spec = importlib.util.spec_from_file_location("optunahub_auto_sampler", file)
+    assert spec is not None and spec.loader is not None, "it is a Python file"
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.AutoSampler(seed=seed)
+
+
 def run_sampler(
-    problem: Problem, sampler: str, width: int, trials: int, seed: int
+    problem: Problem, sampler: str, width: int, trials: int, seed: int, registry: Path | None = None
 ) -> dict[str, Any]:
     """Simulate one study; return its row."""
     study = make_study(problem, sampler, trials, width, seed)
-    proposer, chance = Proposer(study, sampler, problem), random.Random(f"{seed}:{problem.name}")
+    proposer = Proposer(study, sampler, problem, registry)
+    chance = random.Random(f"{seed}:{problem.name}")
     began = time.process_time()
     running: list[tuple[float, int, Any, float, float]] = []
     best, regrets, started = math.inf, [], 0
@@ -141,10 +191,11 @@ def run_pruner(problem: Problem, pruner: str, width: int, trials: int, seed: int
     """Simulate one study of TPE with a pruner, epoch by epoch; return its row."""
     import optuna
 
-    study = make_study(problem, "tpe", trials, width, seed)
-    proposer, chance = Proposer(study, "tpe", problem), random.Random(f"{seed}:{problem.name}")
+    study = make_study(problem, "tpe-alone", trials, width, seed)
+    proposer = Proposer(study, "tpe-alone", problem)
+    chance = random.Random(f"{seed}:{problem.name}")
     epochs = len(problem.evaluate(proposer.ask()[1], random.Random(0)))
-    proposer = Proposer(study, "tpe", problem)
+    proposer = Proposer(study, "tpe-alone", problem)
     options = {"max_resource": epochs, "reduction_factor": 3}
     study = Study(**{**study.__dict__, "pruner": Choice("promotion", options)})
     rungs = promotion.rungs(study) if pruner == "promotion" else []
@@ -232,25 +283,6 @@ def run_pruner(problem: Problem, pruner: str, width: int, trials: int, seed: int
     }
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
-def _append(path: Path, columns: Sequence[str], rows: Iterator[dict[str, Any]]) -> None:
-    path.parent.mkdir(exist_ok=True)
-    is_new = not path.exists()
-    with path.open("a", newline="", buffering=1) as stream:
-        writer = csv.DictWriter(stream, columns, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        for row in rows:
-            writer.writerow(row)
-            stream.flush()
-
-
 def _problems(arguments: argparse.Namespace, default: Sequence[str]) -> list[Problem]:
     if arguments.file:
         return [search_problems.read(path) for path in arguments.file]
@@ -271,119 +303,51 @@ def bench(arguments: argparse.Namespace, kind: str) -> None:
     samplers = kind == "samplers"
     path = arguments.output or RESULTS / f"search_{kind}.csv"
     columns = SAMPLER_COLUMNS if samplers else PRUNER_COLUMNS
-    run = run_sampler if samplers else run_pruner
+    run = partial(run_sampler, registry=arguments.autosampler) if samplers else run_pruner
+    names = arguments.only or (SAMPLERS if samplers else PRUNERS)
+    if "autosampler" in names and arguments.autosampler is None and not arguments.only:
+        print("left out: autosampler, which needs --autosampler REGISTRY", file=sys.stderr)
+        names = [name for name in names if name != "autosampler"]
     default = (*DESIGNED_ON, *HELD_OUT) if samplers else ("digits", "mnist")
-    have = {tuple(row[column] for column in columns[:5]): row for row in _rows(path)}
+    have = {tuple(row[column] for column in columns[:5]): row for row in read_rows(path)}
 
     def rows() -> Iterator[dict[str, Any]]:
-        for seed in range(arguments.seeds):
+        for seed in range(arguments.first_seed, arguments.seeds):
             for width in arguments.width or [20]:
                 for problem in _problems(arguments, default):
-                    for name in arguments.only or (SAMPLERS if samplers else PRUNERS):
+                    for name in names:
                         asked = (problem.name, name, width, arguments.trials, seed)
                         if tuple(map(str, asked)) in have:
                             continue
-                        chosen = choose(make_study(problem, name, 1, width, seed))[0]
-                        same = (problem.name, chosen, width, arguments.trials, seed)
-                        one = have.get(tuple(map(str, same))) if name == "auto" else None
-                        if one is None:  # auto is one of the others: the same run
+                        one = None
+                        if name == "auto":  # one of the others: the same run
+                            chosen = resolved(problem, arguments.trials, width)
+                            same = (problem.name, chosen, width, arguments.trials, seed)
+                            one = have.get(tuple(map(str, same)))
+                        if one is None:
                             one = run(problem, name, width, arguments.trials, seed)
+                        have[tuple(map(str, asked))] = one
                         yield {**one, columns[1]: name}
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _append(path, columns, rows())
-
-
-def table(rows: Sequence[dict[str, str]], of: str, value: str, width: str) -> list[str]:
-    """Return Markdown: medians (and how many seeds) by problem and sampler or pruner."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in rows:
-        if row["width"] == width:
-            found[row["problem"], row[of]].append(float(row[value]))
-    order = [*DESIGNED_ON, *HELD_OUT]
-    order += sorted({p for p, _ in found} - set(order))
-    problems = [problem for problem in order if any(p == problem for p, _ in found)]
-    known = SAMPLERS if of == "sampler" else PRUNERS
-    names = [name for name in known if any(n == name for _, n in found)]
-    lines = [
-        f"| {value}, width {width} | " + " | ".join(names) + " | seeds |",
-        "|---" * (len(names) + 2) + "|",
-    ]
-    for problem in problems:
-        cells, counts = [], []
-        medians = {n: statistics.median(found[problem, n]) for n in names if (problem, n) in found}
-        for name in names:
-            values = found.get((problem, name), [])
-            counts.append(len(values))
-            text = f"{medians[name]:.3g}" if values else ""
-            best = values and medians[name] == min(medians.values())
-            cells.append(f"**{text}**" if best else text)
-        low, high = min(c for c in counts if c), max(counts)
-        shown = str(low) if low == high else f"{low} to {high}"
-        lines.append(f"| {problem} | " + " | ".join(cells) + f" | {shown} |")
-    return lines
+        append_rows(path, columns, rows())
 
 
 def report(arguments: argparse.Namespace) -> None:
     """Print the tables, and draw the picture."""
-    samplers, pruners = (_rows(RESULTS / f"search_{kind}.csv") for kind in ("samplers", "pruners"))
-    for width in sorted({row["width"] for row in samplers}, key=int):
+    samplers, pruners = (
+        read_rows(RESULTS / f"search_{kind}.csv") for kind in ("samplers", "pruners")
+    )
+    for size in sizes(samplers):
         for value in ("regret", "log_auc"):
-            print("\n".join(table(samplers, "sampler", value, width)), "\n")
-    for width in sorted({row["width"] for row in pruners}, key=int):
+            print("\n".join(table(samplers, "sampler", value, size)), "\n")
+        print("\n".join(ranks(samplers, size, arguments.only or ())), "\n")
+    for size in sizes(pruners):
         for value in ("share", "error"):
-            print("\n".join(table(pruners, "pruner", value, width)), "\n")
-    draw(samplers, pruners, arguments.output or RESULTS / "search.png")
-
-
-def draw(samplers: Sequence[dict[str, str]], pruners: Sequence[dict[str, str]], path: Path) -> None:
-    """Draw each sampler's median regret by problem, and each pruner's cost against quality."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.5), width_ratios=(3, 2))
-    width = "20" if any(row["width"] == "20" for row in samplers) else samplers[0]["width"]
-    problems = [p for p in (*DESIGNED_ON, *HELD_OUT) if any(r["problem"] == p for r in samplers)]
-    for place, name in enumerate(SAMPLERS):
-        points = []
-        for x, problem in enumerate(problems):
-            values = [
-                float(r["regret"])
-                for r in samplers
-                if r["sampler"] == name and r["problem"] == problem and r["width"] == width
-            ]
-            if values:
-                points.append((x + (place - 3) * 0.1, max(statistics.median(values), 1e-6)))
-        if points:
-            left.plot(*zip(*points, strict=True), "o", label=name)
-    left.set_yscale("log")
-    left.set_xticks(range(len(problems)), problems, rotation=20)
-    left.set_ylabel(f"median final regret, width {width}")
-    left.legend(fontsize=8)
-    for name in PRUNERS:
-        for problem, mark in (("digits", "o"), ("mnist", "s")):
-            mine = [r for r in pruners if r["pruner"] == name and r["problem"] == problem]
-            if mine:
-                x = statistics.median(float(r["share"]) for r in mine)
-                y = statistics.median(float(r["error"]) for r in mine)
-                right.plot(
-                    [x],
-                    [100 * y],
-                    mark,
-                    color=f"C{PRUNERS.index(name)}",
-                    label=f"{name}, {problem}",
-                )
-    right.set_xlabel("epochs spent, of those without a pruner")
-    right.set_ylabel("median error of the chosen trial, %")
-    right.set_xlim(0, 1.05)
-    right.legend(fontsize=7, ncols=2, loc="lower left")
-    low, high = right.get_ylim()
-    right.set_ylim(low - 0.6 * (high - low), high)  # room for the legend
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+            print("\n".join(table(pruners, "pruner", value, size)), "\n")
+    picture = arguments.output or RESULTS / "search.png"
+    draw(samplers, pruners, picture, SAMPLERS, PRUNERS)
 
 
 def main(arguments: list[str]) -> int:
@@ -397,11 +361,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--problem", action="append", default=[], help="a name, or a Python file; repeatable"
     )
-    parser.add_argument("--only", action="append", help="this sampler or pruner; repeatable")
+    parser.add_argument(
+        "--only",
+        action="append",
+        help="this sampler or pruner; repeatable; for report: ranks among these",
+    )
     parser.add_argument("--width", type=int, action="append", help="20; repeatable")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--output", type=Path, help="the file to add to")
+    parser.add_argument("--autosampler", type=Path, help="a clone of OptunaHub's registry")
+    parser.add_argument("--first-seed", type=int, default=0)
     given = parser.parse_args(arguments)
     given.file = [Path(text) for text in given.problem if text.endswith(".py")]
     given.problems = [text for text in given.problem if not text.endswith(".py")]
@@ -415,11 +385,10 @@ def main(arguments: list[str]) -> int:
         bench(given, given.part)
         if given.file:
             path = given.output or RESULTS / f"search_{given.part}.csv"
+            rows = [r for r in read_rows(path) if r["problem"] in {p.stem for p in given.file}]
+            shown = ("sampler", "regret") if given.part == "samplers" else ("pruner", "error")
             for width in given.width or [20]:
-                rows = [r for r in _rows(path) if r["problem"] in {p.stem for p in given.file}]
-                samplers = given.part == "samplers"
-                shown = ("sampler", "regret") if samplers else ("pruner", "error")
-                print("\n".join(table(rows, *shown, str(width))))
+                print("\n".join(table(rows, *shown, (str(width), str(given.trials)))))
     return 0
 
 

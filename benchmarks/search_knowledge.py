@@ -19,7 +19,6 @@ Rows are appended to benchmarks/results/search_knowledge.csv; what is there is n
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
 import heapq
 import math
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import search_problems
+from benchmarks.kept_rows import append_rows, read_rows
 from benchmarks.search import Proposer, make_study
 from benchmarks.search_problems import Problem
 from sweep.core.space import Parameter, Prior, Space
@@ -209,13 +209,6 @@ def _row(
     return dict(zip(COLUMNS, given, strict=True))
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 def bench(given: argparse.Namespace) -> None:
     """Run what is asked for and not there yet, seed by seed."""
     have = {tuple(row[c] for c in COLUMNS[:6]) for row in read_rows(given.output)}
@@ -241,16 +234,9 @@ def bench(given: argparse.Namespace) -> None:
                     else:
                         yield run_prior(problem, arm, given.sampler, given.width, seed)
 
-    given.output.parent.mkdir(exist_ok=True)
-    is_new = not given.output.exists()
-    with given.output.open("a", newline="", buffering=1) as stream, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        for row in rows():
-            writer.writerow(row)
-            stream.flush()
+        append_rows(given.output, COLUMNS, rows())
 
 
 def _curve(rows: Sequence[Sequence[float]]) -> list[float]:

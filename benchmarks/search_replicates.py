@@ -16,7 +16,6 @@ Rows are appended to benchmarks/results/search_replicates.csv; what is there is 
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
 import heapq
 import random
@@ -24,13 +23,13 @@ import statistics
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import search_problems
+from benchmarks.kept_rows import append_rows, read_rows
 from benchmarks.search import Proposer, make_study
-from benchmarks.search_knowledge import read_rows
 from benchmarks.search_problems import Problem
 from sweep.control.replicating import may_be_best
 from sweep.core.study import Replicates
@@ -102,21 +101,19 @@ def run(
 def bench(given: argparse.Namespace) -> None:
     """Run what is asked for and not there yet, seed by seed."""
     have = {tuple(row[c] for c in COLUMNS[:7]) for row in read_rows(given.output)}
-    given.output.parent.mkdir(exist_ok=True)
-    is_new = not given.output.exists()
-    with given.output.open("a", newline="", buffering=1) as stream, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
+
+    def rows() -> Iterator[dict[str, Any]]:
         for seed in range(given.seeds):
             for name, noises in NOISE.items():
                 for noise in noises:
                     for arm in ARMS:
                         asked = (name, noise, arm, given.sampler, given.width, TRAININGS, seed)
                         if tuple(map(str, asked)) not in have:
-                            writer.writerow(run(search_problems.get(name), *asked[1:]))
-                            stream.flush()
+                            yield run(search_problems.get(name), *asked[1:])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        append_rows(given.output, COLUMNS, rows())
 
 
 def report(path: Path) -> list[str]:

@@ -22,7 +22,8 @@ Each ``log`` appends one JSON line to ``$SWEEP_METRICS``: {"step": 3, "time": 1.
 "beside". ``should_stop`` reads ``$SWEEP_CONTROL``: {"stop": "pruned"}, absent while training may go
 on. ``answer.jsonl`` beside that file says what training made of it: there is none where nobody says
 so, {"resumed": true} once ``resume`` has been read, {"saw": "checkpoint"} once ``should_stop`` has
-returned a word, {"done": true} after ``done``. Any language can do the same.
+returned a word, {"done": true} after ``done``, and where trials share a GPU (``$SWEEP_SHARED_GPU``)
+{"gpu_bytes": 3e9}, the most that its allocator has reserved. Any language can do the same.
 
 Of several processes (DDP, MPI) only rank 0 reports. Which one that is, is asked at each ``log``: of
 what is alive in the process (torch.distributed, mpi4py, jax, ...), else of the variables that
@@ -43,6 +44,10 @@ import time
 
 # Written in JSON as strings, because JSON has no such numbers.
 _NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+# A peak of the GPU's memory is said again once it has grown so much; below so many bytes never.
+_GROWN = 1.02
+_LEAST_GPU_BYTES = 1 << 24
 
 # A launcher's variables: a process's rank among all, and how many there are. Those that count nodes
 # or wrap others come last: under mpirun each process has the same SLURM_PROCID.
@@ -406,6 +411,7 @@ class Reporter:
         self._next_step = None  # not known before the first report
         self._answer = None
         self._saw = None
+        self._gpu_bytes = 0
         if self.active and self._control:
             self._answer = os.path.join(os.path.dirname(self._control), "answer.jsonl")
             self._note("")  # from now on, silence says that no word was seen
@@ -468,6 +474,19 @@ class Reporter:
         own = {n: v for n, v in values.items() if n not in beside}
         by = "%s:%d" % (socket.gethostname(), os.getpid())
         journal.append(encode(step, own, time.time(), by, beside))
+        if self._environ.get("SWEEP_SHARED_GPU"):
+            self._note_gpu()
+
+    def _note_gpu(self):
+        """Say how much of the GPU torch's allocator has reserved at the most: where a driver hides
+        whose memory it is (in containers), nobody else can."""
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        if cuda is None or not cuda.is_available() or not cuda.is_initialized():
+            return
+        found = int(cuda.max_memory_reserved())
+        if found > _GROWN * max(self._gpu_bytes, _LEAST_GPU_BYTES):
+            self._gpu_bytes = found
+            self._note(json.dumps({"gpu_bytes": found}) + "\n")
 
     def _count_on(self):
         if self._next_step is None and self._has_resumed:

@@ -10,12 +10,15 @@ import os
 import sys
 import traceback
 
-__all__ = ["main"]
+__all__ = ["main", "work_of"]
 
 SCRIPT_VARIABLE = "SWEEP_SCRIPT"  # the batch script of this task, which can have the node avoided
 
 try:
-    from sweep.tasks.main import main
+    from sweep.tasks.main import main, start, work_of
+
+    if __name__ == "__main__":
+        work_of(sys.argv[1:])
 except Exception:  # a library that does not load on this node raises all sorts of things
     script = os.environ.get(SCRIPT_VARIABLE)
     if __name__ != "__main__" or not script:
@@ -25,4 +28,4 @@ except Exception:  # a library that does not load on this node raises all sorts 
     os.execv("/bin/bash", ["bash", script, "--sick"])
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(start(sys.argv[1:]))

@@ -33,6 +33,7 @@ class Browser:
         ]
         options = {"binary": shutil.which("chromium"), "args": arguments}
         always = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        always["timeouts"] = {"script": PATIENCE_S * 1000, "pageLoad": PATIENCE_S * 1000}
         answer = self._call("POST", "/session", {"capabilities": {"alwaysMatch": always}})
         self._session = f"/session/{answer['sessionId']}"
 

@@ -55,6 +55,8 @@ NOT_WALKED = {".postgres", "trials", "reruns", "local", "logs"}
 # servers or trainings by themselves carry the marker. All others are the unit tests.
 REAL_FOLDERS = ("e2e", "cluster", "chaos", "frameworks")
 REAL_FIXTURES = {"sweep", "postgres_server", "slurm", "images"}
+# Unit tests that wait for most of their time, which others can compute in: they begin early.
+WAITING_FILES = ("tests/training/test_supervisor.py", "tests/training/profiling/")
 
 _leaked = pytest.StashKey[list[str]]()
 
@@ -140,6 +142,8 @@ def rank(item: pytest.Item) -> int:
     order = ["cluster", "chaos", "tasks", "e2e"]
     if find_folder(item) in order:
         return order.index(find_folder(item))
+    if item.nodeid.startswith(WAITING_FILES):
+        return order.index("e2e")
     return len(order) if item.get_closest_marker("real") else len(order) + 1
 
 
@@ -221,9 +225,22 @@ def find_crash_files(folder: Path) -> list[Path]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept() -> None:
-    """A test's passwords are no secrets of the next one's."""
+def nothing_kept() -> Iterator[None]:
+    """A test's passwords are no secrets of the next one's, nor are its variables set there.
+
+    What has a process of its own may set variables for good (BLAS's threads, MLflow's patience).
+    Where a test calls it here, no later command could be forked (``ForkServer.can_serve``).
+    """
     masking.forget_secrets()
+    before = dict(os.environ)
+    yield
+    for name in {*before, *os.environ}:
+        if name.startswith("PYTEST_"):
+            continue  # which test runs: pytest's own
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            del os.environ[name]
 
 
 @pytest.fixture

@@ -44,7 +44,12 @@ class Forked:
         self.returncode: int | None = None
         self._asked = asked
         self._answers = asked.makefile("r")
-        self.pid = int(self._answers.readline())
+        said = self._answers.readline()
+        if not said:
+            self._answers.close()
+            self._asked.close()
+            raise ConnectionError(f"nothing was forked: {self.stderr.read() or 'nobody says why'}")
+        self.pid = int(said)
 
     def send_signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -119,6 +124,7 @@ class ForkServer:
     ) -> Forked:
         """Start a module, as ``python -m argv…`` does, or the code with these arguments."""
         given = {"argv": list(argv), "code": code, "cwd": cwd, "environ": dict(environ)}
+        given["umask"] = _umask()
         text = json.dumps(given).encode()
         (out, its_out), (err, its_err) = os.pipe(), os.pipe()
         asked = socket.socket(socket.AF_UNIX)
@@ -159,7 +165,11 @@ def main(held: int, life: int, modules: Sequence[str]) -> None:
                     asked.sendall(f"{code}\n".encode())
                 continue
             asked, _ = listener.accept()
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:  # no memory for one more, say: the next may find some
+                refuse(asked, error)
+                continue
             if pid == 0:
                 listener.close()
                 os.close(life)
@@ -170,6 +180,16 @@ def main(held: int, life: int, modules: Sequence[str]) -> None:
             descriptor = os.pidfd_open(pid)
             running[descriptor] = (pid, asked)
             poller.register(descriptor, select.POLLIN)
+
+
+def refuse(asked: socket.socket, error: OSError) -> None:
+    """Say on the standard error that was sent along why nothing is forked."""
+    with asked:
+        length, (out, err), _, _ = socket.recv_fds(asked, 10, 2)
+        _receive(asked, int(length))
+        os.write(err, f"{error}\n".encode())
+        os.close(out)
+        os.close(err)
 
 
 def become(asked: socket.socket) -> None:
@@ -184,6 +204,7 @@ def become(asked: socket.socket) -> None:
         asked.sendall(f"{os.getpid()}\n".encode())
         asked.close()
         os.chdir(given["cwd"])
+        os.umask(given["umask"])
         os.environ.clear()
         os.environ.update(given["environ"])
         sys.path[0] = given["cwd"]  # as ``python -m`` has it
@@ -213,6 +234,12 @@ def _run(argv: list[str], code: str) -> int:
         print(end.code, file=sys.stderr)
         return 1
     return 0
+
+
+def _umask() -> int:
+    """Return this process's umask, without the moment at which asking for it sets another one."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.partition("\nUmask:")[2].split()[0], 8)
 
 
 def _receive(asked: socket.socket, length: int) -> bytes:

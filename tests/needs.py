@@ -11,6 +11,8 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,6 +25,8 @@ VARIABLE = "SWEEP_TEST_REQUIRE"
 ROOT = Path(__file__).parents[1]
 # A sweep of before the packages: modules had other names, and waves no format.
 EARLIER = "579e481"
+QUIET = 0.25  # of the CPUs, at most, are others'
+QUIET_LOOK_S = 0.5
 # Where Debian has Lmod and environment-modules.
 MODULE_FILES = ("/usr/share/lmod/lmod/init/bash", "/usr/share/modules/init/bash")
 
@@ -335,6 +339,68 @@ def look_for_compiler() -> Found:
     return Found(bool(path), path or "apt-get install gcc")
 
 
+def look_for_py_spy() -> Found:
+    """py-spy, which sees what a training waits for, and may look into our processes."""
+    from sweep.training.profiling.profile_watch import find_py_spy
+
+    path = find_py_spy()
+    if path is None:
+        return Found(False, "pip install py-spy")
+    argv = [path, "dump", "--pid", str(os.getpid()), "--json", "--nonblocking"]
+    for _ in range(5):  # it does not hold us up, and may meet us while something changes
+        asked = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+        if not asked.returncode:
+            return Found(True, path)
+    return Found(False, asked.stderr.strip())
+
+
+def look_for_pid_namespace() -> Found:
+    """Processes with numbers of their own, as containers have them."""
+    argv = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    if not shutil.which(argv[0]):
+        return Found(False, "apt-get install util-linux")
+    asked = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    return Found(not asked.returncode, asked.stderr.strip() or "unshare --pid")
+
+
+def look_for_disk() -> Found:
+    """A folder of temporary files that lies on a disk: reads past the page cache wait for it."""
+    with tempfile.NamedTemporaryFile() as file:
+        try:
+            os.close(os.open(file.name, os.O_RDONLY | os.O_DIRECT))
+        except OSError:
+            return Found(False, f"{tempfile.gettempdir()} lies in memory; TMPDIR on a disk")
+    return Found(True, tempfile.gettempdir())
+
+
+def look_for_two_gpus() -> Found:
+    """Two GPUs that torch sees."""
+    from sweep.core.system.gpus import find_gpus
+
+    if len(find_gpus(os.environ)) < 2:
+        return Found(False, "fewer than two GPUs here")
+    ask = "import torch; print(torch.cuda.device_count())"
+    asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=120)
+    count = int(asked.stdout or 0)
+    return Found(count >= 2, f"torch sees {count}")
+
+
+def look_for_quiet() -> Found:
+    """A machine whose CPUs nobody else uses much."""
+
+    def ticks() -> tuple[int, int]:
+        first = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+        user, nice, system, idle, waits, *others = map(int, first.split()[1:9])
+        busy = user + nice + system + sum(others)
+        return busy, busy + idle + waits
+
+    busy, whole = ticks()
+    time.sleep(QUIET_LOOK_S)
+    busy_now, whole_now = ticks()
+    used = (busy_now - busy) / max(1, whole_now - whole)
+    return Found(used <= QUIET, f"{used:.0%} of the CPUs are in use")
+
+
 NEEDS: Mapping[str, Callable[[], Found]] = {
     "postgres": look_for_postgres,
     "slurm": look_for_slurm,
@@ -352,6 +418,11 @@ NEEDS: Mapping[str, Callable[[], Found]] = {
     "namespaces": look_for_namespaces,
     "history": look_for_history,
     "compiler": look_for_compiler,
+    "py-spy": look_for_py_spy,
+    "pid-namespace": look_for_pid_namespace,
+    "disk": look_for_disk,
+    "quiet": look_for_quiet,
+    "two_gpus": look_for_two_gpus,
     "tmux": look_for_tmux,
     "zsh": look_for_zsh,
     "fish": look_for_fish,

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import mps_stub
 from tests.core import nvml_stub
 
 TRAINING = '''\
@@ -33,6 +34,7 @@ import fcntl
 import json
 import os
 import pathlib
+import socket
 import sys
 import time
 
@@ -87,7 +89,8 @@ class Card:
 
     def speed(self):
         """Return how fast this training is now, 1.0 alone."""
-        points = json.loads(self.model.read_text())["progress"]
+        model = json.loads(self.model.read_text())
+        points = model["progress"]
         live = 1 + len(self.others())
         levels = sorted(map(int, points))
         low = max(each for each in levels if each <= live)
@@ -96,7 +99,47 @@ class Card:
         if high is not None:
             part = (live - low) / (high - low)
             together += part * (points[str(high)] - together)
-        return together / live
+        gain = model["mps_gain"] if server.link and live > 1 else 1.0
+        return gain * together / live
+
+
+class Server:
+    """The stand-in for MPS that serves this training (tests/mps_stub.py), where there is one."""
+
+    def __init__(self):
+        self.link = None
+        folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
+        link = socket.socket(socket.AF_UNIX)
+        try:
+            link.connect(folder + "/control" if folder else "")
+        except OSError:
+            return  # as CUDA does: without MPS
+        link.sendall(b"client %d" % os.getpid())
+        if not link.recv(100).strip().isdigit():
+            sys.exit("RuntimeError: CUDA error: MPS server is not ready to accept new MPS clients")
+        link.setblocking(False)
+        self.link = link
+
+    def look(self):
+        """End this training where its work is lost."""
+        try:
+            said = self.link.recv(100) if self.link else b"-"
+        except BlockingIOError:
+            return
+        if said != b"-":
+            sys.exit("RuntimeError: CUDA error: " + (
+                "unspecified launch failure" if b"fault" in said
+                else "the remote procedural call between the MPS server and the MPS client failed"
+            ))
+
+    def fault(self):
+        """Fault: for all that are served."""
+        if self.link is None:
+            sys.exit("RuntimeError: CUDA error: an illegal memory access was encountered")
+        self.link.sendall(b"fault")
+        while True:
+            self.look()
+            time.sleep(TICK_S)
 
 
 def hold_or_fail(card, count):
@@ -114,9 +157,11 @@ parser.add_argument("--memory", type=float, default=1e9, help="bytes at its most
 parser.add_argument("--late", type=int, default=1, help="the epoch from which on it needs all")
 parser.add_argument("--report-every", type=int, default=1)
 parser.add_argument("--x", type=float, default=0.5)
+parser.add_argument("--fault-above", type=float, default=9.0, help="x with which it faults")
+parser.add_argument("--gate", default="", help="a file for which it waits before it faults")
 parser.add_argument("--width", type=float, default=1.0, help="memory is multiplied by it")
 flags, _ = parser.parse_known_args()
-card, reporter = Card(), Reporter()
+card, reporter, server = Card(), Reporter(), Server()
 memory = int(flags.memory * flags.width)
 hold_or_fail(card, memory // 2)
 first = 0
@@ -130,6 +175,12 @@ for epoch in range(first, flags.epochs):
         time.sleep(min(TICK_S, left_s))
         now = time.monotonic()
         left_s, then = left_s - (now - then) * card.speed(), now
+        server.look()
+    if flags.x > flags.fault_above and epoch >= 1:
+        while flags.gate and not pathlib.Path(flags.gate).exists():
+            server.look()
+            time.sleep(TICK_S)
+        server.fault()
     if (epoch + 1) % flags.report_every == 0 or epoch + 1 == flags.epochs:
         reporter.log(step=epoch, score=1 - (flags.x - 0.25) ** 2 - 1 / (epoch + 2))
     if reporter.checkpoint_dir:
@@ -147,6 +198,7 @@ class PackedGpu:
 
     def __init__(self, folder: Path, library: Path) -> None:
         self.folder = folder
+        self.programs = folder / "bin"
         folder.mkdir(parents=True)
         self._said: dict[int, dict[str, object]] = {}
         self.env = {
@@ -169,6 +221,8 @@ class PackedGpu:
         lost: bool | None = None,
         busy: float | None = None,
         milliwatts: float | None = None,
+        mode: int | None = None,
+        mps_gain: float | None = None,
     ) -> None:
         """Change what a card is; what is None stays as it was. It holds at once, for all.
 
@@ -181,6 +235,8 @@ class PackedGpu:
             slices: MIG: so many, called MIG-00000000-0 and so on.
             lost: It has fallen off the bus.
             busy: Per cent that each live training keeps it busy.
+            mode: Its compute mode by NVML's number: 0 default, 2 prohibited, 3 exclusive.
+            mps_gain: By how much several are faster that MPS serves.
         """
         said = self._said.setdefault(
             card,
@@ -194,6 +250,8 @@ class PackedGpu:
                 "lost": 0,
                 "busy": 12.0,
                 "milliwatts": 300000.0,
+                "mode": 0,
+                "mps_gain": 1.2,
             },
         )
         given = {
@@ -205,6 +263,8 @@ class PackedGpu:
             "lost": None if lost is None else int(lost),
             "busy": busy,
             "milliwatts": milliwatts,
+            "mode": mode,
+            "mps_gain": mps_gain,
         }
         said |= {key: value for key, value in given.items() if value is not None}
         (self.folder / str(card)).mkdir(exist_ok=True)
@@ -212,6 +272,17 @@ class PackedGpu:
         # The stand-in reads numbers behind `"key":`.
         path.with_suffix(".new").write_text(json.dumps(said, separators=(",", ":")))
         path.with_suffix(".new").replace(path)
+
+    def install_mps(self, python: str | None = None) -> Path:
+        """Put the stand-in for MPS's control program on PATH; return its folder, for
+        ``mps_stub.set_refusals``.
+
+        Args:
+            python: What runs it; absent: this one.
+        """
+        mps_stub.install(self.programs, python)
+        self.env["PATH"] = f"{self.programs}:{self.env['PATH']}"
+        return self.programs
 
     def live(self, card: int = 0) -> list[int]:
         """Return the processes that have written themselves to a card and not left it."""

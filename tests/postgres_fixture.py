@@ -9,19 +9,19 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg2
 import pytest
 
 from tests.needs import skip_or_fail
-from tests.waiting import PATIENCE_S
+from tests.ports import quiet_port
+from tests.waiting import PATIENCE_S, wait_for
 
 # Those that refer before those that are referred to; ours follow by ON DELETE CASCADE.
 TABLES = (
@@ -69,9 +69,7 @@ class Server:
         self.programs = programs or binaries()
         self.data = folder / "data"
         self.max_connections = max_connections
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = quiet_port()
         secret = folder / "password"
         secret.write_text(PASSWORD)
         options = ["-U", "sweep", "--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8"]
@@ -122,36 +120,76 @@ class Server:
         return connection
 
     def sql(self, statement: str, database: str = "postgres") -> None:
-        connection = self.connect(database)
+        """Run a statement; where sessions that are ending hold a database, once they have ended.
+
+        PostgreSQL waits 5 s for them, which is not long on a busy machine.
+        """
+
+        def is_done() -> bool:
+            connection = self.connect(database)
+            try:
+                connection.cursor().execute(statement)
+            except psycopg2.errors.ObjectInUse:
+                return False
+            finally:
+                connection.close()
+            return True
+
+        wait_for(is_done, f"nobody to use what this is about: {statement}")
+
+    def sessions(self, database: str) -> int:
+        """Return how many sessions a database has."""
+        connection = self.connect("postgres")
         try:
-            connection.cursor().execute(statement)
+            cursor = connection.cursor()
+            cursor.execute("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = %s", (database,))
+            found = cursor.fetchone()
         finally:
             connection.close()
+        assert found is not None
+        return int(found[0])
 
     def stop(self) -> None:
         """Stop at once, as a crash would; the data stay."""
         if self.process is not None:
             self.process.send_signal(signal.SIGQUIT)
-            self.process.wait(30)
+            self.process.wait(PATIENCE_S)
             self.process = None
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Stop the server's processes without ending them: connections hang."""
         assert self.process is not None
-        pids = [self.process.pid, *_children(self.process.pid)]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+        with held_with_children(self.process.pid):
             yield
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
 
 
-def _children(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(word) for word in text.split()]
+@contextmanager
+def held_with_children(pid: int) -> Iterator[None]:
+    """Stop (SIGSTOP) a server's main process and all that it has started, for the block.
+
+    First itself: it starts none then that would go on.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: _is_stopped(pid), "the server's main process to be stopped")
+    held = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    for child in held:
+        _signal(child, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for each in (*held, pid):
+            _signal(each, signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] in "Tt"
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):  # a session that has ended by itself
+        os.kill(pid, number)
 
 
 @contextmanager
@@ -184,24 +222,40 @@ def empty_url(postgres_server: Server) -> Iterator[str]:
     postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def make_template(server: Server, name: str, fill: Callable[[str], None]) -> str:
+    """Return the name of a new database that ``fill`` has filled, to be copied: that takes 0.05 s.
+
+    Nobody connects to it any more.
+    """
+    server.sql(f"CREATE DATABASE {name}")
+    fill(server.url(name))
+    server.sql(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
+    wait_for(lambda: server.sessions(name) == 0, "the sessions of who filled it to end")
+    return name
+
+
+@contextmanager
+def copied(server: Server, template: str) -> Iterator[str]:
+    """Give the URL of a copy of a database, which is dropped at the end."""
+    name = f"t{secrets.token_hex(6)}"
+    server.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield server.url(name)
+    server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @pytest.fixture(scope="session")
 def template_database(postgres_server: Server) -> str:
-    """A database with all tables that nobody connects to, to be copied: that takes 0.05 s."""
+    """A database with all tables that nobody connects to, to be copied."""
     from sweep.storage import tables
 
-    postgres_server.sql("CREATE DATABASE whole")
-    tables.create(postgres_server.url("whole"))
-    postgres_server.sql("ALTER DATABASE whole WITH ALLOW_CONNECTIONS false")
-    return "whole"
+    return make_template(postgres_server, "whole", tables.create)
 
 
 @pytest.fixture
 def fresh_url(postgres_server: Server, template_database: str) -> Iterator[str]:
     """The URL of a database of the test's own, with all tables, for what runs on beside it."""
-    name = f"t{secrets.token_hex(6)}"
-    postgres_server.sql(f"CREATE DATABASE {name} TEMPLATE {template_database}")
-    yield postgres_server.url(name)
-    postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+    with copied(postgres_server, template_database) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,6 +135,9 @@ def test_what_cannot_be_noted_says_nothing(
         ('{"saw": "pruned"', Reply()),
         ('{"saw": "pruned"}\n\nx\n{"done": true}', Reply(True, True)),
         ('{"done": "yes"}\n', Reply()),
+        ('{"gpu_bytes": 7}\n{"gpu_bytes": 9}\n', Reply(gpu_bytes=9)),
+        ('{"gpu_bytes": true}\n', Reply()),
+        ('{"gpu_bytes": "much"}\n', Reply()),
         ("\x00" * 100_000, Reply()),
     ],
 )
@@ -150,3 +154,53 @@ def test_a_folder_in_its_place(folder: AttemptFolder) -> None:
     tell(folder, "checkpoint")
     assert reporter(folder).should_stop() == "checkpoint"
     write_exit(folder, 0, None, "checkpoint")
+
+
+class Cuda:
+    """torch.cuda, as far as the reporter asks it."""
+
+    def __init__(self, *, initialized: bool = True) -> None:
+        self.peak = 0
+        self.initialized = initialized
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return self.initialized
+
+    def max_memory_reserved(self) -> int:
+        return self.peak
+
+
+def test_what_torch_reserves(folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said where trials share a GPU, and again once it has grown; nowhere else."""
+    cuda = Cuda()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    one = reporter(folder, SWEEP_SHARED_GPU="1")
+    for cuda.peak in (0, 10**9, 10**9 + 1, 3 * 10**9, 2 * 10**9):
+        one.log(loss=1.0)
+    assert folder.answer.read_text() == '{"gpu_bytes": 1000000000}\n{"gpu_bytes": 3000000000}\n'
+    assert read_answer(folder) == Reply(gpu_bytes=3 * 10**9)
+    cuda.peak = 9 * 10**9
+    reporter(folder).log(loss=1.0)
+    cuda.initialized = False
+    one.log(loss=1.0)
+    assert read_answer(folder) == Reply(gpu_bytes=3 * 10**9)
+
+
+def test_memory_that_grows_all_the_time(
+    folder: AttemptFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the largest card it is said often enough, and a word is still read after it."""
+    cuda = Cuda()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    one = reporter(folder, SWEEP_SHARED_GPU="1")
+    while cuda.peak < 300 * 10**9:
+        cuda.peak = int(cuda.peak * 1.03) + 10**6
+        one.log(loss=1.0)
+    tell(folder, "checkpoint")
+    assert one.should_stop() == "checkpoint"
+    found = read_answer(folder)
+    assert found is not None and found.saw
+    assert found.gpu_bytes is not None and found.gpu_bytes > 0.97 * cuda.peak

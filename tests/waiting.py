@@ -35,13 +35,14 @@ def wait_for(
 
 
 def text_of(path: Path) -> str:
-    """Return what a file says so far, "" where there is none yet.
+    """Return what a file says so far, "" where there is none yet, or none any more.
 
-    It is for what another process writes: a wait may ask before that has begun.
+    It is for what another process writes: a wait may ask before that has begun. And for /proc,
+    where a process may end while it is read.
     """
     try:
         return path.read_text(errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
 
 

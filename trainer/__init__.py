@@ -14,7 +14,8 @@ Imports in here are relative, and messages name ``__package__``, so that both ho
 ``torchrun --nproc-per-node 4 -m trainer.train …``, or the same under srun.
 
 Rooms: ``config`` (parameters; ``convert``, ``flat_file``), ``data`` (data sets; ``fetch``,
-``cifar``, ``shards``, ``synthetic``, ``split``, ``png``), ``augment``, ``model`` and ``resnet``,
+``cifar``, ``shards``, ``synthetic``, ``split``; ``stream`` and ``sources`` of what is
+read while training, ``pictures``, ``png``), ``augment``, ``model`` and ``resnet``,
 ``optimizer``, ``step`` (one step), ``run`` (all that a run is), ``loop`` (the training),
 ``checkpoint`` and ``writer``, ``ranks`` (several processes; ``connection``, ``pulse``), and the
 commands: ``train``, ``evaluate`` (``confusion``) and ``export``.

@@ -22,9 +22,13 @@ class Augmentation:
         flip: Mirror half of the images as well.
         seed: The run's seed.
         padding: Pixels that an image is shifted by at most, in each direction.
+        count: Examples of the set, where the images are only what is shown of it at a time.
     """
 
-    def __init__(self, images: Tensor, flip: bool, seed: int, padding: int) -> None:
+    def __init__(
+        self, images: Tensor, flip: bool, seed: int, padding: int, count: int | None = None
+    ) -> None:
+        self._padding = padding
         self._padded = functional.pad(images, [padding] * 4)
         self._flip, self._seed, self._choices = flip, seed, 2 * padding + 1
         device = images.device
@@ -33,11 +37,13 @@ class Augmentation:
         self._rows = torch.arange(height, device=device)[None, :]
         self._columns = torch.arange(width, device=device)[None, :]
         self._drawn = torch.zeros(3, len(images), dtype=torch.int64, device=device)
+        self._of_all = None if count is None else torch.zeros(3, count, dtype=torch.int64)
 
     def begin_epoch(self, epoch: int) -> None:
         """Draw what will happen to each example, in place: a captured step sees the new values."""
         source = source_of(self._seed, "augment", epoch)
-        count = self._drawn.shape[1]
+        target = self._drawn if self._of_all is None else self._of_all
+        count = target.shape[1]
         drawn = torch.stack(
             [
                 torch.randint(self._choices, (count,), generator=source),
@@ -45,7 +51,14 @@ class Augmentation:
                 torch.randint(2, (count,), generator=source) * int(self._flip),
             ]
         )
-        self._drawn.copy_(drawn)
+        target.copy_(drawn)
+
+    def show(self, images: Tensor, positions: Tensor) -> None:
+        """Make these the images of which batches are taken; positions are theirs in the set."""
+        count, edge = len(images), self._padding
+        assert self._of_all is not None
+        self._padded[:count, :, edge:-edge, edge:-edge].copy_(images, non_blocking=True)
+        self._drawn[:, :count].copy_(self._of_all[:, positions])
 
     def take(self, index: Tensor) -> Tensor:
         """Return the images of a batch (its indices), changed."""
@@ -61,11 +74,11 @@ class Augmentation:
         ]
 
 
-def build(kind: str, images: Tensor, seed: int) -> Augmentation | None:
+def build(kind: str, images: Tensor, seed: int, count: int | None = None) -> Augmentation | None:
     """Return the augmentation that ``--augment`` names; None for ``none``."""
     if kind == "none":
         return None
     # 4 of 32 pixels is what He et al. (2015) used on CIFAR-10; smaller images bear less.
     pixels = images.shape[-1]
     padding = 4 if pixels >= 32 else 2 if pixels >= 16 else 1
-    return Augmentation(images, kind == "crop-flip", seed, padding)
+    return Augmentation(images, kind == "crop-flip", seed, padding, count)

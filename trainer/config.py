@@ -34,13 +34,34 @@ class Options:
         "digits",
         str,
         "data set",
-        choices=("digits", "mnist", "fashion-mnist", "cifar10", "shards", "synthetic"),
+        choices=(
+            *("digits", "mnist", "fashion-mnist", "cifar10", "shards", "images", "parquet"),
+            "synthetic",
+        ),
     )
     data_dir: str = _option(
         "",
         str,
         "folder of the data files (default: $SWEEP_DATA, else ./data); "
-        "the files lie there or in its subfolder of the data set's name; shards: train-*.tar",
+        "the files lie there or in its subfolder of the data set's name; shards: train-*.tar; "
+        "images: a folder for each class, perhaps within train, val and test",
+    )
+    stream: bool = _option(
+        False,
+        bool,
+        "read shards, images and Parquet while training, never whole into memory; the order of "
+        "examples is another one, of some shards at a time",
+    )
+    workers: int = _option(
+        2, int, "processes of each rank that read and decode (with --stream)", low=0, high=1024
+    )
+    image_size: int = _option(
+        0,
+        int,
+        "height and width of images and Parquet (and of shards with --stream): scaled and cut to "
+        "it; 0: as they are",
+        low=0,
+        high=4096,
     )
     model: str = _option(
         "auto",
@@ -175,6 +196,7 @@ CARRIED_OUT_BY = frozenset(
         "data_dir",
         "device",
         "threads",
+        "workers",
         "channels_last",
         "compile",
         "cuda_graphs",

@@ -1,7 +1,8 @@
 """Data sets as tensors on the device, their fixed splits, and the order of batches.
 
 Sets of this size live on the device whole: a batch is one indexing operation, there are no loader
-processes, and the place in the order is two numbers that a checkpoint can hold.
+processes, and the place in the order is two numbers that a checkpoint can hold. Larger ones are
+streamed (``--stream``, see ``trainer.stream``): the place is the same two numbers.
 
     python -m trainer.data fetch mnist      # get the files; see trainer.fetch
 """
@@ -10,28 +11,29 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import math
 import os
 import sys
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from . import cifar, fetch, shards, synthetic
+from . import cifar, fetch, shards, stream, synthetic
 from .config import InputError, Options
-from .split import Split, cut, permute
+from .split import Split, cut
+from .stream import Streamed
 
 
 @dataclass(frozen=True)
 class Data:
     """A data set, split. ``test`` is None unless it was asked for: the search never holds it."""
 
-    train: Split
-    validation: Split
-    test: Split | None
+    train: Split | Streamed
+    validation: Split | Streamed
+    test: Split | Streamed | None
     classes: int
     mean: float
     deviation: float
@@ -43,6 +45,8 @@ class Data:
         )
 
 
+# Data sets of the user's own, which may be larger than memory.
+STREAMED = ("shards", "images", "parquet")
 # Mean and standard deviation of a training set's pixels, in the units of the stored bytes; the
 # usual values of MNIST and Fashion-MNIST are 0.1307, 0.3081 and 0.2860, 0.3530 of 255.
 _PIXELS = {
@@ -65,7 +69,13 @@ def load(options: Options, with_test: bool = False) -> Data:
     Raises:
         InputError: The files are missing or damaged, or too little data is left to train on.
     """
-    test: Split | None
+    train: Split | Streamed
+    validation: Split | Streamed
+    test: Split | Streamed | None
+    if options.stream and options.data not in STREAMED:
+        raise InputError(
+            f"--stream: {options.data} is no data set that is streamed ({', '.join(STREAMED)} are)."
+        )
     if options.data == "digits":
         train, validation, test = cut(_read_digits(), options.split_seed, 1197, 300)
     elif options.data == "synthetic":
@@ -83,6 +93,9 @@ def load(options: Options, with_test: bool = False) -> Data:
         tenth = max(1, len(whole) // 10)  # 45,000 and 5,000 of the published 50,000
         train, validation, _ = cut(whole, options.split_seed, len(whole) - tenth, tenth)
         test = cifar.read(place, cifar.TEST) if with_test else None
+    elif options.data in STREAMED and (options.stream or options.data != "shards"):
+        folder = Path(options.data_dir or os.environ.get("SWEEP_DATA") or "data")
+        train, validation, test = stream.load(options, folder, with_test)
     elif options.data == "shards":
         folder = Path(options.data_dir or os.environ.get("SWEEP_DATA") or "data")
         train, validation, test = shards.read(folder, options.split_seed, with_test)
@@ -98,72 +111,41 @@ def load(options: Options, with_test: bool = False) -> Data:
             f"--train-fraction {options.train_fraction}: leaves no training data of {len(train)} "
             "examples. Take a larger part."
         )
-    # The split is already shuffled, so its first part is a random one.
-    train = Split(train.images[:kept], train.labels[:kept])
+    if isinstance(train, Streamed):
+        train = train.draw(kept, options.split_seed)
+        if not options.stream:
+            train, validation = train.read_whole(), validation.read_whole()  # type: ignore[union-attr]
+            test = test.read_whole() if isinstance(test, Streamed) else None
+    else:
+        # The split is already shuffled, so its first part is a random one.
+        train = Split(train.images[:kept], train.labels[:kept])
     classes = 10
-    if options.data == "shards":
+    if options.data in STREAMED:
         # Not of the test set: the network must not depend on whether that was loaded.
         classes = 1 + max(int(each.labels.max()) for each in (train, validation))
         if test is not None and int(test.labels.max()) >= classes:
             raise InputError(
-                f"--data shards: class {int(test.labels.max())} of the test set is "
-                "in no other shard. Train with all classes."
+                f"--data {options.data}: class {int(test.labels.max())} of the test set is "
+                "in no other part. Train with all classes."
             )
     mean, deviation = _PIXELS.get(options.data) or _measure_pixels(train)
     return Data(train, validation, test if with_test else None, classes, mean, deviation)
 
 
-def _measure_pixels(split: Split) -> tuple[float, float]:
-    """Return mean and standard deviation of up to 10,000 images' pixels; a deviation above 0."""
-    pixels = split.images[:10000].double()
-    return float(pixels.mean()), float(pixels.std()) or 1.0
+def _measure_pixels(split: Split | Streamed) -> tuple[float, float]:
+    """Return mean and standard deviation of some images' pixels; a deviation above 0.
 
-
-class Sampler:
-    """The order of training batches: a new permutation each epoch, the last short batch left out.
-
-    The permutation is a function of (seed, epoch), so the place in the order is just the two
-    numbers ``epoch`` (whole epochs done) and ``batch`` (batches done in the present one).
-
-    Args:
-        count: Training examples.
-        batch_size: Examples of one step, over all ranks together.
-        seed: The run's seed.
-        rank, world: This process's part of each batch: every world-th example of it.
-
-    Raises:
-        InputError: The ranks cannot share a batch evenly.
+    Of up to 10,000 images in memory, of 1,000 that are streamed. Sums are of whole numbers: the
+    result does not depend on their order.
     """
-
-    def __init__(
-        self, count: int, batch_size: int, seed: int, rank: int = 0, world: int = 1
-    ) -> None:
-        # A set smaller than one batch makes one batch of all of it.
-        self.batch_size = min(batch_size, count)
-        if self.batch_size % world:
-            raise InputError(
-                f"--batch-size {self.batch_size}: is over all ranks together, and {world} ranks "
-                f"cannot share it evenly. Take a multiple of {world}."
-            )
-        self.batches = count // self.batch_size
-        self.epoch = 0
-        self.batch = 0
-        self._count, self._seed, self._rank, self._world = count, seed, rank, world
-
-    def rest_of_epoch(self, device: torch.device) -> Iterator[Tensor]:
-        """Yield the indices of the batches still to come; ``batch`` counts a batch when done.
-
-        The whole order goes to the device in one transfer, so that no step waits for a copy.
-        """
-        order = permute(self._count, self._seed, "epoch", self.epoch).to(device)
-        while self.batch < self.batches:
-            start = self.batch * self.batch_size
-            yield order[start + self._rank : start + self.batch_size : self._world]
-            self.batch += 1
-
-    def end_epoch(self) -> None:
-        """Move to the start of the next epoch."""
-        self.epoch, self.batch = self.epoch + 1, 0
+    images = split.sample(1000) if isinstance(split, Streamed) else split.images[:10000]
+    count, total, squares = images.numel(), 0, 0
+    for part in images.split(1000):
+        pixels = part.long()
+        total += int(pixels.sum())
+        squares += int((pixels * pixels).sum())
+    variance = (squares - total * total / count) / max(1, count - 1)
+    return total / count, math.sqrt(max(0.0, variance)) or 1.0
 
 
 def find_folder(name: str, data_dir: str = "") -> Path:

@@ -26,6 +26,7 @@ from .config import InputError, Options, from_record
 from .failures import RanksError
 from .ranks import ALONE, Ranks, join
 from .split import Split
+from .stream import Streamed
 
 # Examples of one forward pass; only speed depends on it, and the last bits of the loss.
 _AT_ONCE = 1000
@@ -33,7 +34,7 @@ _AT_ONCE = 1000
 
 @torch.inference_mode()
 def measure(
-    network: nn.Module, split: Split, classes: int = 10, ranks: Ranks = ALONE
+    network: nn.Module, split: Split | Streamed, classes: int = 10, ranks: Ranks = ALONE
 ) -> dict[str, Any]:
     """Return ``loss``, ``accuracy``, ``count`` and ``confusion`` (rows: true classes) on a split.
 
@@ -43,20 +44,18 @@ def measure(
     winner among NaN logits means nothing.
     """
     network.eval()
-    device = split.labels.device
+    device = split.device
     # The sums in one tensor, and one exchange: 64-bit floats hold whole numbers up to 2^53.
     sums = torch.zeros(1 + classes * classes, dtype=torch.float64, device=device)
     cell = torch.arange(classes * classes, device=device)
-    images = split.images[ranks.rank :: ranks.world]
-    all_labels = split.labels[ranks.rank :: ranks.world]
     # All ranks pass through the network as often as rank 0, which has the most: where its weights
     # are divided among them, a pass is an exchange.
-    for start in range(0, -(-len(split) // ranks.world), _AT_ONCE):
-        labels = all_labels[start : start + _AT_ONCE]
+    for part in split.parts(ranks.rank, ranks.world, _AT_ONCE):
+        labels = part.labels
         if not len(labels):
-            network(split.images[:1])
+            network(torch.zeros(1, *split.shape, dtype=torch.uint8, device=device))
             continue
-        logits = network(images[start : start + _AT_ONCE])
+        logits = network(part.images)
         sums[0] += functional.cross_entropy(logits, labels, reduction="sum").double()
         cells = labels * classes + logits.argmax(1)
         # A comparison instead of bincount, which is not deterministic on a GPU.
@@ -101,7 +100,7 @@ def load_network(
     device = hardware.prepare(options, ranks.local_rank)
     loaded = data.load(options, with_test=True).to(device)
     network = model.build(
-        options, loaded.train.images.shape[1:], loaded.classes, loaded.mean, loaded.deviation
+        options, loaded.train.shape, loaded.classes, loaded.mean, loaded.deviation
     )
     network.load_state_dict(state["model"])
     return network.to(device), loaded, options, state

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from sweep.report import Reporter
 
@@ -21,6 +23,7 @@ from .convert import split_interval
 from .evaluate import measure
 from .ranks import ALONE, Ranks, join
 from .run import Run
+from .stream import Batch
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -153,7 +156,7 @@ def _run_epochs(
     while run.sampler.epoch < epochs:
         started = time.monotonic()
         run.begin_epoch()
-        batches = run.sampler.rest_of_epoch(run.device)
+        batches: Iterable[Tensor | Batch] = run.sampler.rest_of_epoch(run.device)
         for index in meter.watch(batches) if meter else batches:
             ranks.note(f"epoch {run.sampler.epoch + 1}, batch {run.sampler.batch + 1}")
             run.step(index)

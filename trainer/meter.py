@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from .ranks import ALONE, Ranks
+from .stream import Batch
 
 # Steps that compile, tune and fill caches; then those that are profiled.
 WARM_UP, PROFILED = 5, 20
@@ -46,7 +47,7 @@ class Meter:
         self._profiled_from = 0.0
         self._shares: dict[str, float] = {}
 
-    def watch(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
+    def watch(self, batches: Iterable[Tensor | Batch]) -> Iterator[Tensor | Batch]:
         """Yield an epoch's batches; what is done between two of them is a step."""
         source = iter(batches)
         since, samples = self._now(), 0

@@ -9,7 +9,8 @@ from typing import TypeVar
 import torch
 
 from .config import Options
-from .data import Sampler
+from .split import Sampler
+from .stream import StreamSampler
 
 Kind = TypeVar("Kind", bound=torch.optim.Optimizer)
 
@@ -49,7 +50,7 @@ def _start_lightly(kind: type[Kind]) -> type[Kind]:
     return type(kind.__name__, (kind,), plain)
 
 
-def schedule(options: Options, sampler: Sampler) -> float:
+def schedule(options: Options, sampler: Sampler | StreamSampler) -> float:
     """Return the learning rate of the next step: a function of the place in the run alone.
 
     ``cosine`` falls from ``lr`` to 0 (Loshchilov and Hutter 2017, without restarts); ``one-cycle``

@@ -22,8 +22,9 @@ from .evaluate import measure
 from .failures import InputError
 from .optimizer import build_optimizer, schedule
 from .ranks import ALONE, Ranks
-from .split import source_of
+from .split import Sampler, source_of
 from .step import Step
+from .stream import Batch, Streamed, StreamSampler
 
 # Of the checkpoint's content; 1 had no states by rank.
 FORMAT = 2
@@ -42,7 +43,7 @@ class Run:
     ) -> None:
         torch.manual_seed(options.seed)
         self.options, self.data, self.device, self.ranks = options, loaded, device, ranks
-        shape = loaded.train.images.shape[1:]
+        shape = loaded.train.shape
         self.network = model.build(
             options, shape, loaded.classes, loaded.mean, loaded.deviation
         ).to(device)
@@ -50,22 +51,37 @@ class Run:
         if self.is_sharded:
             sharded.divide(self.network, ranks, device)
         self.optimizer = build_optimizer(options, self.network)
-        self.sampler = data.Sampler(
-            len(loaded.train), options.batch_size, options.seed, ranks.rank, ranks.world
-        )
+        batching = (options.batch_size, options.seed, ranks.rank, ranks.world)
+        self.sampler: Sampler | StreamSampler
+        self._whole: Tensor | None = None
+        if isinstance(loaded.train, Streamed):
+            self.sampler = StreamSampler(loaded.train, *batching)
+            if self.sampler.padding:
+                say(
+                    f"{len(loaded.train)} examples, {ranks.world} ranks: {self.sampler.padding} "
+                    "examples are shown twice in each epoch, so that all ranks have as many"
+                )
+            # A batch at a time is copied into these: a captured step knows their addresses.
+            self._shown = loaded.train.make_buffer(options.batch_size // ranks.world)
+            self._whole = torch.arange(len(self._shown), device=device)
+            count: int | None = len(loaded.train)
+        else:
+            self.sampler = Sampler(len(loaded.train), *batching)
+            self._shown, count = loaded.train, None
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.metrics: dict[str, float] = {}
         self.best_accuracy, self.best_epoch = math.nan, 0
-        self._augmentation = augment.build(options.augment, loaded.train.images, options.seed)
+        self._augmentation = augment.build(options.augment, self._shown.images, options.seed, count)
         self._step = Step(
             options,
             self.network,
             self.optimizer,
-            loaded.train,
+            self._shown,
             self._augmentation,
             self.loss_sum,
             ranks,
             say,
+            self._whole,
         )
         if ranks.rank:
             # The weights are alike in all ranks; what dropout draws from here on must not be.
@@ -77,10 +93,21 @@ class Run:
         if self._augmentation:
             self._augmentation.begin_epoch(self.sampler.epoch)
 
-    def step(self, index: Tensor) -> None:
-        """Learn from one batch. Nothing here waits for the device."""
+    def step(self, batch: Tensor | Batch) -> None:
+        """Learn from one batch: of indices, or of examples. Nothing here waits for the device."""
         self._step.set_lr(schedule(self.options, self.sampler))
-        self._step(index)
+        self._step(self._show(batch) if isinstance(batch, Batch) else batch)
+
+    def _show(self, batch: Batch) -> Tensor:
+        """Copy streamed examples to where the step looks for them; return their indices there."""
+        assert self._whole is not None
+        count = len(batch)
+        if self._augmentation:
+            self._augmentation.show(batch.images, batch.positions)
+        else:
+            self._shown.images[:count].copy_(batch.images, non_blocking=True)
+        self._shown.labels[:count].copy_(batch.labels, non_blocking=True)
+        return self._whole[:count]
 
     def close(self) -> None:
         """End the training: what follows (measuring, leaving the other ranks) needs no step."""
@@ -157,7 +184,7 @@ class Run:
             "best_accuracy": self.best_accuracy,
             "best_epoch": self.best_epoch,
             "classes": self.data.classes,
-            "shape": list(self.data.train.images.shape[1:]),
+            "shape": list(self.data.train.shape),
             "pixels": [self.data.mean, self.data.deviation],
         }
 

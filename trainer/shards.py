@@ -4,8 +4,8 @@
     test-000000.tar
 
 An example has a ``.cls`` (its class, as a decimal number) and an image: ``.npy`` (unsigned bytes,
-height x width, or height x width x channels) or ``.png``. All images of a set have one size. Splits
-are ``train``, ``val`` and ``test``; without ``val``, a tenth of ``train`` validates; without
+height x width, or height x width x channels) or a picture. All images of a set have one size.
+Splits are ``train``, ``val`` and ``test``; without ``val``, a tenth of ``train`` validates; without
 ``test``, another tenth is the test set.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import png
+from . import pictures
 from .failures import InputError
 from .split import Split, cut
 
@@ -65,7 +65,7 @@ def read_part(paths: list[Path]) -> Split:
     labels: list[int] = []
     for path in paths:
         for key, fields in _examples(path):
-            image, label = _decode(f"{path}: {key}", fields)
+            image, label = decode(f"{path}: {key}", fields)
             if images and image.shape != images[0].shape:
                 raise InputError(
                     f"{path}: {key}: an image of {tuple(image.shape)} (channels, height, width) "
@@ -102,23 +102,23 @@ def _examples(path: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
         yield key, fields
 
 
-def _decode(where: str, fields: dict[str, bytes]) -> tuple[Tensor, int]:
+def decode(where: str, fields: dict[str, bytes]) -> tuple[Tensor, int]:
+    """Return the image and the class of an example's files.
+
+    Raises:
+        InputError: One is missing or damaged.
+    """
     text = fields.get("cls", b"").decode("ascii", "replace").strip()
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > 9:
         raise InputError(f"{where}: needs a .cls file with a whole number (got {text[:20]!r}).")
     if "npy" in fields:
         pixels = _read_array(where, fields["npy"])
         return torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous(), int(text)
-    if "png" not in fields:
+    kind = next((each for each in fields if each in pictures.KINDS), None)
+    if kind is None:
         others = ", ".join(f".{each}" for each in fields if each != "cls") or "nothing else"
-        raise InputError(
-            f"{where}: needs a .npy or .png beside its .cls (has {others}). Decode "
-            "other pictures once, when the shards are written."
-        )
-    try:
-        return png.read(fields["png"]), int(text)
-    except ValueError as error:
-        raise InputError(f"{where}.png: is {error}.") from None
+        raise InputError(f"{where}: needs a .npy or a picture beside its .cls (has {others}).")
+    return pictures.decode(f"{where}.{kind}", kind, fields[kind]), int(text)
 
 
 def _read_array(where: str, content: bytes) -> Any:

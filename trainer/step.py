@@ -37,6 +37,7 @@ class Step:
         loss_sum: Gets each step's loss added.
         ranks: With several, gradients are averaged over them.
         say: Gets a line where an option had to be given up.
+        whole: Indices of a whole batch, for which the step is prepared; else the first batch's.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class Step:
         loss_sum: Tensor,
         ranks: Ranks,
         say: Callable[[str], object],
+        whole: Tensor | None = None,
     ) -> None:
+        self._whole = whole
         self._options, self._network, self._optimizer = options, network, optimizer
         self._train, self._augmentation, self._loss_sum = train, augmentation, loss_sum
         self._ranks, self._say = ranks, say
@@ -104,8 +107,9 @@ class Step:
         """Learn from the examples of one batch."""
         if not self._ready:
             self._ready = True
-            self._prepare(index)
-        if self._graph is not None and self._index is not None:
+            self._prepare(index if self._whole is None else self._whole)
+        is_whole = self._index is not None and len(index) == len(self._index)
+        if self._graph is not None and self._index is not None and is_whole:
             self._index.copy_(index)
             self._graph.replay()
             self._replays += 1

@@ -1,11 +1,11 @@
 """The command line: parse, build, call one verb, print. The only place that catches.
 
 Each module here is a command and named as it (``try_`` is ``try``, a word of Python's); ``common``
-is what they share, ``handle`` the same for Python, ``suggest`` what a shell offers at TAB. Its
-first line is what ``sweep --help`` says of it, its function of the same name is the command. That
-function returns its exit code where it may be another than 0; all else that a command has to say of
-its failure is a SweepError. Modules are imported when their command is called, so that ``sweep
---help`` and tab completion are quick.
+is what they share, ``waiting`` what those share that wait, ``handle`` the same for Python,
+``suggest`` what a shell offers at TAB. Its first line is what ``sweep --help`` says of it, its
+function of the same name is the command. That function returns its exit code where it may be
+another than 0; all else that a command has to say of its failure is a SweepError. Modules are
+imported when their command is called, so that ``sweep --help`` and tab completion are quick.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from sweep.core.errors import (
     closest,
 )
 from sweep.core.masking import keep_environment, mask
-from sweep.core.own_version import own_version
+from sweep.core.own_version import VERSION
 from sweep.core.paths import runs_folder
 from sweep.core.system.crash import write_crash
 from sweep.core.terminal_text import print_all_characters
 
 HERE = Path(__file__).parent
-SHARED = {"__init__", "common", "handle", "suggest"}  # modules that are no commands
+SHARED = {"__init__", "common", "handle", "suggest", "waiting"}  # modules that are no commands
 ASKED_BY_SHELL = "_SWEEP_COMPLETE"  # set where TAB was pressed, or a shell wants its function
 
 
@@ -99,7 +99,7 @@ class CommandGroup(click.Group):
 
 def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        click.echo(f"sweep, version {own_version()}")
+        click.echo(f"sweep, version {VERSION}")
         ctx.exit()
 
 

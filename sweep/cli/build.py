@@ -27,6 +27,7 @@ from sweep.training.build import ensure
     type=click.Choice(["here", "job"]),
     help="On this machine, or in a job [default: environment.build].",
 )
+@click.option("--job", "where", flag_value="job", help="As --where job.")
 @overrides_option
 @json_option
 @runs_option
@@ -38,7 +39,8 @@ def build(
     as_json: bool,
     runs: Path | None,
 ) -> None:
-    """Build or pull the image or environment that a study names; `sweep launch` does it as well.
+    """Build or pull the image or environment that a study names; `sweep launch` does it as well,
+    on a cluster in a job that the study's tasks wait for.
 
     From a registry's name, a definition (.def) or an archive of Docker's for containers, a
     requirements.txt for venv, a lock file or environment.yml for conda. It lies in

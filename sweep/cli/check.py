@@ -26,6 +26,7 @@ from sweep.control.check import (
     WARNING,
     has_failed,
     patterns,
+    pointers,
     quick,
     reach,
     table,
@@ -36,7 +37,7 @@ from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.results.terminal import shown
 from sweep.schedulers.choose import resolve
-from sweep.search.cost import describe_choice
+from sweep.search import cost, hub
 from sweep.search.propose import fixed_design
 from sweep.search.valid import check_where, describe_share
 from sweep.studyfile import load
@@ -91,7 +92,9 @@ def check(
     if as_json or executor:
         raise InputError("--json and --executor go with --on-node.", "Add it, or leave them out.")
     study = load(study_file, overrides, cpu=cpu)
-    quick.check_startable(study, os.environ)
+    folder = get_runs(runs).study(study.name)
+    study = hub.ensure(study, folder, os.environ, say_progress)
+    keeps = quick.check_startable(study, os.environ, folder)
     few = check_where(study)
     fixed_design(study)
     click.echo(f"{study_file}: ok")
@@ -114,11 +117,13 @@ def check(
     click.echo(
         f"  trials    {study.trials}, at most {study.parallel} at once, pruner {study.pruner.type}"
     )
-    name, why = describe_choice(study)
+    name, why = cost.describe_choice(study)
     click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))
-    where = get_runs(runs).study(study.name).root
-    found = trackers.look(study, where, os.environ)
-    for line in (*reach.look(study), *patterns.look(study), *found):
+    for said in (keeps, cost.warn(study)):
+        if said:
+            click.echo(f"  warning   {said}")
+    found = trackers.look(study, folder.root, os.environ)
+    for line in (*reach.look(study), *patterns.look(study), *pointers.look(study), *found):
         click.echo(f"  {line.state}   {line.text}\n            → {line.advice}")
     return EXIT_DONE
 
@@ -141,7 +146,7 @@ def _check_on_node(
     # As launch does it: what is asked is what trials would start.
     given = resolve(load(study_file, overrides, cpu=cpu))
     study, _ = build.ensure(given, place, os.environ, say_progress)
-    lines = [*reach.look(study), *patterns.look(study)]
+    lines = [*reach.look(study), *patterns.look(study), *pointers.look(study)]
     lines += ask_node(
         study, place, scheduler_for(study), os.environ, say_progress, float(patience_s)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,18 +20,21 @@ from sweep.cli.common import (
     scheduler_for,
     study_argument,
 )
+from sweep.control.slurm_energy import note_tasks
 from sweep.core import outcomes
 from sweep.core.errors import InputError
 from sweep.core.sharing import share
-from sweep.results import mixed_code
+from sweep.results import cost_text, mixed_code
 from sweep.results.columns import long_columns
+from sweep.results.cost_to_solution import cost
 from sweep.results.exports import FORMATS, export, format_of, write
 from sweep.results.feasibility import none_feasible_of
-from sweep.results.paper import best_cells
+from sweep.results.page import source
+from sweep.results.paper import best_cells, with_ranking
 from sweep.results.plots import draw
 from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
 from sweep.results.terminal import trials_table
-from sweep.storage import records, series
+from sweep.storage import proposals, records, series
 from sweep.tasks.side_runs import confirm
 
 if TYPE_CHECKING:
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     "  sweep collect --metric train_loss:min --metric val_accuracy:best\n"
     "  sweep collect --long -o steps.parquet\n"
     "  sweep collect --state failed\n"
+    "  sweep collect --cost                   time, GPU-hours and energy to each quality level\n"
     "  sweep collect --top 5 --columns rank,lr,val_accuracy,mean --digits 3 --format latex"
 )
 @study_argument
@@ -80,6 +85,12 @@ if TYPE_CHECKING:
     help="One row for each reported value: trial, attempt, step, metric, value, logged.",
 )
 @click.option(
+    "--cost",
+    "as_cost",
+    is_flag=True,
+    help="What each quality level cost, what was lost and saved; as a table or JSON.",
+)
+@click.option(
     "--by",
     metavar="METRIC[:minimize|maximize]",
     shell_complete=suggest.metrics,
@@ -111,6 +122,7 @@ def collect(
     states: tuple[str, ...],
     metrics: tuple[str, ...],
     long_: bool,
+    as_cost: bool,
     by: str | None,
     minimize: bool | None,
     columns: str | None,
@@ -132,7 +144,20 @@ def collect(
                 f"--state: there is no state {state!r}.", f"One of {', '.join(outcomes.STATES)}."
             )
     opened = open_study(get_runs(runs), study)
-    look_once(opened, scheduler_for(opened.study)(opened.folder))
+    schedule = scheduler_for(opened.study)(opened.folder)
+    look_once(opened, schedule)
+    if as_cost:
+        if long_ or top or states or metrics or by or columns or format_ not in ("table", "json"):
+            raise InputError(
+                "--cost is of the whole study, as a table or JSON.",
+                "Give it alone, or with --format json and -o.",
+            )
+        note_tasks(opened.ledger, schedule)
+        found_cost = cost(source.read(opened))
+        data = json.dumps(found_cost.to_data(), indent=1)
+        whole = data if format_ == "json" else cost_text.text(found_cost)
+        write(f"{whole}\n", output, sys.stdout)
+        return
     names = [name.strip() for name in columns.split(",")] if columns is not None else []
     if digits is not None and format_ in ("json", "csv", "parquet"):
         raise InputError(
@@ -146,6 +171,8 @@ def collect(
     if direction and not by:
         raise InputError(f"--{direction} says how to rank --by a metric.", "Give --by METRIC.")
     ranking = parse_by(by, direction, opened.study) if by else None
+    if not long_ and format_ not in ("json", "csv", "parquet"):
+        names = with_ranking(names, ranking, opened.study)
     ledger = opened.ledger
     found = ledger.db.retry(
         lambda db: records.read_trials(
@@ -164,7 +191,10 @@ def collect(
         wanted=wanted,
         codes=mixed.ids,
     )
+    noted = ledger.db.retry(lambda db: proposals.read_noted(db, ledger.study_id))
     for row in chosen:
+        if row["trial"] in noted:
+            row["proposal"] = noted[row["trial"]]
         if (found_mean := confirmed.get(row["trial"])) is not None:
             row["confirmed"] = {
                 "mean": found_mean.mean,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
 
 from sweep.cli import suggest
 from sweep.control.look_after import look_after
@@ -19,13 +18,13 @@ from sweep.control.scheduler_view import TURN_EVERY_S, UNSEEN_S, SchedulerView
 from sweep.core.errors import InputError, LeftRunning, SweepError
 from sweep.core.executors import kind_of
 from sweep.core.masking import mask
+from sweep.core.numbers import whole
 from sweep.core.paths import Runs, StudyFolder, runs_folder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
 from sweep.schedulers.choose import scheduler_of
 from sweep.storage.access import EmbeddedDatabase, stop_if_unused
 from sweep.studyfile import load
-from sweep.tasks.side_runs import rerun
 
 if TYPE_CHECKING:
     from sweep.control.open_study import Opened
@@ -45,6 +44,16 @@ def runs_option(command: F) -> F:
 def study_argument(command: F) -> F:
     """Add the optional STUDY."""
     return click.argument("study", required=False, shell_complete=suggest.studies)(command)
+
+
+def study_and_trial_argument(command: F) -> F:
+    """Add the optional STUDY and TRIAL, which ``read_study_and_trial`` reads."""
+    return click.argument(
+        "study_and_trial",
+        metavar="[STUDY] [TRIAL]",
+        nargs=-1,
+        shell_complete=suggest.study_and_trial,
+    )(command)
 
 
 def overrides_option(command: F) -> F:
@@ -168,18 +177,17 @@ def leaving_study(opened: Opened, look: str) -> Any:
     )
 
 
-def wait_side_runs(
-    opened: Opened, schedule: Scheduler, numbers: Sequence[int], what: str, again: str
-) -> None:
-    """Wait for re-runs and their like, showing how many are left; Ctrl-C leaves them running.
-
-    Args:
-        what: What is shown.
-        again: A sentence on how the result is had after Ctrl-C.
-    """
-
-    def show(live: int) -> None:
-        shown.update(what if len(numbers) == 1 else f"{what}: {live} of {len(numbers)} left")
-
-    with leaving(f"You left; it goes on. {again}"), Console(stderr=True).status(what) as shown:
-        rerun.wait(opened, schedule, numbers, show)
+def read_study_and_trial(words: tuple[str, ...]) -> tuple[str | None, int | None]:
+    """Return a study's name and a trial's number, of what was given."""
+    names = list(words)
+    number = whole(names[-1]) if names else None
+    if number is not None:
+        names.pop()
+    if len(names) > 1:
+        raise InputError(
+            f"TRIAL must be a trial's number (got {names[1]!r})."
+            if number is None
+            else "There are too many words.",
+            "Give a trial's number, and the study's name before it.",
+        )
+    return (names[0] if names else None), number

@@ -1,4 +1,4 @@
-"""Show, make and remove this machine's copies of data."""
+"""Fetch data, keep copies of them on this machine, make shards."""
 
 from __future__ import annotations
 
@@ -12,28 +12,36 @@ from typing import Any
 
 import click
 
-from sweep.cli.common import get_runs, json_option, runs_option, study_argument
+from sweep.cli.common import get_runs, json_option, runs_option, scheduler_for, study_argument
+from sweep.control import fetch_job
 from sweep.core.errors import InputError, SweepError
 from sweep.core.masking import mask
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.sizes import byte_text
 from sweep.core.study import Staging, Study
 from sweep.core.terminal_text import visible
+from sweep.schedulers.choose import resolve
 from sweep.studyfile import load
+from sweep.studyfile.amounts import parse_memory
 from sweep.studyfile.defaults import read_defaults
-from sweep.tasks.staging import on_machine
+from sweep.tasks.sharding import shards, source_kinds
+from sweep.tasks.staging import on_machine, on_nodes
 from sweep.tasks.staging.cache import KeptCopy
 from sweep.tasks.staging.stage import Stager
+from sweep.training import fetched, fetching
+from sweep.training.command import environment
 
 DAY_S = 86_400
 
 
 @click.group(
-    epilog="\b\nExamples:\n  sweep data status\n  sweep data stage study.yaml\n"
-    "  sweep data purge --days 14\n  srun -w n3 sweep data status --place /local"
+    epilog="\b\nExamples:\n  sweep data fetch study.yaml --job\n  sweep data status\n"
+    "  sweep data stage study.yaml\n"
+    "  sweep data purge --days 14\n  srun -w n3 sweep data status --place /local\n"
+    "  sweep data shard /data/birds /data/birds-shards --size 256M"
 )
 def data() -> None:
-    """Show, make and remove the copies of data that this machine keeps (`stage: node`).
+    """Fetch data; show, make and remove a machine's copies (`stage: node`); make shards.
 
     Copies belong to the node on which they lie: on a cluster call this there, by srun.
     """
@@ -117,6 +125,40 @@ def stage(study: str | None, place: str | None, runs: Path | None) -> None:
         raise SweepError("Not all of it could be copied.", "What is wrong stands above.")
 
 
+@data.command()
+@study_argument
+@click.option("--job", is_flag=True, help="In a job of Slurm's, and wait for it.")
+@runs_option
+def fetch(study: str | None, job: bool, runs: Path | None) -> None:
+    """Bring a study's data to their paths, by what `fetch` says in the study file.
+
+    What is there already stays. `sweep launch` does it as well: on a cluster in a job, which the
+    study's tasks wait for.
+    """
+    where = get_runs(runs)
+    given = resolve(_read_study(where, study))
+    wanted = [name for name, one in given.datasets.items() if one.fetch]
+    if not wanted:
+        raise InputError(
+            f"study {given.name} has no data that are fetched.",
+            "Write data: {birds: {path: /data/birds, fetch: 'rsync -a host:/birds/ {target}'}}, "
+            "say.",
+        )
+    if job:
+        fetch_job.fetch(given, where, scheduler_for, os.environ, _tell_aside)
+    else:
+        environ = environment.without_database(os.environ, os.environ)
+        fetching.fetch(given, wanted, environ, _tell_aside)
+    for note in fetched.notes(given):
+        _tell_aside(note)
+    for name in wanted:
+        click.echo(f"data.{name} {given.data_paths[name]}")
+
+
+def _tell_aside(text: str) -> None:
+    click.echo(mask(text), err=True)
+
+
 def _read_study(where: Runs, name: str | None) -> Study:
     if name and name.endswith((".yaml", ".yml")) and Path(name).is_file():
         return load(Path(name))
@@ -139,10 +181,12 @@ def _at(study: Study, place: str) -> Study:
     "--days", type=click.FloatRange(0), default=0.0, help="Only what was unused for so long."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing.")
-def purge(place: str | None, days: float, dry_run: bool) -> None:
+@runs_option
+def purge(place: str | None, days: float, dry_run: bool, runs: Path | None) -> None:
     """Remove the copies on this machine that no training uses.
 
-    They are made again where they are needed.
+    They are made again where they are needed. What killed tasks of trials on several nodes have
+    left in the runs folder goes as well.
     """
     before = time.time() - days * DAY_S
 
@@ -159,3 +203,95 @@ def purge(place: str | None, days: float, dry_run: bool) -> None:
         click.echo(f"  {_line(entry)}")
     total = byte_text(sum(entry.bytes for entry in gone))
     click.echo(f"{total} would be removed" if dry_run else f"{total} removed")
+    if not dry_run:
+        _clear_steps(get_runs(runs))
+
+
+def _clear_steps(runs: Runs) -> None:
+    for name in runs.studies():
+        folder = runs.study(name)
+        if not on_nodes.has_steps(folder):
+            continue
+        gone, failed = on_nodes.clear_study(folder)
+        for place in gone:
+            click.echo(f"  {visible(str(place))}  of a task that was killed")
+        if failed:
+            _tell_aside(f"{folder.data}: what killed tasks have left stays: {failed}")
+
+
+@data.command(
+    epilog="\b\nExamples:\n  sweep data shard /data/birds /data/birds-shards --size 256M\n"
+    "  sweep data shard scans scans-shards --labels scans/labels.csv\n"
+    "  sweep data shard mnist.npz mnist-shards\n"
+    "  sweep data shard train.parquet rows-shards --label-column fine_label"
+)
+@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--size", default="256M", show_default=True, help="Most that a shard takes.")
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="CSV file with the columns file and label; else folders are classes.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of files.")
+@click.option("--ignore", multiple=True, metavar="GLOB", help="Leave such files out; repeatable.")
+@click.option("--label-column", metavar="NAME", help="The class, in Parquet [default: label].")
+@click.option("--leave-out", multiple=True, metavar="COLUMN", help="Of Parquet; repeatable.")
+@click.option("--skip-unreadable", is_flag=True, help="Leave out what cannot be read.")
+@click.option("--restart", is_flag=True, help="Drop what an interrupted run has left.")
+@json_option
+def shard(
+    source: Path,
+    target: Path,
+    size: str,
+    labels: Path | None,
+    seed: int,
+    ignore: tuple[str, ...],
+    label_column: str | None,
+    leave_out: tuple[str, ...],
+    skip_unreadable: bool,
+    restart: bool,
+    as_json: bool,
+) -> None:
+    """Write a data set as a few large tar files, as WebDataset reads them.
+
+    SOURCE is a folder of pictures or .npy files, a .npz file, or Parquet. TARGET becomes a folder
+    of shards with an index and the SHA-256 of each. Interrupted, the same command goes on.
+    """
+    size_mb = parse_memory(size)
+    if not size_mb:
+        raise InputError(f"--size {size}: must be a size with a unit.", "Write 256M or 1G.")
+    found = source_kinds.read_source(
+        source,
+        labels=labels,
+        seed=seed,
+        ignore=ignore,
+        label_column=label_column,
+        leave_out=leave_out,
+    )
+    packed = shards.pack(
+        found,
+        target,
+        size_mb << 20,
+        lambda text: click.echo(text, err=True),
+        options={"seed": seed, "label": label_column, "leave_out": sorted(leave_out)},
+        skip_unreadable=skip_unreadable,
+        restart=restart,
+    )
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(packed)))
+        return
+    for line in shards.duplicate_lines(packed):
+        click.echo(visible(line))
+    for name in packed.unreadable:
+        click.echo(visible(f"left out: {name}"))
+    parts = ", ".join(f"{count} {split}" for split, count in packed.examples.items())
+    click.echo(f"{target}: {parts} examples in {packed.shards} shards, {byte_text(packed.bytes)}")
+
+
+@data.command(epilog="\b\nExample:\n  sweep data verify /data/birds-shards")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def verify(folder: Path) -> None:
+    """Compare shards with the SHA-256 that their index holds."""
+    count = shards.verify(folder, lambda text: click.echo(text, err=True))
+    click.echo(f"{count} shards are whole")

@@ -10,20 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from sweep.cli import suggest
 from sweep.cli.common import (
     cpu_option,
     get_runs,
     json_option,
-    leaving_study,
     open_study,
     overrides_option,
     runs_option,
     say_progress,
     scheduler_for,
-    scheduler_view,
 )
 from sweep.control import retrying
 from sweep.control.check import quick
@@ -34,13 +31,17 @@ from sweep.core.durations import format_time
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.core.masking import hide_arguments
 from sweep.core.scheduler import Wave
-from sweep.core.terminal_text import visible
 from sweep.provenance import shared_output
 from sweep.provenance import snapshot as code_snapshot
-from sweep.results.live import PATIENCE_S, WAITED_UNSEEN_S, progress, until_over
-from sweep.results.status import snapshot as status_now
-from sweep.results.terminal import count_trials, counted
-from sweep.schedulers.arrays import array_job, array_size, name_token, task_argv, throttle_of
+from sweep.results.counts import count_trials
+from sweep.schedulers.arrays import (
+    array_job,
+    array_size,
+    level_of,
+    name_token,
+    task_argv,
+    throttle_of,
+)
 from sweep.schedulers.choose import resolve
 from sweep.search.propose import fixed_design
 from sweep.search.valid import check_where
@@ -50,9 +51,7 @@ from sweep.training.command import own_ranks
 
 if TYPE_CHECKING:
     from sweep.control.launch import Launched
-    from sweep.control.open_study import Opened
     from sweep.core.scheduler import Limits
-    from sweep.results.status import Status
 
 
 @click.command(
@@ -146,8 +145,9 @@ def launch(
         _show_launched(launched, as_json, where.study(study.name).root, wait)
     if not wait:
         return EXIT_DONE
-    opened = open_study(where, study.name)
-    status = _wait(opened, quiet=as_json)
+    from sweep.cli.waiting import wait_for_study
+
+    status = wait_for_study(open_study(where, study.name), quiet=as_json)
     said = launched.notes
     for sentence in shared_output.notes(study, where.study(study.name), None):
         if sentence not in said:  # known only now that trials have run
@@ -225,7 +225,7 @@ def _show_plan(study: Any, runs: Path | None) -> None:
     schedule = scheduler_for(study)(folder)
     limits = schedule.limits()
     size = array_size(study, study.trials, limits)
-    throttle = throttle_of(study, size, executors.slots_of(study))
+    throttle = throttle_of(study, size, executors.slots_of(study), level_of(study, folder))
     click.echo(
         f"study      {study.name}, {study.trials} trials, sampler {study.sampler.type}, "
         f"pruner {study.pruner.type}"
@@ -244,6 +244,8 @@ def _show_plan(study: Any, runs: Path | None) -> None:
             click.echo(f"note       {sentence}")
     count = executors.slots_of(study)
     slots = f", {count} trials at once in each task" if count > 1 else ""
+    if executors.is_packed(study):
+        slots = f", trials share the {'GPU' if count == 1 else f'{count} GPUs'} of each task"
     click.echo(f"array      --array=0-{size - 1}%{throttle} ({schedule.name}{slots})")
     click.echo(f"each task  {shlex.join(task_argv(folder))}")
     in_job = schedule.keeps_database_in_job(study)
@@ -276,41 +278,3 @@ def _limits_line(limits: Limits) -> str:
         )
     ]
     return ", ".join(parts)
-
-
-def _wait(opened: Opened, *, quiet: bool = False) -> Status:
-    """Show the progress until the study has ended, is held or stopped, or nothing runs it."""
-    view = scheduler_view(opened, unseen_s=WAITED_UNSEEN_S)
-
-    def look() -> Status:
-        return status_now(opened.ledger, opened.folder, **view.ask(), shown=0)
-
-    left = leaving_study(opened, f"sweep status {opened.study.name} --watch")
-    patient = opened.ledger.db.patient(PATIENCE_S)
-    with left, patient, progress(Console(stderr=True, quiet=quiet)) as bar:
-        for status in until_over(look, view.every_s):
-            bar.update(status)
-    if not quiet:
-        _show_end(status)
-    return status
-
-
-def _show_end(status: Status) -> None:
-    click.echo(f"study {status.name}: {status.state}: {counted(status.counts)}")
-    if status.reason and status.reason not in [failure.reason for failure in status.failures]:
-        click.echo(f"  {visible(status.reason)}")
-    for failure in status.failures:
-        where = f" (sweep logs {status.name} {failure.trial})" if failure.log else ""
-        click.echo(f"  {failure.count} failed: {visible(failure.reason)}{where}")
-        if status.state == "held":
-            for line in failure.tail:
-                click.echo(f"    | {line}")
-    for note in status.notes:
-        click.echo(f"  note: {visible(note)}")
-    if status.state == "held":
-        click.echo(status.next_step)
-    elif status.state == "finished":
-        top = "see: sweep collect --top 5; sweep report"
-        click.echo(top if status.counts["complete"] else "no trial is complete: see sweep logs")
-    else:
-        click.echo("`sweep launch` goes on")

@@ -11,7 +11,7 @@ from sweep.cli.common import confirm_removal, get_runs, runs_option, scheduler_f
 from sweep.control import removal
 from sweep.core.errors import BusyError
 from sweep.core.sizes import byte_text
-from sweep.results.terminal import count_trials, counted
+from sweep.results.counts import count_trials, counted
 from sweep.storage import reruns
 from sweep.tasks.side_runs import rerun
 

@@ -18,8 +18,8 @@ from sweep.cli.common import (
     runs_option,
     scheduler_for,
     study_argument,
-    wait_side_runs,
 )
+from sweep.cli.waiting import wait_side_runs
 from sweep.core.errors import EXIT_DIFFERS, EXIT_DONE, EXIT_FAILED, InputError
 from sweep.core.files import write_output
 from sweep.core.sharing import share

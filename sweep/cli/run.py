@@ -16,8 +16,8 @@ from sweep.cli.common import (
     runs_option,
     scheduler_for,
     study_argument,
-    wait_side_runs,
 )
+from sweep.cli.waiting import wait_side_runs
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
 from sweep.tasks.side_runs import rerun, trial_command
 

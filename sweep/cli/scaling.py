@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
+import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +17,14 @@ from sweep.cli import suggest
 from sweep.cli.common import get_runs, json_option, open_study, runs_option, study_argument
 from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
+from sweep.core.files import write_atomic
+from sweep.core.masking import hide_arguments, mask
+from sweep.core.shell_text import show_command
+from sweep.provenance.code import capture_code
 from sweep.schedulers.choose import resolve, scheduler_of
 from sweep.studyfile import load
 from sweep.studyfile.overrides import parse_setting
-from sweep.tasks.side_runs import rerun
+from sweep.tasks.side_runs import rerun, scaling_report
 from sweep.tasks.side_runs import scaling as measured
 from sweep.tasks.side_runs import scaling_figures as figures
 from sweep.tasks.side_runs.scaling import default_params
@@ -33,7 +40,8 @@ if TYPE_CHECKING:
     "  sweep scaling study.yaml --gpus 1,2,4\n"
     "  sweep scaling study.yaml --gpus 1,2 --mode weak --param batch_size=256 --param epochs=3\n"
     "  sweep scaling study.yaml --ranks 1,2 --executor local\n"
-    "  sweep scaling digits --gpus 4,8,16 --per-node 4"
+    "  sweep scaling digits --gpus 4,8,16 --per-node 4\n"
+    "  sweep scaling digits --gpus 1,2,4 --repeats 3    how far apart, how many fail"
 )
 @study_argument
 @click.option("--gpus", metavar="N,N,…", help="Numbers of GPUs, one process on each.")
@@ -64,6 +72,13 @@ if TYPE_CHECKING:
     "--trial", type=int, shell_complete=suggest.trials, help="Take the values of this trial."
 )
 @click.option("--per-node", type=click.IntRange(1), help="Most processes on one node.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Train so often with each number, and say how far apart they lie and how many failed.",
+)
 @click.option("--executor", type=click.Choice(executors.words()), help="Where the trainings run.")
 @json_option
 @runs_option
@@ -76,6 +91,7 @@ def scaling(
     batch: str,
     trial: int | None,
     per_node: int | None,
+    repeats: int,
     executor: str | None,
     as_json: bool,
     runs: Path | None,
@@ -84,8 +100,9 @@ def scaling(
 
     Runs the training once for each number, one after another, and compares what it reports with
     SWEEP_PROFILE=1 set: examples a second, shares of compute, communication and data, memory.
-    A table, results/scaling-MODE.json and .png, and a sentence on the bottleneck. Interrupted, it
-    shows those that had ended.
+    A table, a sentence on the bottleneck, and results/scaling-MODE.md: a short report of
+    commands, environment, table, picture (.png) and conclusion; .json has the figures.
+    Interrupted, it shows those that had ended.
     """
     if bool(gpus) == bool(ranks):
         raise InputError("Give --gpus or --ranks.", "For example --gpus 1,2,4.")
@@ -104,21 +121,35 @@ def scaling(
     folder = where.study(found.name)
     unit = "GPU" if gpus else "process"
     report: dict[str, Any] = {}
-    counts = iter(case.ranks for case in cases)
+    counts = iter([case.ranks for case in cases] * repeats)
     try:
         click.echo(f"… {next(counts)} of {cases[-1].ranks}", err=True)
-        trained = measured.run_all(cases, found.name, mode, unit, folder, scheduler_of, os.environ)
+        trained = measured.run_all(
+            cases, found.name, mode, unit, folder, scheduler_of, os.environ, repeats
+        )
         for report in trained:  # noqa: B007 (the last one is shown)
             if (following := next(counts, None)) is not None:
                 click.echo(f"… {following} of {cases[-1].ranks}", err=True)
     finally:
         # Also of an interrupted one: each training that has ended took its time.
         if report:
-            _show_scaling(report, measured.report_path(folder, mode), as_json)
+            path = measured.report_path(folder, mode)
+            _show_scaling(report, path, _about(found, where), as_json)
     return EXIT_FAILED if any(row["failed"] for row in report["rows"]) else EXIT_DONE
 
 
-def _show_scaling(report: dict[str, Any], path: Path, as_json: bool) -> None:
+def _about(study: Study, where: Runs) -> dict[str, Any]:
+    """Return what a report says beside the figures: how it was made, of which code."""
+    code, _ = capture_code(study.command, Path(study.workdir), where.root)
+    return {
+        "called": shlex.join(hide_arguments(["sweep", *sys.argv[1:]])),
+        "command": show_command(hide_arguments(study.command)),
+        "code": code,
+        "made": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
+    }
+
+
+def _show_scaling(report: dict[str, Any], path: Path, about: dict[str, Any], as_json: bool) -> None:
     rows, unit, picture = report["rows"], report["unit"], path.with_suffix(".png")
     title = f"{report['study']}: {report['mode']} scaling"
     why_not = figures.draw(rows, title, unit, picture)
@@ -127,9 +158,15 @@ def _show_scaling(report: dict[str, Any], path: Path, as_json: bool) -> None:
     else:
         click.echo(figures.table(rows))
         for row in rows:
-            if row["failed"]:
-                click.echo(f"{row['ranks']}: {row['failed']} (log: {row['folder']}/log.txt)")
-        click.echo(report["bottleneck"])
+            for reason in dict.fromkeys(row["reasons"]):
+                many = f"{row['reasons'].count(reason)} of {row['runs']} failed: "
+                said = f"{row['ranks']}: {many if row['runs'] > 1 else ''}{reason}"
+                click.echo(f"{said} (log: {row['folder']}/log.txt)")
+        click.echo(" ".join(filter(None, (report["bottleneck"], report["repeated"]))))
+    page = path.with_suffix(".md")
+    text = scaling_report.markdown({**report, **about}, "" if why_not else picture.name)
+    write_atomic(page, mask(text))
+    click.echo(f"report: {page}", err=True)
     click.echo(f"written: {path}", err=True)
     click.echo(why_not or f"plot: {picture}", err=True)
 

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import click
 
-from sweep.cli import suggest
-from sweep.cli.common import get_runs, open_study, runs_option, say_progress, scheduler_for
-from sweep.core.errors import InputError
-from sweep.core.numbers import whole
+from sweep.cli.common import (
+    get_runs,
+    open_study,
+    read_study_and_trial,
+    runs_option,
+    say_progress,
+    scheduler_for,
+    study_and_trial_argument,
+)
 from sweep.tasks.side_runs import shell as side_shell
 
 
@@ -22,9 +27,7 @@ from sweep.tasks.side_runs import shell as side_shell
     "  sweep shell 7 -c 'python train.py --config $SWEEP_CONFIG'\n"
     "  sweep shell --write --root        install into the container that environment.name names"
 )
-@click.argument(
-    "study_and_trial", metavar="[STUDY] [TRIAL]", nargs=-1, shell_complete=suggest.study_and_trial
-)
+@study_and_trial_argument
 @click.option("-c", "line", metavar="COMMAND", help="Run this line of shell, and leave.")
 @click.option("--write", is_flag=True, help="Keep what is changed within the container.")
 @click.option("--root", is_flag=True, help="Be root within the container.")
@@ -39,7 +42,7 @@ def shell(
     what it reports and saves goes to a folder that is removed at the end. Its exit code is the
     shell's.
     """
-    name, number = _read(study_and_trial)
+    name, number = read_study_and_trial(study_and_trial)
     where = get_runs(runs)
     opened = open_study(where, name)
     values = side_shell.choose_values(opened, number)
@@ -55,19 +58,3 @@ def shell(
         training=opened.study.command,
         is_terminal=line is None and sys.stdin.isatty(),
     )
-
-
-def _read(words: tuple[str, ...]) -> tuple[str | None, int | None]:
-    """Return a study's name and a trial's number, of what was given."""
-    names = list(words)
-    number = whole(names[-1]) if names else None
-    if number is not None:
-        names.pop()
-    if len(names) > 1:
-        raise InputError(
-            f"TRIAL must be a trial's number (got {names[1]!r})."
-            if number is None
-            else "There are too many words.",
-            "Give a trial's number, and the study's name before it.",
-        )
-    return (names[0] if names else None), number

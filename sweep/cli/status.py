@@ -18,7 +18,7 @@ from sweep.cli.common import (
     study_argument,
 )
 from sweep.results.live import watch as watch_view
-from sweep.results.plain import is_plain, status_lines
+from sweep.results.plain_lines import is_plain, status_lines
 from sweep.results.running_table import SHOWN
 from sweep.results.status import snapshot
 from sweep.results.terminal import status_panel

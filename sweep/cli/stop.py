@@ -13,7 +13,7 @@ from sweep.control import cancel_trials
 from sweep.control.waves import stop_study
 from sweep.core import trial_choice
 from sweep.core.errors import InputError
-from sweep.results.terminal import count_trials
+from sweep.results.counts import count_trials
 from sweep.tasks.side_runs import side_run
 
 if TYPE_CHECKING:

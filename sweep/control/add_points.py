@@ -16,6 +16,7 @@ from sweep.core.cells import read_cell
 from sweep.core.errors import CouldNotAsk, InputError, closest
 from sweep.core.files import write_atomic
 from sweep.core.paths import Runs
+from sweep.core.relations import breaches, read_relations
 from sweep.core.scheduler import Scheduler
 from sweep.core.space import Space
 from sweep.core.study import Study
@@ -23,6 +24,7 @@ from sweep.search import design, propose
 from sweep.storage import bulk, studies
 from sweep.storage.connection import Database
 from sweep.studyfile.conditions import describe_values
+from sweep.studyfile.relation_keys import known_values
 
 MOST = 10_000  # at once
 
@@ -95,6 +97,18 @@ def check_point(point: Mapping[str, Any], space: Space) -> None:
         known[name] = value
 
 
+def check_relations(point: Mapping[str, Any], study: Study) -> None:
+    """Refuse a point that breaks the study's ``where``, as far as the point itself tells.
+
+    Raises:
+        InputError: It does.
+    """
+    known = known_values(point, study.fixed, study.space)
+    for clause, why in breaches(read_relations(tuple(study.where)), known):
+        shown = ", ".join(f"{name}={value}" for name, value in point.items())
+        raise InputError(f"{shown} breaks {clause}: {why}.", "Correct the point; see where.")
+
+
 def with_added(study: Study, db: Database) -> Study:
     """Return a study file's study with the trials that ``sweep add`` has added to it."""
     study_id = db.retry(lambda _: studies.find_study(db, study.name))
@@ -122,6 +136,7 @@ def add(
         raise InputError(f"{len(points)} points are too many at once.", f"At most {MOST}.")
     for point in points:
         check_point(point, opened.study.space)
+        check_relations(point, opened.study)
     ledger = opened.ledger
     with keep_launches_away(runs, opened.study.name, ledger.db.url):
         waves.refuse_other_versions(ledger, schedule)

@@ -24,6 +24,7 @@ from sweep.storage import budgets, studies
 from sweep.storage.closing import close_paused, close_untold
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.training import build, fetched
 
 SUBMITTER_WAIT_S = 60.0  # for another who submits for the study
 MOST_RELEASES = 10
@@ -87,8 +88,7 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
         return f"all trials are final{why}"
     if state.word != studies.RUNNING:
         return f"the study is {state.word}: {state.reason}"
-    if was_fruitless(ledger, schedule, token, state.since):
-        reason = f"the tasks of the last wave ended without a trial; see {folder.logs}"
+    if reason := _why_held(ledger, folder, schedule, token, state.since):
         held = studies.StudyState(studies.HELD, reason, since=state.since)
         db.retry(lambda _: studies.write_state(db, ledger.study_id, held))
         return reason
@@ -102,6 +102,29 @@ def _finalise(ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: s
             db.retry(lambda _: studies.write_attribute(db, ledger.study_id, NO_SUBMIT, note))
         raise
     return f"{left} trials are left: submitted {wave.job}"
+
+
+def _why_held(
+    ledger: Ledger, folder: StudyFolder, schedule: Scheduler, token: str, since: float
+) -> str:
+    """Return why the next wave would do no better than the last; "" where it may."""
+    study = ledger.study
+    if missing := fetched.missing(study):
+        # Their job has failed, and Slurm has cancelled what needed it: again by a launch alone.
+        path = study.data_paths[missing[0]]
+        logs = f"{folder.logs}/fetch_*.log and {fetched.log_of(path)}"
+        return f"data.{missing[0]} was not fetched to {path}; see {logs}"
+    if build.is_missing(study) and not _has_tried(ledger, token):
+        return build.why_missing(study, folder.logs)
+    if was_fruitless(ledger, schedule, token, since):
+        return f"the tasks of the last wave ended without a trial; see {folder.logs}"
+    return ""
+
+
+def _has_tried(ledger: Ledger, token: str) -> bool:
+    """Tell whether a trial was begun since a wave was submitted."""
+    attempts = ledger.db.retry(lambda _: ledger.count_attempts())
+    return any(wave.token == token and attempts > wave.attempts for wave in _read_waves(ledger))
 
 
 def was_fruitless(ledger: Ledger, schedule: Scheduler, token: str, since: float) -> bool:
@@ -271,6 +294,10 @@ def notes(ledger: Ledger, beside: Beside | None) -> list[str]:
         )
     if beside.finaliser_waits:
         found.append(f"the finaliser (job {beside.finalisers[0]}) waits: {beside.finaliser_waits}")
+    if beside.fetches:
+        found.append(f"the data are being fetched before any task starts: {beside.fetches}")
+    if beside.builds:
+        found.append(f"the image is being built before any task starts: {beside.builds}")
     if beside.service_waits:
         found.append(f"the job that serves the database waits: {beside.service_waits}")
     return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from sweep.core.attributes import END
@@ -31,7 +32,7 @@ def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None
     many = study.keep + study.parallel
     best = ledger.best_numbers(many, infeasible=True)
     failed = ledger.failed_numbers(many)
-    kept = kept_numbers(ledger)
+    kept = _keep(best[: study.keep], failed[: study.keep])
     gone = {*best, *(trial for trial, _ in failed)} - kept
     if number not in kept and not may_go_on(ledger, number):
         gone.add(number)
@@ -44,8 +45,10 @@ def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None
 def kept_numbers(ledger: Ledger) -> set[int]:
     """Return the trials that keep their checkpoints: the best, and what has failed last."""
     keep = ledger.study.keep
-    best = ledger.best_numbers(keep, infeasible=True)
-    failed = ledger.failed_numbers(keep)
+    return _keep(ledger.best_numbers(keep, infeasible=True), ledger.failed_numbers(keep))
+
+
+def _keep(best: Sequence[int], failed: Sequence[tuple[int, float]]) -> set[int]:
     return {*best, *(trial for trial, days in failed if days <= FAILED_DAYS)}
 
 

@@ -15,15 +15,16 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.control import identity, job_owners, launch_rows, retrying, waves
+from sweep.control import identity, job_owners, launch_rows, retrying, tracker_tables, waves
 from sweep.control.add_points import with_added
-from sweep.control.check import quick
-from sweep.control.finaliser import tend
+from sweep.control.check import quick, trackers
+from sweep.control.finaliser import look_beside, tend
 from sweep.control.reconcile import Seen, reconcile, see
 from sweep.control.retrying import Wish
 from sweep.core import outcomes, secret_arguments
 from sweep.core.attributes import HOST
 from sweep.core.errors import BusyError, InputError, StudyChangedError
+from sweep.core.executors import kind_of
 from sweep.core.files import locked, make_private, make_runs_folder, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ORPHANED, Scheduler, Wave
@@ -33,14 +34,14 @@ from sweep.provenance import shared_output, snapshot
 from sweep.provenance.record import record_launch
 from sweep.schedulers import arrays
 from sweep.schedulers.choose import resolve, scheduler_of
-from sweep.search import valid
+from sweep.search import cost, hub, valid
 from sweep.storage import access, budgets, status_rows, studies, tables
 from sweep.storage.closing import close_untold
 from sweep.storage.connection import Database
 from sweep.storage.embedded import server
 from sweep.storage.ledger import Ledger
 from sweep.studyfile import changes
-from sweep.training import build
+from sweep.training import build, fetched, fetching
 from sweep.training.command import environment, own_ranks
 
 SUBMITTER_WAIT_S = 10.0
@@ -90,12 +91,14 @@ class Rows:
         created: Whether this launch made it.
         added: Trials added by this launch.
         changed: What differs from the launch before, in sentences.
+        renamed: Whether the objective has another name now, as no trial had told the old one.
     """
 
     ledger: Ledger
     created: bool
     added: int
     changed: Sequence[str]
+    renamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,7 @@ def _launch(
         # What `sweep add` has added comes on top of the file's trials.
         prepared = dataclasses.replace(prepared, study=with_added(prepared.study, db))
         rows = write_rows(prepared, db, settled, retry)
+        build_for_tasks(prepared, rows)
         with taking_back(prepared, rows):
             changed = write_folder(prepared, rows, settled, code, hash_data=hash_data)
             launched = submit(prepared, rows, retry)
@@ -210,14 +214,23 @@ def prepare(
     environ: Mapping[str, str],
     say: Callable[[str], None],
 ) -> Prepared:
-    """Make sure that the command could start, and build its image where it names one to build."""
-    quick.check_startable(study, environ)
+    """Make sure that the command could start, and build its image where it names one to build and
+    no job before its tasks does.
+    """
+    if kind_of(study).shares_this_machine:
+        own = environment.without_database(environ, environ)
+        fetching.fetch(study, fetched.missing(study), own, say)
+    for note in fetched.notes(study):
+        say(note)
     folder = runs.study(study.name)
+    study = hub.ensure(study, folder, environ, say)
+    if said := quick.check_startable(study, environ, folder):
+        say(said)
     schedule = schedule_for(folder)
     schedule.check_options()
-    built, _ = build.ensure(study, runs, environ, say)
-    if built is not study:
-        quick.check_startable(built, environ)
+    built, _ = build.ensure(study, runs, environ, say, later=True)
+    if built is not study and not build.is_missing(built):
+        quick.check_startable(built, environ, folder)
     return Prepared(built, runs, folder, schedule, environ, say)
 
 
@@ -228,8 +241,9 @@ def check(prepared: Prepared, *, look: bool) -> None:
         look: Look at files, disks and database too, and not only at what the site allows.
     """
     url = access.choose_url(prepared.study)
-    if few := valid.check_where(prepared.study):
-        prepared.say(few)
+    for said in (valid.check_where(prepared.study), cost.warn(prepared.study)):
+        if said:
+            prepared.say(said)
     if look:
         for line in quick.refuse(quick.look(prepared.study, prepared.runs, url, prepared.environ)):
             prepared.say(f"{line.name}: {line.text}. {line.advice}")
@@ -282,6 +296,8 @@ def open_database(
         db.connect()  # now its address is known
         db.close()  # making tables takes some of the connections that a role may have
         tables.create(db.url, own=url is None)
+        if trackers.in_database(study, prepared.environ):
+            tracker_tables.make(db, prepared.say)
         alone = waves.one_submitter(db.url, study.name, wait_s=SUBMITTER_WAIT_S)
         with alone, contextlib.closing(db):
             yield db, settled
@@ -316,13 +332,31 @@ def write_rows(
         waves.refuse_while_alive(ledger, prepared.schedule, folder)
         changed += identity.move_in(db, study_id, folder)
     differences, refused = changes(before, study)
+    renamed = False
+    if (
+        refused
+        and not launch_rows.is_measured(db, study_id)
+        and waves.live_wave(ledger, prepared.schedule) is None  # its tasks look for the old name
+    ):
+        differences, refused = changes(before, study, is_measured=False)
+        renamed = not refused
     if refused:
         raise _changed(study.name, refused)
     if retry is not None:
         wave = waves.live_wave(ledger, prepared.schedule)
         retrying.choose(ledger, folder, retry, wave)
     added = launch_rows.update(db, study_id, study)
-    return Rows(ledger, False, added, [*changed, *differences])
+    return Rows(ledger, False, added, [*changed, *differences], renamed)
+
+
+def build_for_tasks(prepared: Prepared, rows: Rows) -> None:
+    """Build the image now where tasks may run already: those wait for no job."""
+    study, schedule = prepared.study, prepared.schedule
+    if not build.is_missing(study) or not waves.open_waves(rows.ledger):
+        return
+    beside = look_beside(rows.ledger, schedule)
+    if beside is None or not beside.builds:
+        build.ensure(study, prepared.runs, prepared.environ, prepared.say)
 
 
 @contextlib.contextmanager
@@ -365,6 +399,7 @@ def write_folder(
     environment.keep_secrets(folder, study, environ)
     access.remember(folder, settled.url, prepared.runs, prepared.listens_here)
     environment.install_reporter(folder.python_path)
+    hub.freeze(study, folder, environ)
     write_atomic(folder.study, study.to_json() + "\n")
     write_atomic(prepared.runs.last, study.name + "\n")
     changes = record_launch(
@@ -406,15 +441,17 @@ def submit(prepared: Prepared, rows: Rows, retry: Wish | None = None) -> Launche
     retried = retrying.Retried()
     if retry is not None:
         retried = retrying.apply(ledger, folder, retry, wave)
-    given_back = 0 if ended else launch_rows.resume(ledger)
+    given_back = 0 if ended else launch_rows.resume(ledger, again=rows.renamed)
     left = db.retry(lambda _: ledger.unfinished())
     if not left:
         db.retry(lambda _: close_untold(ledger))
     submitted = False
     if wave is not None:
-        waves.set_throttles(ledger, schedule)
+        waves.set_throttles(ledger, folder, schedule)
         tend(ledger, folder, schedule, prepared.say, alone=True)
-        wave = dataclasses.replace(wave, throttle=arrays.throttle_of(study, wave.size, wave.slots))
+        level = arrays.level_of(study, folder)
+        throttle = arrays.throttle_of(study, wave.size, wave.slots, level)
+        wave = dataclasses.replace(wave, throttle=throttle)
     elif left and not ended:
         wave = waves.submit_wave(ledger, folder, schedule, left, say=prepared.say)
         submitted = True

@@ -43,9 +43,18 @@ def update(db: Database, study_id: int, study: Study) -> int:
     return db.retry(lambda _: _update(db, study_id, study))
 
 
-def resume(ledger: Ledger) -> int:
-    """Let a held or stopped study go on; return how many failed trials are tried again."""
-    return ledger.db.retry(lambda _: _resume(ledger))
+def is_measured(db: Database, study_id: int) -> bool:
+    """Tell whether a trial of a study has told a value of the objective."""
+    return db.retry(lambda _: studies.is_measured(db, study_id))
+
+
+def resume(ledger: Ledger, *, again: bool = False) -> int:
+    """Let a held or stopped study go on; return how many failed trials are tried again.
+
+    Args:
+        again: All that have failed are, for the objective had a wrong name.
+    """
+    return ledger.db.retry(lambda _: _resume(ledger, again))
 
 
 def undo(ledger: Ledger) -> bool:
@@ -90,6 +99,7 @@ def _create(
 def _update(db: Database, study_id: int, study: Study) -> int:
     have = bulk.lock_study(db, study_id)
     studies.write_specification(db, study_id, study)
+    studies.write_metric_names(db, study, study_id)
     more = study.trials - have
     if more > 0:
         # What was added by hand is none of the design's rows.
@@ -98,9 +108,10 @@ def _update(db: Database, study_id: int, study: Study) -> int:
     return max(0, more)
 
 
-def _resume(ledger: Ledger) -> int:
+def _resume(ledger: Ledger, again: bool) -> int:
     studies.lock_study(ledger.db, ledger.study_id)
-    given_back = 0 if ledger.is_proven() else ledger.give_back_failures()
+    is_kept = ledger.is_proven() and not again
+    given_back = 0 if is_kept else ledger.give_back_failures()
     studies.write_state(ledger.db, ledger.study_id, StudyState(since=time.time()))
     return given_back
 

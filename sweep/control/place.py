@@ -15,6 +15,7 @@ from sweep.core.trial import Place
 
 SLOT_VARIABLE = "SWEEP_SLOT"  # of a slot's worker: job_index.slot
 COUNT_VARIABLE = "SWEEP_SLOTS"  # of a task: how many slots it serves
+PACKED_VARIABLE = "SWEEP_PACKED"  # of a task: trials share its GPUs, as many as its slots
 
 
 def slot_of(environ: Mapping[str, str]) -> int | None:

@@ -98,6 +98,7 @@ def found(runs: Runs, name: str) -> Iterator[Removal]:
             if _look(removal, db, str(place)):
                 break
         if removal.ledger is None and not removal.has_folder and not removal.leftovers:
+            _tidy(runs)  # of a removal that was killed at its very end
             raise InputError(
                 f"There is no study {name!r} in {runs.root}, nor in a database that is known here.",
                 "See: sweep list. Another runs folder is named by --runs, another database by "
@@ -300,15 +301,7 @@ def carry_out(removal: Removal) -> None:
     runs = removal.runs
     leftovers = [*removal.leftovers]
     if removal.has_folder:
-        make_private(runs.removing)
-        target = runs.removing / f"{removal.name}.{removal.mark}"
-        if os.path.lexists(target):  # of an earlier removal of the same study
-            remove_tree(target)
-        # What is there now may be another folder than the one that was looked at.
-        if _mark_of(removal.folder) != removal.mark or removal.folder.root.is_symlink():
-            raise InputError(f"{removal.folder.root} has just been replaced.", "Look at it.")
-        os.rename(removal.folder.root, target)
-        leftovers.append(target)
+        leftovers.append(_moved(removal))
     ledger = removal.ledger
     if ledger is not None:
         ledger.db.retry(lambda db: studies.delete_study(db, ledger.study_id))
@@ -317,7 +310,31 @@ def carry_out(removal: Removal) -> None:
     with contextlib.suppress(OSError):
         if runs.last.read_text(encoding="utf-8").strip() == removal.name:
             runs.last.unlink()
-    with contextlib.suppress(OSError):
-        runs.removing.rmdir()
+    _tidy(runs)
     with contextlib.suppress(OSError):  # it is held now; who waits for it finds nothing to launch
         (runs.root / f".{removal.name}.lock").unlink()
+
+
+def _moved(removal: Removal) -> Path:
+    """Move the study's folder among those that are being removed; return where it is now."""
+    runs = removal.runs
+    target = runs.removing / f"{removal.name}.{removal.mark}"
+    if os.path.lexists(target):  # of an earlier removal of the same study
+        remove_tree(target)
+    while True:
+        make_private(runs.removing)
+        # What is there now may be another folder than the one that was looked at.
+        if _mark_of(removal.folder) != removal.mark or removal.folder.root.is_symlink():
+            raise InputError(f"{removal.folder.root} has just been replaced.", "Look at it.")
+        try:
+            os.rename(removal.folder.root, target)
+        except FileNotFoundError:
+            if runs.removing.is_dir():
+                raise
+            continue  # the removal of another study has just ended and tidied up
+        return target
+
+
+def _tidy(runs: Runs) -> None:
+    with contextlib.suppress(OSError):  # the removals of other studies are at work in it
+        runs.removing.rmdir()

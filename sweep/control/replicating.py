@@ -16,6 +16,7 @@ from sweep.core.study import Study
 from sweep.core.trial import Attempt, Replicate, better, mean_values, replicate_of, replicate_seed
 from sweep.storage import replicates
 from sweep.storage.ledger import Ledger
+from sweep.storage.series import read_series
 
 STANDARD_ERRORS = 2.0
 
@@ -42,8 +43,26 @@ def after(
         last.number,
         tuple(values),
         tuple(math.nan if value is None else value for value in bounded),
+        _kept(ledger, attempts, before),
     )
     return (*before, this)
+
+
+def _kept(
+    ledger: Ledger, attempts: Sequence[Attempt], before: Sequence[Replicate]
+) -> tuple[tuple[int, float], ...]:
+    """Return until when what the earlier attempts of this replicate did counts."""
+    last, since = attempts[-1], max((one.attempt for one in before), default=0)
+    earlier = [one.number for one in attempts if since < one.number < last.number]
+    if not earlier:
+        return ()
+    names = [ledger.study.objective.metric]
+    curves = read_series(ledger.db, ledger.study_id, numbers=[last.trial], names=names)
+    until: dict[int, float] = {}
+    for curve in curves:
+        for number, when in zip(curve.attempts, curve.logged, strict=True):
+            until[number] = max(when, until.get(number, when))
+    return tuple((number, until[number]) for number in earlier if number in until)
 
 
 def needs_more(ledger: Ledger, trial_id: int, found: Sequence[Replicate]) -> bool:

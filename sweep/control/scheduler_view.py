@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweep.control import finaliser, job_owners, tracker_trouble
+from sweep.control import finaliser, job_owners, tracker_gaps, tracker_trouble
 from sweep.control.look_after import look_after
 from sweep.control.open_study import Opened
 from sweep.control.reconcile import UNSEEN_S
@@ -76,6 +76,8 @@ class SchedulerView:
             tasks = job_owners.poll(ledger, schedule, jobs, ())[0] if jobs else {}
             has_task = any(task.state != ENDED for task in tasks.values())
             beside = finaliser.look_beside(ledger, schedule)
+            if not (has_task or (beside and beside.finalisers)):
+                full += self._gaps()
             return {
                 "tasks": tasks,
                 "notes": [*finaliser.notes(ledger, beside), *full],
@@ -84,3 +86,9 @@ class SchedulerView:
         except CouldNotAsk as error:
             said = f"the scheduler does not answer: {error.message}"
             return {"tasks": None, "notes": [said, *full], "coming": ""}
+
+    def _gaps(self) -> list[str]:
+        """Return what trackers lack of a study that is over; while it runs they are at it."""
+        if self.opened.study.track and not self.opened.ledger.unfinished():
+            return tracker_gaps.notes(self.opened.folder, self.opened.study)
+        return []

@@ -17,7 +17,7 @@ from sweep.core.errors import closest
 from sweep.core.outcomes import HALTED, PAUSED, REPLICATED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.study import Retry, Study
-from sweep.core.trial import Attempt, End, Reading, Report, mean_values, since_retry
+from sweep.core.trial import Attempt, End, Reading, Report, mean_bounded, mean_values, since_retry
 from sweep.storage import adoption, cancelling, replicates, studies
 from sweep.storage.budgets import cut_by
 from sweep.storage.closing import close_trials, prune_trials
@@ -233,8 +233,7 @@ def _finish_replicate(
         return outcomes.CANCELLED
     constraints = ledger.study.constraints
     if constraints:
-        columns = zip(*(one.bounded for one in found), strict=True)
-        means = {c.metric: sum(v) / len(v) for c, v in zip(constraints, columns, strict=True)}
+        means = mean_bounded(constraints, found)
         ledger.note_violations(trial_id, pareto.violations(constraints, means))
     ledger.finish(token, end, outcomes.COMPLETE, mean_values(found), checkpoint)
     return outcomes.COMPLETE

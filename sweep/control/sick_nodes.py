@@ -32,7 +32,7 @@ HOLD_VARIABLE = "SWEEP_SICK_HOLD"  # seconds; the batch script reads it as well
 VALID_S = 3600.0  # a node is tried again after an hour
 WAIT_S = 20.0  # for news from other nodes, when a first training has failed at once
 MARKS = "sick-nodes.txt"  # in the logs folder; written by tasks whose interpreter did not start
-_MARK = re.compile(r"the node (?P<node>\S+) is .*")
+_MARK = r"the node (?P<node>\S+) is .*"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def read_marks(folder: StudyFolder) -> dict[str, str]:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    found = (_MARK.match(line.strip()) for line in text.splitlines())
+    found = (re.match(_MARK, line.strip()) for line in text.splitlines())
     return {mark["node"]: mark[0] for mark in found if mark}
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Iterable
+from pathlib import Path
 
 from sweep.core.files import make_private, read_text, write_atomic
 from sweep.core.masking import mask
@@ -40,6 +42,17 @@ class Trouble:
             self._is_noted = False
 
 
+def noted(folder: StudyFolder, name: str) -> list[Path]:
+    """Return the files in which a tracker's processes have noted something."""
+    return sorted(folder.tracking.glob(f"{name}.*{SUFFIX}"))
+
+
+def forget(files: Iterable[Path]) -> None:
+    """Take back what was noted: all of it was sent again."""
+    for path in files:
+        path.unlink(missing_ok=True)
+
+
 def notes(folder: StudyFolder) -> list[str]:
     """Return a sentence on each tracker that cannot do its work, or could not to its end."""
     found: dict[str, list[str]] = {}
@@ -51,5 +64,6 @@ def notes(folder: StudyFolder) -> list[str]:
         f"tracker {name} does not get everything: {texts[-1]}"
         + (f" (and {len(texts) - 1} more like it)" if len(texts) > 1 else "")
         + f"; see {folder.tracking / name}.log. Trials go on without it"
+        + (f"; wandb sync {folder.root}/wandb/*run-* sends it" if name == "wandb" else "")
         for name, texts in found.items()
     ]

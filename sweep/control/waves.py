@@ -27,10 +27,11 @@ from sweep.core.executors import slots_of
 from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import TASK_FORMAT, Scheduler, Task, TaskState, Wave
-from sweep.schedulers.arrays import array_job, name_token, plan_waves, throttle_of
+from sweep.schedulers.arrays import array_job, level_of, name_token, plan_waves, throttle_of
 from sweep.storage import locks, promotion, studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.training import build, fetched
 
 # Pauses before a refused submission is tried with fewer elements, and then with just one.
 SHRINK_PAUSE_S = 1.0
@@ -231,7 +232,7 @@ def submit_wave(
         wave = Wave(
             token=name_token(study.name),
             size=size,
-            throttle=throttle_of(study, size, slots_of(study)),
+            throttle=throttle_of(study, size, slots_of(study), level_of(study, folder)),
             slots=slots_of(study),
             executor=schedule.name,
             submitted=time.time(),
@@ -266,6 +267,8 @@ def _submit(
     while True:
         _write(ledger, wave)
         plain = array_job(study, folder, wave)
+        fetches, builds = bool(fetched.missing(study)), build.is_missing(study)
+        plain = replace(plain, fetches=fetches, builds=builds)
         job = replace(plain, behind=behind, exclude=tuple(sick))
         try:
             wave = replace(wave, job=schedule.submit(job))
@@ -275,7 +278,7 @@ def _submit(
             over = isinstance(error, OverLimit)
             if over and wave.size > 1:
                 size = wave.size // 2
-                throttle = throttle_of(study, size, wave.slots)
+                throttle = throttle_of(study, size, wave.slots, level_of(study, folder))
                 wave = replace(wave, size=size, throttle=throttle)
                 say(f"{error.message} Trying {size} tasks; each pulls trial after trial.")
                 sleep(SHRINK_PAUSE_S)
@@ -296,10 +299,11 @@ def nodes_may_submit(ledger: Ledger, schedule: Scheduler) -> bool:
     return not refused and schedule.nodes_may_submit()
 
 
-def set_throttles(ledger: Ledger, schedule: Scheduler) -> None:
+def set_throttles(ledger: Ledger, folder: StudyFolder, schedule: Scheduler) -> None:
     """Give the live waves the throttle that the study has now."""
     for wave in open_waves(ledger):
-        throttle = throttle_of(ledger.study, wave.size, wave.slots)
+        level = level_of(ledger.study, folder)
+        throttle = throttle_of(ledger.study, wave.size, wave.slots, level)
         if wave.job and wave.throttle != throttle:
             owner_of(ledger, schedule, wave).set_throttle(wave.job, throttle)
             _write(ledger, replace(wave, throttle=throttle))

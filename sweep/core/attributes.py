@@ -26,6 +26,8 @@ NO_SUBMIT = "sweep:nodes-may-not-submit"  # why a finaliser could not submit the
 FIRST_RUNG = "sweep:first_rung"  # what its pruner has made of "auto"
 WARM_START = "sweep:warm_start"  # the earlier study's trials from which its sampler learns
 NOTICE = "sweep:notice:"  # by the event: who tells the user of it, and what came of that
+PREPARED = "sweep:prepared:"  # by the number of a waiting trial: its parameters, while others train
+PROPOSER = "sweep:proposer"  # the process that prepares them, and when it was seen
 RETRIES = "sweep:retries"  # how often trials that were final have been made to run again
 METRIC_NAMES = "study:metric_names"  # Optuna's: its dashboard writes them on its axes
 
@@ -35,11 +37,13 @@ DUPLICATE_OF = "sweep:duplicate_of"  # the number of a complete trial with the s
 REPLICATES = "sweep:replicates"  # what each training of a trial with several has given
 RETRIED = "sweep:retried"  # what it had come to each time that a launch gave it back
 GPU_SECONDS = "sweep:gpu_s"  # by the attempt's number: its part of a GPU that trials share
+PROFILE = "sweep:profile"  # the same: what was seen of it, and what holds it back
 ENERGY = "sweep:energy"  # by the attempt's number: what it used
 
 # System attributes of a trial
 RUNG = "sweep:rung:"  # by the rung: the objective there
 PROMOTED = "sweep:promoted"  # the highest rung that it may leave behind
 LEAVE = "sweep:leave"  # somebody wants it cancelled: its task is to end it
+PROPOSED = "sweep:proposed"  # where its parameters came from, and how long its task waited
 CONSTRAINTS = "constraints"  # Optuna's: by how much it breaks each
 FIXED_PARAMS = "fixed_params"  # Optuna's: what a sampler must take

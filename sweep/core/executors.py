@@ -22,7 +22,6 @@ class Undecided(Scheduler):
     name = AUTO
     place = "a machine that is not decided"
     spans_nodes = True
-    shares_gpus = True
 
 
 def register(kind: type[Scheduler]) -> None:
@@ -71,8 +70,15 @@ def choose_here() -> str:
     return next(name for name in names() if get(name).shares_this_machine)
 
 
+def is_packed(study: Study) -> bool:
+    """Tell whether each task of a study trains several trials on each of its GPUs, as steps of its
+    own. On a single machine the tasks themselves share them."""
+    return study.resources.share is not None and kind_of(study).serves_slots
+
+
 def slots_of(study: Study) -> int:
-    """Return how many trials a task serves side by side: ``slurm.slots``, and never above K.
+    """Return how many trials a task serves side by side: ``slurm.slots``, and never above K; on how
+    many GPUs where trials share those.
 
     One where the scheduler has no slots: a single machine runs K tasks side by side anyway.
     """

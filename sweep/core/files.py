@@ -282,6 +282,16 @@ def is_private(path: Path) -> bool:
     return not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
+def read_head(path: Path, limit_bytes: int = 64_000) -> list[str]:
+    """Return the first lines of a text file, as ``read_tail`` returns the last."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as stream:
+            text = stream.read(limit_bytes).decode("utf-8", "replace")
+    except OSError:
+        return []
+    return visible_lines(text)
+
+
 def read_tail(path: Path, lines: int = 20, limit_bytes: int = 64_000) -> list[str]:
     """Return the last lines of a text file as a terminal shows them, whatever its encoding.
 

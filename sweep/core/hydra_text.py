@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Strings that need no quotes; narrower than what Hydra takes, and so never wrong.
-_BARE = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+_BARE = r"[A-Za-z_/][A-Za-z0-9_./-]*"
 # Numbers of the grammar; 012 is none, and so a string.
 _INT = r"(?:0|[1-9](?:_?\d)*)"
 _POINT = rf"(?:{_INT}\.|{_INT}?\.\d(?:_?\d)*)"
@@ -47,7 +47,7 @@ def write_value(value: Any) -> str:
 
 
 def _is_bare(text: str) -> bool:
-    return bool(_BARE.fullmatch(text)) and text.lower() not in _WORDS
+    return bool(re.fullmatch(_BARE, text)) and text.lower() not in _WORDS
 
 
 def _quote(text: str) -> str:

@@ -23,6 +23,7 @@ TIMEOUT = "timeout"  # its task's time limit: it left before it, or was ended by
 KILLED = "killed"  # SIGKILL or SIGTERM that sweep did not send
 OUT_OF_MEMORY = "out of memory"
 CROWDED = "out of shared memory"  # the same beside others on its GPU: it goes on alone
+FAULTED = "fault on a shared GPU"  # under MPS, which does not say whose it was: it goes on alone
 PORT_CLASH = "port clash"  # its ranks found their port taken, or another trial's ranks there
 NODE_FAILED = "node failed"
 LOST = "lost"  # its task is gone and nobody can say why
@@ -35,6 +36,7 @@ STOPPED = "cancelled"  # the user cancelled it
 # Outcomes after which the trial goes on as its next attempt, from its checkpoint.
 RESUMABLE = (
     *(INTERRUPTED, TIMEOUT, KILLED, OUT_OF_MEMORY, CROWDED),
+    FAULTED,
     *(PORT_CLASH, NODE_FAILED, LOST, STALLED),
 )
 # Those of them that count towards retry.max_attempts whatever was saved.

@@ -14,18 +14,22 @@ runs/
     manifest.json               what made it: code, environment, data, execution
     code/<id>/                  the code as it was at a launch
     environment.json            secrets that training needs (Slurm; 0600)
+    optunahub/<commit>/         a sampler or pruner of OptunaHub's registry
     data/<key>.json             hashes of what nodes have copied
     inside/<key>.json           Python and packages within a container
     logs/<job>_<index>.log      one a task
     local/<job>/                the local executor's arrays
     cards/<host>-<gpu>/         who trains on a GPU that trials share (resources.share)
     cards/levels.json           how many did so best
+    cards/<host>-<gpu>.course.jsonl  its memory and how busy it was, over time
     trials/00007/config.yaml
     trials/00007/attempts/1/    attempt.json metrics.jsonl control.json answer.jsonl exit.json
                                 log.txt manifest.json checkpoints/
+                                profile.json profile/ (with profile)
     trials/00007/attempts/aside/1/  what stood where a new attempt's folder was to be made
     reruns/1/                   the same files as an attempt
-    tracking/ wandb/ tensorboard/ mlruns/  the trackers' logs; what they keep in files
+    tracking/ wandb/ tensorboard/ mlruns/ csv/  the trackers' logs; what they keep in files
+    profiles/00007/             what `sweep profile` saw of a trial's values, as an attempt's files
     scaling/strong-2/           a small study's folder for each case of a scaling study
 """
 
@@ -134,6 +138,11 @@ class StudyFolder:
         return self.root / "code"
 
     @property
+    def hub(self) -> Path:
+        """The frozen samplers and pruners of OptunaHub's registry."""
+        return self.root / "optunahub"
+
+    @property
     def data(self) -> Path:
         """Hashes of what nodes have copied of data, and archives that no node could unpack."""
         return self.root / "data"
@@ -174,6 +183,16 @@ class StudyFolder:
     def tensorboard(self) -> Path:
         """TensorBoard's events, one folder a trial."""
         return self.root / "tensorboard"
+
+    @property
+    def csv(self) -> Path:
+        """The files of ``track: [csv]``, one folder a trial."""
+        return self.root / "csv"
+
+    @property
+    def profiles(self) -> Path:
+        """What `sweep profile` saw, a folder for each trial."""
+        return self.root / "profiles"
 
     @property
     def python_path(self) -> Path:
@@ -229,6 +248,16 @@ class AttemptFolder:
     def provenance(self) -> Path:
         """Where the attempt's four axes differ from the study's."""
         return self.root / "manifest.json"
+
+    @property
+    def profile(self) -> Path:
+        """What was seen of it with ``profile: true``, and what holds it back."""
+        return self.root / "profile.json"
+
+    @property
+    def profiles(self) -> Path:
+        """What profilers that were asked for have written: py-spy's, torch's, nsys's."""
+        return self.root / "profile"
 
     @property
     def checkpoints(self) -> Path:

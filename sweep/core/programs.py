@@ -22,7 +22,7 @@ INTERPRETER = re.compile(r"python(\d+(\.\d+)?)?")
 _RUNS_MODULE, _RUNS_SCRIPT = ("-m", "--module"), ("-s", "--script")  # of uv run
 _PYTHON_VALUED = frozenset(["-W", "-X", "--check-hash-based-pycs"])
 _SHELL_VALUED = frozenset(["-o", "-O", "+o", "+O", "--rcfile", "--init-file"])
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_ASSIGNMENT = r"[A-Za-z_]\w*="
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _own_words(wrapper: Wrapper, words: Sequence[str]) -> int | None:
                 return None
             verbs = []
             at += 1
-        elif wrapper.assigns and _ASSIGNMENT.match(word):
+        elif wrapper.assigns and re.match(_ASSIGNMENT, word):
             at += 1
         elif operands:
             operands -= 1
@@ -170,7 +170,7 @@ def _read_plain(words: Sequence[str], *, runs_python: bool) -> Program:
             return _read_python(("python", *own))
     if INTERPRETER.fullmatch(name):
         return _read_python(own)
-    if name in LAUNCHERS or MPI.fullmatch(name):
+    if name in LAUNCHERS or re.fullmatch(MPI, name):
         return Program(LAUNCHER, name, words=own)
     if name in SHELLS:
         return _read_shell(own)
@@ -193,14 +193,14 @@ def _read_python(words: tuple[str, ...]) -> Program:
         if stop == "m":
             after = cluster[cluster.index("m") + 1 :]
             module = after or (words[at + 1] if at + 1 < len(words) else "")
-            kind = LAUNCHER if MODULES.fullmatch(module) else PYTHON
+            kind = LAUNCHER if re.fullmatch(MODULES, module) else PYTHON
             return Program(kind, module if kind == LAUNCHER else name, words=words)
         if stop == "c":
             return Program(PYTHON, name, words=words)
         at += 2 if _takes_next(word, _PYTHON_VALUED) else 1
     script = next((word for word in words[at : at + 2] if word), None)
     called = os.path.basename(script or "")
-    if called in LAUNCHERS or MPI.fullmatch(called):
+    if called in LAUNCHERS or re.fullmatch(MPI, called):
         return Program(LAUNCHER, called, words=words)
     return Program(PYTHON, name, words=words, script=script)
 

@@ -22,7 +22,7 @@ FUNCTIONS = {"min": (2, MOST_PARTS), "max": (2, MOST_PARTS), "log": (1, 1), "abs
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 _VALUES = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _WORDS = ("and", "or", "not", *_VALUES)
-_PLAIN = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_PLAIN = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _TOKEN = re.compile(
     r"""\s*(?:
       (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
@@ -89,7 +89,7 @@ class Part:
 
 def quote_name(name: str) -> str:
     """Return a parameter's name as one writes it in a relation."""
-    plain = _PLAIN.fullmatch(name) and name not in _WORDS and name not in _FOREIGN
+    plain = re.fullmatch(_PLAIN, name) and name not in _WORDS and name not in _FOREIGN
     return name if plain else f"`{name}`"
 
 

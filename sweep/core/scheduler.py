@@ -59,6 +59,8 @@ class ArrayJob:
             else that a trial needs.
         exclude: Nodes to stay away from; a scheduler of one machine has no use for them.
         share: How its elements share GPUs; None where each has its own.
+        fetches, builds: Whether its data are to be fetched first, and its image built, by jobs that
+            must have ended well.
         cards: Where what is known of shared GPUs lies; cpus: CPU cores for the trials of one, or
             None; packed_as: a name of what they run: what is learnt of its trials holds for it.
     """
@@ -81,6 +83,8 @@ class ArrayJob:
     cards: str = ""
     cpus: int | None = None
     packed_as: str = ""
+    fetches: bool = False
+    builds: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,11 +144,15 @@ class Beside:
         finaliser_waits: Why the last wave's finaliser will never start; empty where it may.
         service_waits: Why the database's job waits, in plain words; empty where it does not.
         held: What is held since a node could not start it: array elements and these jobs.
+        fetches, builds: What the jobs that fetch the data and build the image do, in words; empty
+            where there is none.
     """
 
     finalisers: Sequence[str] = ()
     finaliser_waits: str = ""
     service_waits: str = ""
+    fetches: str = ""
+    builds: str = ""
     held: Sequence[str] = ()
 
 
@@ -161,7 +169,7 @@ class TaskEnergy:
 
 # How tasks are started and what they read and write: script, study.json, rows, journal. Raised
 # where tasks of the version before would not get on with what this one writes.
-TASK_FORMAT = 7
+TASK_FORMAT = 8
 
 
 @dataclass(frozen=True)
@@ -210,7 +218,6 @@ class Scheduler(ABC):
         shares_this_machine: Its tasks are processes of the machine where sweep is called.
         spans_nodes: A task may get several nodes, and srun to start processes on them.
         serves_slots: A task may serve several trials side by side, each in a step of its own.
-        shares_gpus: Several of its tasks may train on one GPU (``resources.share``).
         runs_setup: The lines of ``slurm.setup`` run before each task.
         records_environment: What it is submitted with can be read later: secrets travel by file.
         is_cheap_to_ask: A question costs nothing; else it is asked now and then.
@@ -228,7 +235,6 @@ class Scheduler(ABC):
     shares_this_machine: ClassVar[bool] = False
     spans_nodes: ClassVar[bool] = False
     serves_slots: ClassVar[bool] = False
-    shares_gpus: ClassVar[bool] = False
     runs_setup: ClassVar[bool] = False
     records_environment: ClassVar[bool] = False
     is_cheap_to_ask: ClassVar[bool] = False
@@ -469,6 +475,10 @@ class Scheduler(ABC):
         self, environ: Mapping[str, str], count: int, task: tuple[str | None, int | None]
     ) -> list[str]:
         """Return what starts a command as one of so many equal slots of a task."""
+        raise SchedulerError(f"{self.place} serves no slots.")
+
+    def seat_argv(self, environ: Mapping[str, str], gpus: int) -> list[str]:
+        """Return what starts a command as one of several that share all GPUs of a task, so many."""
         raise SchedulerError(f"{self.place} serves no slots.")
 
     def slot_environment(self, environ: Mapping[str, str]) -> dict[str, str]:

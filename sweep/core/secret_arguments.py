@@ -24,18 +24,18 @@ from sweep.core.study import Study
 
 REFERENCE = "secret:"  # begins the name of its placeholder
 # A variable that a line of shell sets to something other than another variable's value.
-_SETS = re.compile(r"\b([A-Za-z_]\w*)=(?![\"']?\$)[\"']?[^\s\"';]")
+_SETS = r"\b([A-Za-z_]\w*)=(?![\"']?\$)[\"']?[^\s\"';]"
 VARIABLE = "SWEEP_SECRET_"  # begins the name of its variable
 # Within a text: what names a value, and the value. An option, an assignment (also of a URL's query
 # and of libpq's keywords), an entry of JSON, a header.
-_NAMED = re.compile(
+_NAMED = (
     r"(?i)(?:(?P<option>--[a-z][\w-]{0,60})\s+"
     r"|(?P<quoted>[\"'])?(?P<key>(?<![\w$])[a-z_][\w.-]{0,60})[\"']?\s*(?P<mark>[=:])\s*)"
     r"(?:(?:bearer|basic|token)\s+)?"
     r"(?:\"(?P<double>[^\"]+)\"|'(?P<single>[^']+)'|(?!(?:bearer|basic|token)\s*$)(?P<plain>[^-$\s\"'][^\s\"';|&<>(),`]*))"
 )
-_ADDRESS = re.compile(r"[A-Za-z][\w+.:-]*://")
-_ADDRESS_WITHIN = re.compile(r"(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://[^\s\"'`|<>]+")
+_ADDRESS = r"[A-Za-z][\w+.:-]*://"
+_ADDRESS_WITHIN = r"(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://[^\s\"'`|<>]+"
 
 
 def take_out(study: Study) -> tuple[Study, dict[str, str]]:
@@ -106,7 +106,7 @@ def plain_places(study: Study) -> list[str]:
         ("slurm.setup", study.slurm.setup),
         ("environment.setup", study.environment.setup),
     ):
-        names = [name for line in lines for name in _SETS.findall(line) if names_secret(name)]
+        names = [name for line in lines for name in re.findall(_SETS, line) if names_secret(name)]
         found += [f"{section}: {name}" for name in names]
     return found
 
@@ -171,11 +171,11 @@ def _split(before: str, word: str) -> list[tuple[str, str]]:
 def _split_text(text: str) -> list[tuple[str, str]]:
     """Return the parts of a text in which secrets may stand anywhere, a shell's line say."""
     spans = {
-        found.span(): "a URL" for found in _ADDRESS_WITHIN.finditer(text) if _is_open(found[0])
+        found.span(): "a URL" for found in re.finditer(_ADDRESS_WITHIN, text) if _is_open(found[0])
     }
     spans |= {found.span(): "a token" for found in TOKENS.finditer(text)}
-    at = 0
-    while found := _NAMED.search(text, at):
+    named, at = re.compile(_NAMED), 0
+    while found := named.search(text, at):
         name = found["option"] or found["key"]
         value = next(kind for kind in ("double", "single", "plain") if found[kind])
         if _names_its_value(found) and not found[value].startswith("$"):
@@ -200,7 +200,7 @@ def _names_its_value(found: re.Match[str]) -> bool:
 
 
 def _is_address(text: str) -> bool:
-    return bool(_ADDRESS.match(text)) and holds_password(text)
+    return bool(re.match(_ADDRESS, text)) and holds_password(text)
 
 
 def _is_open(address: str) -> bool:

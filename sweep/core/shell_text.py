@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 # Words after which a command begins, and those that open and close what may never run.
 _OPENS = frozenset({"if", "case", "while", "until", "for", "select", "{"})
 _CLOSES = frozenset({"fi", "esac", "done", "}"})
 _BEFORE = frozenset({"then", "elif", "else", "do", "time", "!"}) | _OPENS | _CLOSES
-_ENDS = re.compile(r"[;&|()\n]+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_ENDS = r"[;&|()\n]+"
+_ASSIGNMENT = r"[A-Za-z_]\w*\+?="
 # Beyond it the splitting takes seconds, and the system takes no argument that is longer.
 MOST_CHARACTERS = 128 * 1024 - 1
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+_HEREDOC = r"<<-?\s*(['\"]?)(\w+)\1"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def list_commands(text: str) -> Iterator[ScriptCommand]:
                 opened = words.pop(0)
                 if opened in ("for", "case", "select"):
                     words = []
-            while words and _ASSIGNMENT.match(words[0]):
+            while words and re.match(_ASSIGNMENT, words[0]):
                 words.pop(0)
             if words:
                 yield ScriptCommand(tuple(words), number, certain)
@@ -85,7 +85,7 @@ def _join_lines(text: str) -> Iterator[tuple[int, str]]:
             continue
         whole = " ".join([*parts, line])
         parts = []
-        if found := _HEREDOC.search(whole):
+        if found := re.search(_HEREDOC, whole):
             until = found[2]
         yield first, whole
     if parts:
@@ -101,7 +101,7 @@ def _split(line: str) -> Iterator[list[str]]:
     words: list[str] = []
     try:
         for word in lexer:
-            if _ENDS.fullmatch(word):
+            if re.fullmatch(_ENDS, word):
                 yield words
                 words = []
                 continue
@@ -109,3 +109,8 @@ def _split(line: str) -> Iterator[list[str]]:
     except ValueError:  # a quote that goes on in the next line
         words = []
     yield words
+
+
+def show_command(words: Iterable[str]) -> str:
+    """Return a command as a study file has it: a placeholder needs no quotes."""
+    return " ".join(w if re.fullmatch(r"[\w@%+=:,./{}-]+", w) else shlex.quote(w) for w in words)

@@ -55,12 +55,16 @@ class Constraint:
         return " and ".join(f"{sign} {limit:g}" for sign, limit in bounds if limit is not None)
 
 
+HUB = "optunahub:"
+
+
 @dataclass(frozen=True)
 class Choice:
     """A sampler, a pruner or a terminator: its name and its options.
 
     A user's own class is named package.module:Class; its options are ``arguments`` and
-    ``time_limit_s``.
+    ``time_limit_s``. One of OptunaHub's registry is named optunahub:name, and has ``registry``,
+    ``revision``, ``class`` and, once it was fetched, ``pinned`` (a commit) as well.
     """
 
     type: str
@@ -69,6 +73,10 @@ class Choice:
     @property
     def is_own(self) -> bool:
         return ":" in self.type
+
+    @property
+    def is_hub(self) -> bool:
+        return self.type.startswith(HUB)
 
 
 @dataclass(frozen=True)
@@ -113,13 +121,13 @@ class Share:
     Attributes:
         max: Trials on one GPU at most.
         memory_mb: GPU memory of a trial, in MiB, where the user knows it; else it is measured.
-        mps: Whether CUDA's MPS serves them: "off".
+        mps: Whether CUDA's MPS serves them: "auto" (where it may be started), "on" or "off".
         measured: Whether how many is found by measurement; else ``max`` from the start.
     """
 
     max: int = 16
     memory_mb: int | None = None
-    mps: str = "off"
+    mps: str = "auto"
     measured: bool = True
 
 
@@ -305,12 +313,14 @@ class DataSet:
         stage: "none" has training read it there; "node" has each node copy it once.
         wait: Whether a training waits while another copies; else it reads the shared path.
         unpack: Whether an archive is unpacked where it is staged.
+        fetch: What brings it: a command's arguments, or addresses of files; or nothing.
     """
 
     path: str
     stage: str = "none"
     wait: bool = True
     unpack: bool = True
+    fetch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -345,8 +355,8 @@ class Study:
         checkpoint_files: A glob within the checkpoint folder; None for the known layouts.
         resume: "path" tells training where its checkpoint is, "folder" also puts it into the new
             checkpoint folder.
-        data: Paths whose content is recorded, those of ``datasets`` too.
-        datasets: Data that training is told of, by name.
+        data, datasets: Paths whose content is recorded; those that training is told of, by name.
+        profile: Whether each training is looked at from outside, for what holds it back.
         commands: Further commands by name, which run on a trial's checkpoint.
         share: "group" lets the group of the runs folder read what lies in the study's.
         source: Path of the study file, absolute.
@@ -397,6 +407,7 @@ class Study:
     datasets: Mapping[str, DataSet] = field(default_factory=dict)
     staging: Staging = Staging()
     track: tuple[str, ...] = ()
+    profile: bool = False
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notify: Notify = Notify()
     share: str = "none"

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from sweep.core import outcomes
+from sweep.core.study import Constraint
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,8 @@ class Replicate:
         attempt: Its last attempt.
         values: Its objectives, in the study's order.
         bounded: The last value of each constraint's metric, in the study's order.
+        kept: (attempt, epoch seconds of its last report that counts) of the attempts before its
+            last: the curves of a replicate go when the next one begins.
     """
 
     number: int
@@ -173,12 +176,21 @@ class Replicate:
     attempt: int
     values: tuple[float, ...]
     bounded: tuple[float, ...] = ()
+    kept: tuple[tuple[int, float], ...] = ()
 
 
 def mean_values(replicates: Sequence[Replicate]) -> tuple[float, ...]:
     """Return the mean of each objective over a trial's replicates; () without any."""
     columns = zip(*(one.values for one in replicates), strict=True)
     return tuple(statistics.fmean(column) for column in columns)
+
+
+def mean_bounded(
+    constraints: Sequence[Constraint], replicates: Sequence[Replicate]
+) -> dict[str, float]:
+    """Return the mean of each constraint's metric over a trial's replicates."""
+    columns = zip(*(one.bounded for one in replicates), strict=True)
+    return {c.metric: sum(v) / len(v) for c, v in zip(constraints, columns, strict=True)}
 
 
 def deviation(replicates: Sequence[Replicate]) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -183,9 +182,9 @@ LAUNCHERS = _words(
     "mpirun mpiexec orterun prterun prun aprun jsrun lrun ibrun flux pdsh mpirun_rsh charmrun"
 )
 # mpirun.openmpi, mpiexec.hydra, mpiexec.mpich: Debian's and MPICH's names.
-MPI = re.compile(r"(?:mpirun|mpiexec)[._-][\w.-]+")
+MPI = r"(?:mpirun|mpiexec)[._-][\w.-]+"
 # Modules that do so: ``python -m …``.
-MODULES = re.compile(
+MODULES = (
     r"torch\.distributed\.(?:run|launch)|accelerate(?:\.commands\.\w+)?|"
     r"deepspeed(?:\.launcher(?:\.\w+)*)?|horovod\.runner(?:\.\w+)*|composer(?:\.cli(?:\.\w+)?)?|"
     r"colossalai\.cli(?:\.\w+)*|torchtune\._cli(?:\.\w+)*|torchx(?:\.cli(?:\.\w+)?)?|"

@@ -13,17 +13,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_PLAIN = r"[A-Za-z_][A-Za-z0-9_./-]*"
 # Words that one of the two versions reads as a boolean or as null.
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf"}
 # What JSON leaves as it is and YAML does not read back: DEL and the C1 controls, the line
 # separators of YAML 1.1, the byte order mark, lone surrogates and the non-characters.
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+_UNSAFE = "[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]"
 
 
 def write_key(name: str) -> str:
     """Return a mapping's key: plain where that is safe, else quoted."""
-    if _PLAIN.fullmatch(name) and name.lower() not in _WORDS:
+    if re.fullmatch(_PLAIN, name) and name.lower() not in _WORDS:
         return name
     return _quote(name)
 
@@ -89,4 +89,4 @@ def _write_float(value: float) -> str:
 
 def _quote(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    return re.sub(_UNSAFE, lambda found: f"\\u{ord(found[0]):04x}", quoted)

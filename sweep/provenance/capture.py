@@ -20,7 +20,7 @@ from typing import Any
 from sweep.core.errors import InputError
 from sweep.core.files import read_json
 from sweep.core.masking import MASK, hide_arguments, mask
-from sweep.core.own_version import own_version
+from sweep.core.own_version import VERSION
 from sweep.core.paths import runs_folder
 from sweep.core.secrets import is_secret
 from sweep.core.study import Study
@@ -28,14 +28,15 @@ from sweep.provenance.code import capture_code
 from sweep.provenance.data import capture_data
 from sweep.provenance.machine import capture_gpus, capture_host
 from sweep.provenance.packages import describe_conda, describe_python, find_python
+from sweep.training.build import is_missing
 from sweep.training.command.conda_and_modules import find_conda
 from sweep.training.command.containers import CONTAINERS
-from sweep.training.images import digest_of
+from sweep.training.images import digest_of, record_of
 
 # An attempt looks at no more files of data than these: that costs some ms. A re-run looks at all.
 MAX_LOOKED_AT = 2_000
 # Variables that change what a training computes. Which GPU it gets does not.
-_VARIABLES = re.compile(
+_VARIABLES = (
     r"^(OMP_|MKL_|OPENBLAS_|BLIS_|GOTO_|KMP_|NUMEXPR_|CUDA_|CUBLAS_|CUDNN_|NVIDIA_TF32|NCCL_|GLOO_|"
     r"TORCH_|TORCHINDUCTOR_|PYTORCH_|TF_|XLA_|JAX_|TRITON_|HIP_|ROCR_|LD_LIBRARY_PATH$|LD_PRELOAD$|"
     r"PYTHONOPTIMIZE$)"
@@ -78,7 +79,7 @@ def _capture_execution(study: Study) -> dict[str, Any]:
         "nodes": study.resources.nodes,
         "gpus_per_node": study.resources.gpu_count,
         "resources": dataclasses.asdict(study.resources),
-        "sweep": own_version(),
+        "sweep": VERSION,
     }
 
 
@@ -127,27 +128,34 @@ def capture_environment(
     """
     given = study.environment
     found: dict[str, Any] = {"runtime": given.runtime, "image": given.image}
-    named = given.built or given.image
-    image = study.at_workdir(named) if named else None
-    if image is not None and given.built:
-        # Its name is the digest of what it was built from, its record has its own.
-        record = read_json(image.with_name(image.name + ".json")) or {}
-        found |= {"built": image.name, "image_sha256": record.get("digest")}
-    elif image is not None and given.runtime in CONTAINERS:
+    if given.image and not given.built and given.runtime in CONTAINERS:
+        image = study.at_workdir(given.image)
         found |= _capture_image(image, (known or {}).get("environment") or {}, thorough)
-    installed = _capture_installed(study, environ)
-    if installed:
-        found |= installed
-        lock = json.dumps(found["packages"], sort_keys=True)
-        found["packages_sha256"] = hashlib.sha256(lock.encode()).hexdigest()
+    found |= capture_built(study, environ)
     modules = [name for name in environ.get("LOADEDMODULES", "").split(":") if name]
     found["modules"] = modules
     seen = {**environ, **{n: v for n, v in given.env.items() if v is not None}}
     found["variables"] = {
         name: MASK if is_secret(name, value) else mask(value)
         for name, value in sorted(seen.items())
-        if name not in _NOT_COMPARED and (_VARIABLES.match(name) or name in given.env)
+        if name not in _NOT_COMPARED and (re.match(_VARIABLES, name) or name in given.env)
     }
+    return found
+
+
+def capture_built(study: Study, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is known of an image once it is built, and of what is installed in it."""
+    found: dict[str, Any] = {}
+    if study.environment.built:
+        # Its name is the digest of what it was built from, its record has its own.
+        image = Path(study.environment.built)
+        record = read_json(record_of(image)) or {}
+        found |= {"built": image.name, "image_sha256": record.get("digest")}
+    if not is_missing(study):
+        found |= _capture_installed(study, environ)
+    if "packages" in found:
+        lock = json.dumps(found["packages"], sort_keys=True)
+        found["packages_sha256"] = hashlib.sha256(lock.encode()).hexdigest()
     return found
 
 

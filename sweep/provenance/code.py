@@ -19,9 +19,9 @@ MAX_UNTRACKED = 500
 MAX_SCRIPT_BYTES = 4_000_000
 MAX_IMPORTED = 500
 MAX_PATCH_BYTES = 20_000_000
-_IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n;#]+)|import[ \t]+([^\n;#]+))",
-    re.MULTILINE,
+_IMPORT = (
+    r"(?m)^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n;#]+)"
+    r"|import[ \t]+([^\n;#]+))"
 )
 
 
@@ -151,7 +151,7 @@ def imported_files(command: Sequence[str], workdir: Path) -> list[Path]:
 
 def _imports(text: str) -> Iterator[tuple[str, int]]:
     """Yield (dotted name, level) of what a module's text imports; level 0 is absolute."""
-    for module, names, plain in _IMPORT.findall(text):
+    for module, names, plain in re.findall(_IMPORT, text):
         if plain:
             for part in plain.split(","):
                 yield part.split()[0] if part.split() else "", 0

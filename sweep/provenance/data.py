@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.provenance.code import digest
+from sweep.provenance.data_versions import find_pointers, find_versions
 
 # Data up to here is hashed by content (a fraction of a second), beyond by names, sizes, times and
 # samples.
@@ -44,20 +45,30 @@ class DataFile:
 def capture_data(
     path: Path, *, full: bool = False, known: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return count, size and hashes of a data file or folder; or {"missing": True}.
+    """Return count, size, hashes and versions of a data file or folder; or {"missing": True}.
+
+    ``versions`` is what tools say of it (see ``data_versions``), ``pointers`` the same of files
+    that only point at their content, and ``unfetched`` how many have it elsewhere.
 
     Args:
         full: Hash every byte, however many.
         known: An earlier record of it: where names, sizes and times are the same, nothing is read.
     """
     if not os.path.exists(path):
-        return {"missing": True}
+        return {"missing": True, **_versions(path)}
     files = sorted(list_files(path, MAX_DATA_FILES))
     found = describe_files(files)
     total = found["bytes"]
+    versions = _versions(path, (file.name for file in files))
     same = known is not None and known.get("manifest_sha256") == found["manifest_sha256"]
     if known is not None and same and (not full or "content_sha256" in known):
-        return dict(known)
+        return {**{key: known[key] for key in known if key != "versions"}, **versions}
+    found |= versions
+    pointers = find_pointers(path, MAX_DATA_FILES)
+    if pointers.versions():
+        found["pointers"] = pointers.versions()
+    if pointers.missing:
+        found["unfetched"] = len(pointers.missing)
     for name in MANIFESTS:
         if os.path.isfile(path / name):
             found["manifest_file"], found["manifest_file_sha256"] = name, digest(path / name).hex()
@@ -73,8 +84,14 @@ def capture_data(
     return found
 
 
+def _versions(path: Path, names: Iterable[str] = ()) -> dict[str, Any]:
+    found = find_versions(path, names)
+    return {"versions": found} if found else {}
+
+
 def list_files(path: Path, most: int | None = None) -> list[DataFile]:
-    """Return the files under a path, folder by folder; links are followed, each folder once.
+    """Return the files under a path, folder by folder; links are followed, each folder once;
+    without ``.git``.
 
     Args:
         most: Stop after so many.
@@ -143,7 +160,8 @@ def _walk(path: Path) -> Iterator[Path]:
             folders.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        folders.sort()
+        # What git keeps of them is no data, and changes while nobody touches these.
+        folders[:] = sorted(each for each in folders if each != ".git")
         for name in sorted(names):
             file = Path(folder, name)
             if os.path.isfile(file):

@@ -157,17 +157,45 @@ def _compare_data(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     found = []
     for path in sorted(a.keys() & b.keys()):
         before, after = a[path], b[path]
+        versions = _differing_versions(before, after)
         if before.get("missing") or after.get("missing"):
-            if before != after:
+            if bool(before.get("missing")) != bool(after.get("missing")):
                 found.append(f"{path} {'is missing now' if after.get('missing') else 'is new'}")
             continue
         what = _differing(before, after)
         if what:
-            found.append(
-                f"{path} has other {what} ({before['files']} files of {before['bytes']} bytes, "
-                f"now {after['files']} of {after['bytes']})"
+            told = "; ".join(
+                [
+                    f"{before['files']} files of {before['bytes']} bytes, now {after['files']} of "
+                    f"{after['bytes']}",
+                    *versions,
+                ]
             )
+            found.append(f"{path} has other {what} ({told})")
+        elif versions and not _same_content(before, after):
+            found.append(
+                f"{path} has another version ({'; '.join(versions)}), though its files look the "
+                "same"
+            )
+    gone, new = sorted(a.keys() - b.keys()), sorted(b.keys() - a.keys())
+    if a and b and (gone or new):
+        found.append(f"what is read was {_show(gone)} and is {_show(new)}")
     return found
+
+
+def _differing_versions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return which versions of some data differ, by the word of the tools that keep them."""
+    a, b = ({**one.get("pointers", {}), **one.get("versions", {})} for one in (before, after))
+    return [
+        f"{label} was {_show(a[label])} and is {_show(b[label])}"
+        for label in sorted(a.keys() & b.keys())
+        if a[label] != b[label]
+    ]
+
+
+def _same_content(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether both were hashed whole, to the same hash: what tools say of them matters not."""
+    return "content_sha256" in before and before["content_sha256"] == after.get("content_sha256")
 
 
 def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

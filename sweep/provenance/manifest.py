@@ -79,6 +79,15 @@ def write(folder: StudyFolder, record: Record) -> str:
     return name
 
 
+def complete(folder: StudyFolder, axis: str, came: Record) -> None:
+    """Write into an axis of the newest launch's record what has come since: of its data, by their
+    paths; of the image that a job has built."""
+    whole = read(folder)
+    if whole:
+        whole[axis] = {**(whole.get(axis) or {}), **_clean(came)}
+        write_atomic(folder.provenance, json.dumps(whole, indent=1) + "\n")
+
+
 def of_run(whole: Record, run: str | None) -> dict[str, Any]:
     """Return the four axes of a launch; of the newest where it is not known."""
     found = (whole.get("earlier") or {}).get(run) or whole

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sweep.core.errors import CouldNotAsk, DatabaseUnavailable
-from sweep.results.plain import is_plain
+from sweep.results.plain_lines import is_plain
 from sweep.results.running_table import SHOWN
 from sweep.results.status import IDLE, Status
 from sweep.results.terminal import line, printable, progress_lines, status_panel

@@ -59,6 +59,15 @@ def ask(wide: Sequence[Column], names: Sequence[str], study: Study) -> list[Aske
     return found
 
 
+def with_ranking(names: Sequence[str], by: Objective | None, study: Study) -> list[str]:
+    """Return the columns that were asked for and, where it is none of them, the metric that the
+    table is ranked by: nobody could see why its rows stand as they do."""
+    also = shown_for(by, study)
+    if not names or also is None or {also.label, f"metrics.{also.label}"} & set(names):
+        return list(names)
+    return [*names, f"metrics.{also.label}"]
+
+
 def _unknown(name: str, several: Sequence[str], known: Collection[str]) -> InputError:
     if several:
         return InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,7 +27,7 @@ class RunningLine:
     Attributes:
         node: Its machine; gpu: which of its GPUs ("0", "0,1", an UUID), or "".
         step: Of its last report of the objective, or None; share: of the steps that complete trials
-            had, 0 to 1, or None where those do not tell.
+            had, 0 to 1, or None where those do not tell, or it goes on beyond them.
         last, best: The objective's last and best value so far, or None.
         elapsed_s: Seconds that it has trained, earlier attempts included.
         left_s: Until its end, estimated; None where nothing is known.
@@ -74,6 +74,7 @@ def lines_of(
     mean_s: float | None,
     folder: StudyFolder,
     shown: int | None = None,
+    usual_s: Mapping[int, float] | None = None,
 ) -> list[RunningLine]:
     """Return what is said of each running trial; those that wait for something come first.
 
@@ -81,6 +82,8 @@ def lines_of(
         lengths: The least and the greatest last step of complete trials, where there are some.
         mean_s: How long those took on average.
         shown: The GPUs of so many are read, a file each; of all when None.
+        usual_s: How long a trial takes where one trains, by its number, where that differs from
+            ``mean_s``: beside others on a GPU.
     """
     wants_more = study.objective.direction == "maximize"
     last_step = _usual_end(lengths)
@@ -101,7 +104,7 @@ def lines_of(
                 last=None if summary is None else summary.last,
                 best=best,
                 elapsed_s=row.used_s + row.trained_s,
-                left_s=_left_s(row, last_step, mean_s),
+                left_s=_left_s(row, last_step, (usual_s or {}).get(row.trial, mean_s)),
                 waits=_waits(row),
             )
         )
@@ -119,13 +122,18 @@ def _usual_end(lengths: tuple[int, int] | None) -> int | None:
 
 
 def _share(row: RunningTrial, last_step: int | None) -> float | None:
-    if last_step is None or row.last_step is None:
-        return None
-    return min(row.last_step / last_step, 1.0)
+    if last_step is None or row.last_step is None or row.last_step > last_step:
+        return None  # it goes on beyond where others have ended
+    return row.last_step / last_step
 
 
 def _left_s(row: RunningTrial, last_step: int | None, mean_s: float | None) -> float | None:
-    """Estimate by a trial's own pace; by how long others took where that is not known."""
+    """Estimate by a trial's own pace; by how long others took where that is not known. Nobody knows
+    of one whose task is not heard of."""
+    if row.unseen_s > UNHEARD_S:
+        return None
+    if last_step is not None and row.last_step is not None and row.last_step > last_step:
+        return None
     pace_s = _seconds_a_step(row)
     if last_step is not None and row.last_step is not None and pace_s is not None:
         return max((last_step - row.last_step) * pace_s - max(row.silent_s or 0.0, 0.0), 0.0)

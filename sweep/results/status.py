@@ -10,27 +10,32 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from sweep.control import retrying, sick_nodes
 from sweep.control.notifying import complaints
 from sweep.core import outcomes, scheduler
-from sweep.core.executors import slots_of
+from sweep.core.executors import is_packed, slots_of
 from sweep.core.files import read_tail
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
+from sweep.core.study import Study
 from sweep.core.times import iso_utc
 from sweep.core.trial import deviation
+from sweep.results import held_back
 from sweep.results.feasibility import read_none_feasible
 from sweep.results.running import RunningLine, lines_of
-from sweep.results.shared_gpus import SharedGpu, read_gpus
-from sweep.storage import notices, promotion, records, running_rows, status_rows, studies
+from sweep.results.shared_gpus import SharedGpu, read_gpus, usual_lengths
+from sweep.results.time_left import time_left_s
+from sweep.storage import notices, promotion, proposals, records, running_rows, status_rows, studies
 from sweep.storage.connection import Database
+from sweep.storage.gpu_shares import EndedTrial, read_lengths
 from sweep.storage.ledger import Ledger
 from sweep.storage.notices import Notice
+from sweep.storage.proposals import Waits
 from sweep.storage.running_rows import RunningTrial
 from sweep.storage.status_rows import Failure, Times
 
@@ -38,6 +43,8 @@ from sweep.storage.status_rows import Failure, Times
 FINISHED = "finished"  # every trial is final
 QUEUED = "queued"  # its tasks have not started
 IDLE = "idle"  # trials are left, and nothing is there to run them
+# Longer than attempts are left unseen by whoever looks after the study: nobody does.
+GONE_S = 300.0
 
 _NEXT = {
     studies.HELD: "correct the command or the study file; then `sweep launch` goes on",
@@ -95,6 +102,7 @@ class Status:
         spare_tasks: Tasks that run and have no trial, where the scheduler could be asked.
         best_so_far: The best value after each share of the complete trials, oldest first.
         gpus: Those that trials share (``resources.share``), while some train there.
+        waits: How long tasks waited for the parameters of their trials.
     """
 
     name: str
@@ -123,6 +131,7 @@ class Status:
     spare_tasks: int = 0
     best_so_far: Sequence[float] = ()
     gpus: Sequence[SharedGpu] = ()
+    waits: Waits = field(default_factory=Waits)
 
     @property
     def done(self) -> int:
@@ -165,6 +174,12 @@ class Status:
             "slots": self.slots,
             "spare_tasks": self.spare_tasks,
             "gpus": [gpu.to_dict() for gpu in self.gpus],
+            "proposals": {
+                "prepared": self.waits.prepared,
+                "made": self.waits.made,
+                "late": self.waits.late,
+                "longest_wait_s": self.waits.longest_s,
+            },
             "running": [line.to_dict(self.now) for line in self.running],
             "best_so_far": list(self.best_so_far),
             "started": iso_utc(self.started),
@@ -218,23 +233,37 @@ def snapshot(
         paused = ledger.db.retry(lambda db: promotion.count_paused(db, ledger.study_id))
         waits = "1 trial waits" if paused == 1 else f"{paused} trials wait"
         notes = (*notes, f"{waits} at their rungs to be promoted") if paused else notes
+    if study.profile:
+        held = held_back.note(held_back.read(ledger, folder), study.name)
+        notes = (*notes, held) if held else notes
     sick = ledger.db.retry(lambda _: sick_nodes.explain(ledger, folder))
     polled = None if tasks is None else _count_tasks(tasks)
     ours = {**seen.counts, outcomes.RUNNING: seen.counts[outcomes.RUNNING] - seen.untold}
     state, reason = decide(
-        seen.state, ours, seen.unfinished, polled, _pending_reason(tasks), coming
+        seen.state,
+        ours,
+        seen.unfinished,
+        polled,
+        _pending_reason(tasks),
+        coming,
+        gone=bool(seen.running) and all(row.unseen_s > GONE_S for row in seen.running),
     )
     over = state == FINISHED or (
         state in (studies.HELD, studies.STOPPED) and seen.counts[outcomes.RUNNING] <= seen.untold
     )
     elapsed_s = _elapsed_s(seen.times, over)
+    gpus = read_gpus(folder, [one.trial for one in seen.running])
+    usual_s = usual_lengths(gpus, seen.ended)
+    times = seen.times
+    if usual_s:  # those that have ended trained beside more or fewer others
+        times = replace(times, mean_s=sum(usual_s.values()) / len(usual_s))
     left_s = None
     if state in (studies.RUNNING, studies.DRAINING):
         left_s = time_left_s(
             seen.counts,
-            seen.times,
+            times,
             study.parallel,
-            polled["running"] * slots_of(study) if polled else 0,
+            _places(study, seen, polled),
             draining=state == studies.DRAINING,
         )
     done = (
@@ -262,12 +291,24 @@ def snapshot(
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
         failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
         notes=(*notes, *sick, *seen.noted, *complaints(seen.notices, seen.times.now.timestamp())),
-        slots=slots_of(study),
-        running=lines_of(seen.running, study, seen.lengths, seen.times.mean_s, folder, shown),
+        slots=1 if is_packed(study) else slots_of(study),
+        running=lines_of(
+            seen.running, study, seen.lengths, seen.times.mean_s, folder, shown, usual_s
+        ),
         spare_tasks=_count_spare(tasks, seen.running),
         best_so_far=seen.best_so_far,
-        gpus=read_gpus(folder, [one.trial for one in seen.running]),
+        gpus=gpus,
+        waits=seen.waits,
     )
+
+
+def _places(study: Study, seen: _Seen, polled: Mapping[str, int] | None) -> int:
+    """Return how many trials train at once in the tasks that run, as far as is known."""
+    if not polled:
+        return 0
+    if is_packed(study):
+        return max(polled["running"], seen.counts[outcomes.RUNNING])
+    return polled["running"] * slots_of(study)
 
 
 @dataclass(frozen=True)
@@ -288,6 +329,8 @@ class _Seen:
     running: Sequence[RunningTrial]
     lengths: tuple[int, int] | None
     best_so_far: Sequence[float]
+    waits: Waits
+    ended: Sequence[EndedTrial]
 
 
 def _read(db: Database, ledger: Ledger) -> _Seen:
@@ -337,6 +380,8 @@ def _read(db: Database, ledger: Ledger) -> _Seen:
         running=running,
         lengths=running_rows.read_lengths(ledger) if running else None,
         best_so_far=running_rows.read_best_so_far(ledger, BEST_POINTS) if best else (),
+        waits=proposals.read_waits(db, study_id),
+        ended=read_lengths(db, study_id) if running and study.resources.share else (),
     )
 
 
@@ -347,6 +392,8 @@ def decide(
     tasks: Mapping[str, int] | None,
     pending_reason: str = "",
     coming: str = "",
+    *,
+    gone: bool = False,
 ) -> tuple[str, str]:
     """Return what a study is doing, and why.
 
@@ -356,6 +403,7 @@ def decide(
         tasks: How many are pending and running; None when the scheduler could not be asked.
         pending_reason: The scheduler's, of a pending task.
         coming: Who goes on with a study that has no task, in words.
+        gone: Its running trials have not been heard of for long, any of them.
     """
     has_ended = wanted.word == studies.ENDED
     if not unfinished:
@@ -364,6 +412,13 @@ def decide(
         return studies.DRAINING, f"it ends early: {wanted.reason}"
     if wanted.word != studies.RUNNING:
         return wanted.word, wanted.reason
+    if tasks is not None and gone and not any(tasks.values()) and not coming:
+        running = counts[outcomes.RUNNING]
+        left = "1 trial runs" if running == 1 else f"{running} trials run"
+        return IDLE, (
+            f"{left} by the database alone: no task is there any more, and nobody has looked after "
+            "the study since; `sweep status` does"
+        )
     if counts[outcomes.RUNNING] or tasks is None or tasks["running"]:
         return studies.RUNNING, ""
     if tasks["pending"]:
@@ -392,33 +447,6 @@ def _count_spare(tasks: Mapping[Task, TaskState] | None, running: Sequence[Runni
 def _pending_reason(tasks: Mapping[Task, TaskState] | None) -> str:
     reasons = [t.reason for t in (tasks or {}).values() if t.state == scheduler.PENDING]
     return next((reason for reason in reasons if reason), "")
-
-
-def time_left_s(
-    counts: Mapping[str, int],
-    times: Times,
-    parallel: int,
-    running_slots: int = 0,
-    *,
-    draining: bool = False,
-) -> float | None:
-    """Estimate the seconds until the last trial ends; None before a first one has.
-
-    The work that is left, each trial as long as the mean of those that are complete or pruned,
-    spread over the trials that run at once, and never less than what one trial still needs.
-
-    Args:
-        parallel: K.
-        running_slots: Trials that the running tasks can run at once; 0 where that is not known.
-        draining: No further trial starts.
-    """
-    if times.mean_s is None:
-        return None
-    rest_s = [max(times.mean_s - used_s, 0.0) for used_s in times.running_s]
-    waiting = 0 if draining else counts[outcomes.WAITING]
-    width = min(parallel, max(len(rest_s), running_slots) or parallel)
-    spread_s = (sum(rest_s) + waiting * times.mean_s) / max(1, width)
-    return max(spread_s, *rest_s, times.mean_s if waiting else 0.0)
 
 
 def _elapsed_s(times: Times, over: bool) -> float | None:

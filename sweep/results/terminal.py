@@ -25,6 +25,7 @@ from sweep.core.study import Study
 from sweep.core.times import clock, span, stopwatch
 from sweep.results import status as states
 from sweep.results.columns import Row
+from sweep.results.counts import counted
 from sweep.results.paper import means
 from sweep.results.running_table import SHOWN, RunningTable, Sparkline
 from sweep.results.running_text import VALUE_DIGITS, shown_value
@@ -75,17 +76,6 @@ def shown(value: Any, digits: int = PARAM_DIGITS) -> str:
 def printable(text: str) -> str:
     """Return text without line breaks and what a terminal would take for a command."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def count_trials(count: int, one: str = "", more: str = "") -> str:
-    """Return "1 trial" or "3 trials", with the words that go with one or with several."""
-    return f"{count} trial {one}".rstrip() if count == 1 else f"{count} trials {more}".rstrip()
-
-
-def counted(counts: Mapping[str, int]) -> str:
-    """Return the counts that are not zero, in words."""
-    order = (*outcomes.FINAL_STATES, outcomes.RUNNING, outcomes.WAITING)
-    return ", ".join(f"{counts[s]} {s}" for s in order if counts.get(s)) or "no trials"
 
 
 def line(status: Status) -> str:

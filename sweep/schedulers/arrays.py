@@ -11,20 +11,42 @@ import secrets
 import sys
 
 from sweep.core import scheduler
-from sweep.core.executors import slots_of
+from sweep.core.executors import is_packed, slots_of
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import EXECUTOR_VARIABLE, ArrayJob, Wave
 from sweep.core.study import Study
+from sweep.core.system.shared_cards import known_level
 
+FIRST_PACKED = 2  # tasks at once, until it is known how many trials a GPU takes
 ALWAYS_QUEUED = 2  # beside the array: its finaliser and the database's job
 
 
-def throttle_of(study: Study, size: int, slots: int) -> int:
+def throttle_of(study: Study, size: int, slots: int, level: int | None = None) -> int:
     """Return how many tasks of so many slots run at once, so that no more than K trials do.
 
     One runs in any case, also where K has become less than its slots since it was submitted.
+    Where a task packs its GPUs, claims hold K: as many tasks run as K trials fill, and two while it
+    is not known how many fit on a GPU.
+
+    Args:
+        level: Trials at once on a GPU of a task that packs it; None while that is not known.
     """
-    return max(1, min(study.parallel // slots, size))
+    if not is_packed(study):
+        return max(1, min(study.parallel // slots, size))
+    filled = -(-study.parallel // (slots * (level or 1)))
+    return max(1, min(filled if level else min(filled, FIRST_PACKED), size))
+
+
+def level_of(study: Study, folder: StudyFolder) -> int | None:
+    """Return how many trials are known to train at once on a GPU; None where trials share none, or
+    it is not known yet."""
+    share = study.resources.share
+    return None if share is None else known_level(folder.cards, share, packed_as(study))
+
+
+def packed_as(study: Study) -> str:
+    """Return a name of what a study's trials run: what is learnt of shared GPUs holds for it."""
+    return hashlib.sha256(json.dumps(study.command).encode()).hexdigest()[:12]
 
 
 def plan_waves(
@@ -64,7 +86,7 @@ def array_job(study: Study, folder: StudyFolder, wave: Wave) -> ArrayJob:
         share=study.resources.share,
         cards=str(folder.cards),
         cpus=study.resources.cpus,
-        packed_as=hashlib.sha256(json.dumps(study.command).encode()).hexdigest()[:12],
+        packed_as=packed_as(study),
     )
 
 

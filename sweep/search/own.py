@@ -1,4 +1,5 @@
 """A user's own sampler or pruner (``type: "package.module:Class"``), asked in a process of its own.
+So is one of OptunaHub's registry (``hub``).
 
 It runs the study's frozen code and is given the history of the study. It has no address of the
 database, none of the environment's secrets and a time limit; whatever it does, it cannot damage
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +25,13 @@ from sweep.core.errors import SweepError
 from sweep.core.secrets import is_secret
 from sweep.core.study import Choice, Environment, Storage, Study
 from sweep.core.system import processes
+from sweep.search import hub
 from sweep.search.draws import place_values
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+MOST_NAMES = 5  # of what a sampler keeps, that are said
 START_S = 60.0  # beyond its own limit: the interpreter, Optuna and the user's imports
 
 
@@ -40,11 +44,15 @@ class Asked:
 
     Args:
         workdir: The folder with the user's code: its frozen copy in a task.
+        hubs: Folders with packages of OptunaHub's registry, by what they are.
         is_quiet: Drop what it prints, tracebacks too; else it goes where this process prints.
     """
 
-    def __init__(self, workdir: Path, *, is_quiet: bool = False) -> None:
+    def __init__(
+        self, workdir: Path, hubs: Mapping[str, Path] | None = None, *, is_quiet: bool = False
+    ) -> None:
         self.workdir = workdir
+        self._hubs = hubs or {}
         self._is_quiet = is_quiet
         self._child: subprocess.Popen[bytes] | None = None
         self._answers: int = -1
@@ -68,8 +76,12 @@ class Asked:
             OwnFailed: The sampler failed.
         """
         rows, kinds = _rows([*(t for t in trials if t.number != trial.number), trial])
+        # One that is asked for ahead waits yet; samplers know running ones.
+        rows[-1]["state"] = "RUNNING"
+        rows[-1]["started"] = rows[-1]["started"] or datetime.now().isoformat()
         rows[-1]["system_attrs"] = {**rows[-1]["system_attrs"], "fixed_params": dict(fixed)}
-        said = self._ask("propose", "sampler", study, study.sampler, rows, kinds, trial, seed)
+        number = trial.number
+        said = self._ask("propose", "sampler", study, study.sampler, rows, kinds, number, seed)
         return said["params"], {k: v for k, v in said["attributes"].items() if k != "fixed_params"}
 
     def prunes(self, study: Study, trials: Iterable[FrozenTrial], trial: FrozenTrial) -> bool:
@@ -80,8 +92,19 @@ class Asked:
         """
         rows, kinds = _rows([*(t for t in trials if t.number != trial.number), trial])
         return bool(
-            self._ask("prune", "pruner", study, study.pruner, rows, kinds, trial, None)["prunes"]
+            self._ask("prune", "pruner", study, study.pruner, rows, kinds, trial.number, None)[
+                "prunes"
+            ]
         )
+
+    def remembers(self, study: Study) -> list[str]:
+        """Return the names of what the study's own sampler keeps in its object from trial to trial.
+
+        Raises:
+            OwnFailed: The sampler failed.
+        """
+        said = self._ask("remember", "sampler", study, study.sampler, [], [], 0, study.seed)
+        return list(said["remembers"])
 
     def close(self) -> None:
         """End the process."""
@@ -103,7 +126,7 @@ class Asked:
         choice: Choice,
         rows: Sequence[Mapping[str, Any]],
         kinds: Sequence[str],
-        trial: FrozenTrial,
+        number: int,
         seed: int | None,
     ) -> dict[str, Any]:
         name, limit_s = f"{kind} {choice.type}", float(choice.options["time_limit_s"])
@@ -115,8 +138,15 @@ class Asked:
             "study": _shown(study).to_json(),
             "trials": rows,
             "kinds": kinds,
-            "number": trial.number,
+            "number": number,
+            "package": None,
+            "of_package": choice.options.get("class", ""),
         }
+        if choice.is_hub:
+            try:
+                question["package"] = str(hub.find(kind, choice, self._hubs).absolute())
+            except hub.HubFailed as error:
+                raise OwnFailed(error.message, error.hint) from error
         is_new = self._child is None or self._child.poll() is not None
         if is_new:
             self.close()
@@ -134,7 +164,8 @@ class Asked:
             raise OwnFailed(f"The process of the {name} ended.", "What it printed says why.")
         said: dict[str, Any] = json.loads(line)
         if "error" in said:
-            raise OwnFailed(f"The {name} failed: {said['error']}.", "Correct it.")
+            hint = said.get("hint", "Correct it.")
+            raise OwnFailed(f"The {name} failed: {said['error']}.", hint)
         return said
 
     def _start(self) -> None:
@@ -220,22 +251,33 @@ def _rows(trials: Iterable[FrozenTrial]) -> tuple[list[dict[str, Any]], list[str
     return rows, list(kinds)
 
 
-def check(study: Study, workdir: Path) -> None:
+def check(study: Study, workdir: Path, hubs: Mapping[str, Path] | None = None) -> str:
     """Try a study's own sampler on a study without trials, and its pruner on one with a report.
+
+    What is of OptunaHub's registry and not pinned is not tried.
+
+    Args:
+        hubs: As for ``Asked``.
+
+    Returns:
+        What is to be known of the sampler, in a sentence; "" where there is nothing.
 
     Raises:
         OwnFailed: One fails there.
     """
-    if not (study.sampler.is_own or study.pruner.is_own):
-        return
+    sampler, pruner = _can_be_tried(study.sampler), _can_be_tried(study.pruner)
+    if not (sampler or pruner):
+        return ""
     import optuna
 
     first = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
     first.number = 0
-    with contextlib.closing(Asked(workdir, is_quiet=True)) as asked:
-        if study.sampler.is_own:
+    said = ""
+    with contextlib.closing(Asked(workdir, hubs, is_quiet=True)) as asked:
+        if sampler:
             asked.propose(study, [], first, study.seed, {})
-        if study.pruner.is_own:
+            said = _say_what_it_keeps(study, asked)
+        if pruner:
             params = place_values(study.space, lambda _: 0.5)
             kinds = {name: study.space.get(name).distribution() for name in params}
             trained = optuna.trial.create_trial(
@@ -246,3 +288,26 @@ def check(study: Study, workdir: Path) -> None:
             )
             trained.number = 0
             asked.prunes(study, [], trained)
+    return said
+
+
+def _say_what_it_keeps(study: Study, asked: Asked) -> str:
+    """Return what a sampler keeps in its object, in a sentence; "" where that is nothing.
+
+    A fault of it with trials that are made up is said, and refuses nothing.
+    """
+    try:
+        kept = asked.remembers(study)
+    except OwnFailed as error:
+        return f"With trials that are made up: {error.message}"
+    if not kept:
+        return ""
+    return (
+        f"The sampler {study.sampler.type} keeps {', '.join(kept[:MOST_NAMES])} in its object from "
+        "one trial to the next, and its object is made anew for each: what it does not read from "
+        "the trials it will not know, and may search no better than by chance."
+    )
+
+
+def _can_be_tried(choice: Choice) -> bool:
+    return choice.is_own and not (choice.is_hub and "pinned" not in choice.options)

@@ -1,4 +1,5 @@
 """The process in which a user's own sampler or pruner runs: asked by lines of JSON on its input.
+So does one of OptunaHub's registry.
 
 It has the history and nothing else: no address of a database, no secret of the environment. A study
 in memory is made of the history for each question, and the class anew: what it knows, it knows from
@@ -7,16 +8,22 @@ the trials.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import json
 import os
+import pickle
 import sys
 import traceback
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import json_to_distribution
 from optuna.pruners import BasePruner
@@ -29,30 +36,106 @@ from sweep.search.suggest import suggest_all
 
 
 class Refused(Exception):
-    """The user's class cannot be used; said without a traceback."""
+    """The user's class cannot be used; said without a traceback.
+
+    Args:
+        hint: What to do.
+    """
+
+    def __init__(self, message: str, hint: str = "Correct it.") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
-def make(name: str, base: type, arguments: Mapping[str, Any], seed: int | None) -> Any:
-    """Return an object of a class that is named package.module:Class.
+def make(
+    name: str,
+    base: type,
+    arguments: Mapping[str, Any],
+    seed: int | None,
+    package: str | None = None,
+    class_name: str = "",
+) -> Any:
+    """Return an object of a class that is named package.module:Class, or of a registry's package.
 
     Args:
         base: What it has to be a subclass of.
         seed: Given as ``seed`` where the class takes one and the study file gives none.
+        package: The folder of a registry's package, and then the class where it has several.
 
     Raises:
         Refused: There is no such class.
     """
-    module_name, _, class_name = name.partition(":")
-    module = importlib.import_module(module_name)
-    found = getattr(module, class_name, None)
-    if found is None:
-        raise Refused(f"{module.__file__} has no {class_name}")
-    if not (inspect.isclass(found) and issubclass(found, base)):
-        raise Refused(f"{class_name} is no subclass of optuna's {base.__name__}")
+    if package is not None:
+        found = find_in_package(Path(package), base, class_name)
+    else:
+        module_name, _, class_name = name.partition(":")
+        module = importlib.import_module(module_name)
+        found = getattr(module, class_name, None)
+        if found is None:
+            raise Refused(f"{module.__file__} has no {class_name}")
+        if not _is_one(found, base):
+            raise Refused(f"{class_name} is no subclass of optuna's {base.__name__}")
     given = dict(arguments)
     if seed is not None and "seed" in inspect.signature(found).parameters:
         given.setdefault("seed", seed)
     return found(**given)
+
+
+def _is_one(found: Any, base: type) -> bool:
+    return inspect.isclass(found) and issubclass(found, base)
+
+
+def find_in_package(folder: Path, base: type, class_name: str = "") -> Any:
+    """Return the class of a registry's package.
+
+    Args:
+        class_name: The one that is meant, where it has several.
+
+    Raises:
+        Refused: It needs what is not installed; it has no such class, or several.
+    """
+    module = _load(folder)
+    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    found = {n: one for n in names if _is_one(one := getattr(module, n, None), base)}
+    if class_name:
+        if class_name not in found:
+            has = ", ".join(found) or f"no subclass of optuna's {base.__name__}"
+            raise Refused(f"its package has no {class_name}; it has {has}")
+        return found[class_name]
+    if len(found) != 1:
+        has = ", ".join(found) or f"no subclass of optuna's {base.__name__}"
+        first = next(iter(found), "")
+        hint = f"Say which one, class: {first}." if found else "Name another package."
+        raise Refused(f"its package has {has}", hint)
+    return next(iter(found.values()))
+
+
+def _load(folder: Path) -> ModuleType:
+    """Return the module of a registry's package, by the name that OptunaHub's client gives it."""
+    *above, root, package, kind, name = folder.parts
+    if (tree := str(Path(*above))) not in sys.path:
+        sys.path.append(tree)
+    try:
+        return importlib.import_module(f"{root}.{package}.{kind}.{name}")
+    except ImportError as error:
+        wants = _requirements(folder)
+        said = f" (its requirements.txt: {', '.join(wants)})" if wants else ""
+        missing = (error.name or "").partition(".")[0]
+        install = " ".join(wants) or missing or "what it needs"
+        raise Refused(
+            f"{type(error).__name__}: {error}{said}",
+            f"Install what it needs into the environment that sweep runs from: pip install "
+            f"{install}.",
+        ) from error
+
+
+def _requirements(folder: Path) -> list[str]:
+    try:
+        lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    found = (line.partition("#")[0].strip() for line in lines)
+    return [line for line in found if line and not line.startswith("-")]
 
 
 def study_of(
@@ -96,9 +179,14 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
+def _made(question: Mapping[str, Any], base: type) -> Any:
+    name, arguments, seed = question["class"], question["arguments"], question["seed"]
+    return make(name, base, arguments, seed, question["package"], question["of_package"])
+
+
 def propose(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
     """Return the parameters of a trial as Optuna's numbers, and what the sampler noted with it."""
-    sampler = make(question["class"], BaseSampler, question["arguments"], question["seed"])
+    sampler = _made(question, BaseSampler)
     shown = study_of(study, question["trials"], question["kinds"], sampler=sampler)
     number = question["number"]
     before = dict(shown._storage.get_trial(number).system_attrs)
@@ -111,19 +199,52 @@ def propose(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
 
 def prune(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
     """Return whether the pruner stops a trial."""
-    pruner = make(question["class"], BasePruner, question["arguments"], question["seed"])
+    pruner = _made(question, BasePruner)
     shown = study_of(study, question["trials"], question["kinds"], pruner=pruner)
     trial = shown._storage.get_trial(question["number"])
     return {"prunes": bool(pruner.prune(shown, trial))}
+
+
+PLAYED = 6  # trials
+
+
+def remember(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
+    """Return the attributes of a sampler, plain values, that change from trial to trial: what it
+    knows by itself, and not from the trials. Some trials are played with one object for it."""
+    sampler = _made(question, BaseSampler)
+    played = study_of(study, [], [], sampler=sampler)
+    before: dict[str, bytes] = {}
+    changes: Counter[str] = Counter()
+    for number in range(PLAYED):
+        trial = played.ask()
+        suggest_all(study.space, trial)
+        played.tell(trial, [float(number)] * len(study.directions))
+        now = _plain(sampler)
+        changes.update(n for n in now.keys() | before.keys() if now.get(n) != before.get(n))
+        before = now
+    # All are new after the first trial, and some are set up once by a later one.
+    return {"remembers": sorted(name for name, count in changes.items() if count > 2)}
+
+
+def _plain(owner: Any) -> dict[str, bytes]:
+    found = {}
+    for name, value in vars(owner).items():
+        if isinstance(value, (bool, int, float, str, list, dict, set, tuple, deque, np.ndarray)):
+            with contextlib.suppress(Exception):  # what cannot be pickled is no plain value
+                found[name] = pickle.dumps(value)
+    return found
+
+
+ANSWERS = {"propose": propose, "prune": prune, "remember": remember}
 
 
 def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to a question, or what went wrong."""
     try:
         study = Study.from_json(question["study"])
-        return (propose if question["what"] == "propose" else prune)(question, study)
+        return ANSWERS[question["what"]](question, study)
     except Refused as refusal:
-        return {"error": str(refusal)}
+        return {"error": str(refusal), "hint": refusal.hint}
     except Exception as error:
         traceback.print_exc()
         last = traceback.extract_tb(error.__traceback__)[-1]

@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,18 @@ from sweep.search import cost, priors, warm_start
 from sweep.search.design import FIXED, fixed_design, spread_design
 from sweep.search.draws import random_point
 from sweep.search.rejection import draw_valid
-from sweep.search.samplers import SHARE, STARTUP, build_sampler, choose, kept, one_thread, quiet
+from sweep.search.samplers import (
+    GP_MOST,
+    SHARE,
+    STARTUP,
+    build_sampler,
+    choose,
+    kept,
+    one_thread,
+    quiet,
+)
 from sweep.search.suggest import suggest_all
-from sweep.storage import locks, same_params
+from sweep.storage import locks, proposals, same_params
 
 if TYPE_CHECKING:
     from sweep.search.own import Asked
@@ -33,6 +43,20 @@ _APART = 1000  # between the seeds of draws for another reason
 
 # Made once for the space last seen: distributions as text, for 10,000 rows.
 _texts: list[tuple[Space, dict[str, str]]] = []
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposal for a trial that waits.
+
+    Attributes:
+        sampler: Which it is from.
+        notes: System attributes that the user's own sampler set on the trial.
+    """
+
+    params: proposals.Stored
+    sampler: str
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def internal(study: Study, params: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
@@ -59,6 +83,8 @@ def propose(
     trial_id: int,
     number: int,
     asked: Asked | None = None,
+    *,
+    is_late: bool = False,
 ) -> dict[str, Any]:
     """Give a trial the parameters that it lacks, and return all that it has, as Optuna stores them.
 
@@ -69,18 +95,111 @@ def propose(
     Args:
         storage: With the attempt's token, so that the writes are refused once it has ended.
         asked: Answers for the user's own sampler; needed where the study has one.
+        is_late: A proposal was to be prepared, and is not there: with ``auto`` no slot waits for a
+            Gaussian process then.
 
     Raises:
         SweepError: The sampler cannot work here, what to install; the user's own has failed.
         StaleAttempt: The storage's attempt has ended.
         DatabaseUnavailable: The database does not answer.
     """
+    study = weighed(study, storage, study_id, is_late=is_late)
+    view, earlier = look(study, storage, study_id)
+
+    def write(may_draw_again: bool) -> bool:
+        with locks.held(storage.database, locks.PROPOSE, study_id):
+            if may_draw_again and _is_known(study, view, study_id, trial_id):
+                return False
+            view.write_params(trial_id, study_id)
+            return True
+
+    _choose_until(study, view, study_id, trial_id, number, earlier, asked, write)
+    return dict(storage.get_trial(trial_id).params)
+
+
+def prepare(
+    study: Study,
+    storage: PostgresStorage,
+    study_id: int,
+    trial_id: int,
+    number: int,
+    others: Mapping[int, proposals.Stored],
+    asked: Asked | None = None,
+) -> Proposal:
+    """Return parameters for a trial that waits, as ``propose`` would give them to it now.
+
+    Args:
+        others: What is prepared for other trials, by number: to the sampler they run.
+        asked: As for ``propose``.
+
+    Raises:
+        SweepError: As ``propose``.
+    """
+    study = weighed(study, storage, study_id)
+    view, earlier = look(study, storage, study_id)
+    view.expect(others)
+    found: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
+
+    def take(may_draw_again: bool) -> bool:
+        chosen = view.chosen_params(trial_id)
+        is_prepared = any(
+            chosen == {name: value for name, (value, _) in stored.items()}
+            for stored in others.values()
+        )
+        if may_draw_again and (is_prepared or _is_known(study, view, study_id, trial_id)):
+            return False
+        notes.update(view.notes(trial_id))
+        found.update(view.take_choice(trial_id))
+        return True
+
+    _choose_until(study, view, study_id, trial_id, number, earlier, asked, take)
+    kinds = {parameter.name: parameter.distribution_json() for parameter in study.space}
+    stored = {name: (value, kinds[name]) for name, (value, _) in found.items()}
+    return Proposal(stored, choose(study)[0], notes)
+
+
+def most_behind(study: Study) -> int:
+    """Return how many results a proposal may lack when it is taken: those of all that run."""
+    return study.parallel
+
+
+def prepares(study: Study) -> bool:
+    """Tell whether a study's proposals are prepared while others train.
+
+    Not where few run at once: the newest result is worth the wait there. Nor what goes by
+    generations (cmaes, nsgaii), which is quick anyway.
+    """
+    return (
+        (study.sampler.is_own or choose(study)[0] in ("tpe", "gp"))
+        and len(study.space) > 0
+        and cost.LEAST_AT_ONCE <= study.parallel < study.trials
+    )
+
+
+def weighed(
+    study: Study, storage: PostgresStorage, study_id: int, *, is_late: bool = False
+) -> Study:
+    """Return the study as its next trial is proposed: with ``auto``, what its trials take decides.
+
+    Args:
+        is_late: As for ``propose``.
+    """
+    if study.sampler.type != "auto" or choose(study)[0] != "gp":
+        return study
+    if is_late:
+        return cost.weigh(study, ())  # as before anything is known
+    done = storage.get_all_trials(study_id, deepcopy=False)  # of few trials: all are read
+    earlier = len(warm_start.frozen(storage.database, study_id, study))
+    return cost.weigh(study, cost.durations_of(done), earlier)
+
+
+def look(study: Study, storage: PostgresStorage, study_id: int) -> tuple[SamplerView, list[Any]]:
+    """Return the history as the study's sampler is to see it now, and the trials of an earlier
+    study."""
     from sweep.search.view import SamplerView, broken_by
 
     earlier = warm_start.frozen(storage.database, study_id, study)
-    if study.sampler.type == "auto" and choose(study)[0] == "gp":  # of few trials: all are read
-        done = storage.get_all_trials(study_id, deepcopy=False)
-        study = cost.weigh(study, cost.durations_of(done))
     sampler = choose(study)[0]
     view = SamplerView(
         storage,
@@ -89,17 +208,35 @@ def propose(
         marked=sampler == "gp",
         ranked=sampler == "cmaes",
         broken=broken_by(study),
+        most=GP_MOST if sampler == "gp" else None,
+        # Samplers with generations (cmaes, nsgaii) count a trial once, by its final value.
+        replicated=study if study.is_replicated and sampler in ("tpe", "gp") else None,
     )
+    return view, earlier
+
+
+def _choose_until(
+    study: Study,
+    view: SamplerView,
+    study_id: int,
+    trial_id: int,
+    number: int,
+    earlier: Sequence[Any],
+    asked: Asked | None,
+    take: Callable[[bool], bool],
+) -> None:
+    """Choose a trial's parameters until a choice is taken.
+
+    Args:
+        take: Takes what was chosen; returns False to have it drawn again, where it is told that it
+            may.
+    """
     is_fixed = study.sampler.type in FIXED
     for again in range(TRIES + 1):
         choose_params(study, view, study_id, trial_id, number, again, earlier, asked)
-        may_draw_again = again < TRIES and not is_fixed and bool(view.chosen_params(trial_id))
-        with locks.held(storage.database, locks.PROPOSE, study_id):
-            if not (may_draw_again and _is_known(study, view, study_id, trial_id)):
-                view.write_params(trial_id, study_id)
-                break
+        if take(again < TRIES and not is_fixed and bool(view.chosen_params(trial_id))):
+            return
         view.forget_choice(trial_id)
-    return dict(storage.get_trial(trial_id).params)
 
 
 def choose_params(
@@ -174,7 +311,7 @@ def _ask_own(
     row: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Set a trial's parameters in a view as the user's own sampler proposes them; return all that
-    it has, as Optuna stores them. What the sampler noted with the trial is stored at once.
+    it has, as Optuna stores them. What the sampler noted with the trial is kept with them.
     """
     assert asked is not None, "a study with a sampler of its own is asked for by a task"
     trial = view.get_trial(trial_id)
@@ -187,8 +324,7 @@ def _ask_own(
             kind = parameter.distribution()
             view.set_trial_param(trial_id, parameter.name, params[parameter.name], kind)
             stored[parameter.name] = kind.to_external_repr(params[parameter.name])
-    for name, value in noted.items():
-        view.set_trial_system_attr(trial_id, name, value)
+    view.note(trial_id, noted)
     return stored
 
 
@@ -246,7 +382,7 @@ def _is_known(study: Study, view: SamplerView, study_id: int, trial_id: int) -> 
             other.distributions[name].to_internal_repr(other.params[name]) == value
             for name, value in params.items()
         )
-        for other in view.get_all_trials(study_id, deepcopy=False)
+        for other in view.whole(study_id)
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import numpy
 import optuna
 
 from sweep.core import pareto
@@ -83,8 +84,6 @@ class Curves:
             values = self._values.get(step, [])
             found = math.nan
             if len(values) >= max(at_least, 1):
-                import numpy
-
                 finite = numpy.array(values, dtype=float)
                 if not numpy.isnan(finite).all():
                     found = float(numpy.nanpercentile(finite, percentile))

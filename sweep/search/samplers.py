@@ -8,7 +8,6 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,6 +26,11 @@ JOINT_WIDTH = 32  # trials at once above which TPE models one parameter at a tim
 # Above these a Gaussian process costs too much or knows too little.
 GP_PARAMETERS = 8
 GP_TRIALS = 200
+GP_TRIALS_OF_TWO = 100  # with two objectives, where a proposal costs more
+
+# Complete trials that it learns from, at the most: a proposal's time grows with them, and stays
+# within a second so. OptunaHub's AutoSampler leaves it for another sampler at 250.
+GP_MOST = 300
 
 
 def choose(study: Study) -> tuple[str, str]:
@@ -34,7 +38,8 @@ def choose(study: Study) -> tuple[str, str]:
 
     A Gaussian process is the best on smooth spaces of a few parameters, numbers or categories, and
     no worse than TPE with noise and on learning curves: `python -m benchmarks.search samplers`
-    compares. Taking turns with TPE gave up half of the gain.
+    compares. Taking turns with TPE gave up half of the gain. With two objectives it comes nearer to
+    the front in spaces of numbers: `python -m benchmarks.search_objectives` compares.
 
     Returns:
         (name, reason).
@@ -42,19 +47,26 @@ def choose(study: Study) -> tuple[str, str]:
     name = study.sampler.type
     if name != "auto":
         return name, "as the study file says"
-    if study.is_multi_objective:
+    if study.is_multi_objective and (len(study.objectives) > 2 or study.constraints):
         return "tpe", "there are several objectives"
     if any(p.when for p in study.space):
         return "tpe", "the space has conditions"
     if not study.space or len(study.space) > GP_PARAMETERS:
         return "tpe", f"the space has not 1 to {GP_PARAMETERS} parameters"
-    if study.trials > GP_TRIALS:
-        return "tpe", f"there are more than {GP_TRIALS} trials"
+    if study.is_multi_objective and any(p.type == "categorical" for p in study.space):
+        return "tpe", "there are several objectives and a parameter that is no number"
+    if study.trials > most_gp_trials(study):
+        return "tpe", f"there are more than {most_gp_trials(study)} trials"
     if study.pruner.type != "none":
         return "tpe", "a pruner stops trials, and gp learns from complete ones alone"
     if not all(find_spec(package) for package in ("torch", "scipy")):
         return "tpe", "torch and SciPy are not installed here; with them it would be gp"
     return "gp", f"the space has {len(study.space)} parameters and no conditions"
+
+
+def most_gp_trials(study: Study) -> int:
+    """Return up to how many trials a study's own choice may be a Gaussian process."""
+    return GP_TRIALS_OF_TWO if study.is_multi_objective else GP_TRIALS
 
 
 def build_sampler(study: Study, seed: int, earlier: Sequence[Any] = ()) -> Any:
@@ -74,7 +86,7 @@ def build_sampler(study: Study, seed: int, earlier: Sequence[Any] = ()) -> Any:
     import optuna
 
     name = choose(study)[0]
-    check(study)
+    check(study, optuna.__version__)
     options = dict(study.sampler.options) if study.sampler.type != "auto" else {}
     with silence():
         if name in ("random", "grid", "qmc"):
@@ -143,16 +155,19 @@ def _sources(study: Study, earlier: Sequence[Any]) -> list[Any] | None:
     return found * math.ceil(LEAST_SOURCES / len(found)) if len(found) < LEAST_SOURCES else found
 
 
-def check(study: Study) -> None:
+def check(study: Study, optuna_version: str) -> None:
     """Refuse a study whose sampler cannot work here, or cannot search its space.
+
+    Args:
+        optuna_version: Of the Optuna that is installed here, as 5.1.0.
 
     Raises:
         InputError: The sampler cannot search this space.
         SweepError: A package that the sampler needs is not installed, or is too old.
     """
-    if study.constraints and int(version("optuna").split(".")[0]) < 5:
+    if study.constraints and int(optuna_version.split(".")[0]) < 5:
         raise SweepError(
-            f"Constraints need Optuna 5, and this is {version('optuna')}.", "pip install -U optuna"
+            f"Constraints need Optuna 5, and this is {optuna_version}.", "pip install -U optuna"
         )
     name = choose(study)[0]
     if name == "qmc":
@@ -244,10 +259,7 @@ def build_pruner(study: Study, first: int = 0) -> Any:
 @contextmanager
 def silence() -> Iterator[None]:
     """Keep back what Optuna warns of when it is asked for what the study file asks for."""
-    from optuna.exceptions import ExperimentalWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
+    with quiet():
         warnings.filterwarnings(
             "ignore", message=".*`sigma0` has been deprecated", category=FutureWarning
         )

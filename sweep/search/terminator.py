@@ -38,21 +38,19 @@ def judge(study: Study, storage: PostgresStorage, study_id: int) -> Reached | No
     if kind == "none":
         return None
     check(study)
-    import optuna
-
     from sweep.search.view import SamplerView
 
     least = options.get("min_trials", 30)
     view = SamplerView(storage)
-    complete = view.get_all_trials(
-        study_id, deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)
-    )
-    if len(complete) < least:
+    trials = view.get_all_trials(study_id, deepcopy=False)
+    complete = sum(trial.state.name == "COMPLETE" for trial in trials)
+    if complete < least:
         return None
     with silence(), warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", FutureWarning)  # to be moved out of Optuna in 6.0
-        from optuna import terminator
+        import optuna.terminator
 
+        terminator = optuna.terminator
         improvement: optuna.terminator.BaseImprovementEvaluator
         if kind == "emmr":
             improvement = terminator.EMMREvaluator(
@@ -68,5 +66,5 @@ def judge(study: Study, storage: PostgresStorage, study_id: int) -> Reached | No
         )
     if not ends:
         return None
-    what = f"its terminator ({kind}) finds little left to gain after {len(complete)} trials"
+    what = f"its terminator ({kind}) finds little left to gain after {complete} trials"
     return Reached(what, leave=False, by="terminator")

@@ -4,7 +4,8 @@ A paused trial looks pruned. A trial that diverged counts as complete with the w
 or a sampler would propose its like again. One whose configuration asked for too much (memory, or
 time: ``risk``) is shown to samplers so as well, and as infeasible. Other failures are ignored, as
 Optuna does. A running trial is what it is: TPE takes it for one with a bad result. Waiting trials
-are left out. What breaks the study's relations (``where``) is infeasible, too.
+are left out. What breaks the study's relations (``where``) is infeasible, too. A trial of several
+trainings (``replicates``) counts for ``tpe`` and ``gp`` with the mean of those that have ended.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from typing import Any
 
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweep.core import pareto
-from sweep.core.attributes import CONSTRAINTS, END
+from sweep.core.attributes import CONSTRAINTS, END, REPLICATES
 from sweep.core.outcomes import DIVERGED
 from sweep.core.study import Study
+from sweep.core.trial import mean_bounded, mean_values
 from sweep.search.risk import asked_too_much
 from sweep.search.valid import Where
-from sweep.storage import promotion
+from sweep.storage import promotion, replicates
 from sweep.storage.optuna_storage import PostgresStorage
 
 _REJECTED = -(10**6)  # below the numbers of trials of an earlier study
@@ -56,6 +59,57 @@ def view(
         sign = -1.0 if directions[0] == StudyDirection.MAXIMIZE else 1.0
         return [_ranked(trial, worst[0], sign) for trial in seen]
     return seen
+
+
+def bounded(
+    trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection], most: int
+) -> list[FrozenTrial]:
+    """Return trials with so many complete ones at the most, in their order: the best of them for
+    one half; the most recent of the others for a quarter, or what was just tried would be tried
+    again; and of the rest each so-manieth, which keeps what is known of the whole space.
+
+    Args:
+        trials: As ``view`` returns them.
+    """
+    complete = [n for n, trial in enumerate(trials) if trial.state == TrialState.COMPLETE]
+    if len(complete) <= most:
+        return list(trials)
+    finite = [n for n in complete if all(map(math.isfinite, trials[n].values))]
+    ranks = pareto.constrained_fronts(
+        [trials[n].values for n in finite],
+        [direction.name.lower() for direction in directions],
+        [pareto.total(trials[n].system_attrs.get(CONSTRAINTS) or ()) for n in finite],
+    )
+    newest_first = sorted(zip(ranks, (-n for n in finite), strict=True))
+    kept = {-n for _, n in newest_first[: most // 2]}
+    others = [n for n in complete if n not in kept]
+    recent = min(most // 4, most - len(kept))
+    rest, count = others[: len(others) - recent], most - len(kept) - recent
+    kept |= set(others[len(rest) :]) | {rest[n * len(rest) // count] for n in range(count)}
+    return [t for n, t in enumerate(trials) if n in kept or t.state != TrialState.COMPLETE]
+
+
+def by_means(study: Study, trial: FrozenTrial) -> FrozenTrial:
+    """Return an open trial some of whose replicates have ended as complete, with their mean and by
+    how much that breaks the study's constraints; any other as it is.
+    """
+    if trial.state != TrialState.RUNNING:
+        return trial
+    done = replicates.of_note(trial.user_attrs.get(REPLICATES))
+    sizes = {(len(one.values), len(one.bounded)) for one in done}
+    if sizes != {(len(study.objectives), len(study.constraints))}:  # none, or not our note
+        return trial
+    values = mean_values(done)
+    if not all(map(math.isfinite, values)):
+        return trial
+    trial = copy.copy(trial)
+    trial.state, trial.datetime_complete = TrialState.COMPLETE, trial.datetime_start
+    trial.values = list(values)
+    if study.constraints:
+        means = mean_bounded(study.constraints, done)
+        noted = pareto.violations(study.constraints, means)
+        trial.system_attrs = {**trial.system_attrs, CONSTRAINTS: noted}
+    return trial
 
 
 def broken_by(study: Study) -> Callable[[FrozenTrial], bool]:
@@ -151,12 +205,15 @@ def _worst(
 class SamplerView(PostgresStorage):
     """A storage that shows one study through ``view``, as it was when it was first asked.
 
-    Parameters that are written through it are kept until ``write_params`` stores them at once.
+    Parameters that are written through it are kept until ``write_params`` stores them at once, and
+    so is what ``note`` is given.
 
     Args:
         storage: Shares its connection and its history.
         more: Trials of an earlier study, shown before this one's.
         failures, marked, ranked, broken: As for ``view``.
+        most: Of complete trials that are shown, as ``bounded`` chooses them; None: all.
+        replicated: A study whose open trials are shown by the means of their replicates.
     """
 
     def __init__(
@@ -167,35 +224,64 @@ class SamplerView(PostgresStorage):
         marked: bool = False,
         ranked: bool = False,
         broken: Callable[[FrozenTrial], bool] = asked_too_much,
+        most: int | None = None,
+        replicated: Study | None = None,
     ) -> None:
         self.__dict__.update(storage.__dict__)
         self._more = list(more)
         self._shows = (failures, marked, ranked, broken)
+        self._most = most
+        self._replicated = replicated
+        self._expected: list[FrozenTrial] = []
         self._told: dict[int, list[FrozenTrial]] = {}
+        self._whole: dict[int, list[FrozenTrial]] = {}
         self._snapshots: dict[int, list[FrozenTrial]] = {}
         self._params: dict[int, dict[str, tuple[float, BaseDistribution]]] = {}
+        self._notes: dict[int, dict[str, Any]] = {}
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
         if study_id not in self._snapshots:
-            seen = tuple(state for state in TrialState if state != TrialState.WAITING)
-            trials = super().get_all_trials(study_id, deepcopy=False, states=seen)
+            begun = tuple(state for state in TrialState if state != TrialState.WAITING)
+            trials = super().get_all_trials(study_id, deepcopy=False, states=begun)
             paused: set[int] = set()
             if any(trial.state == TrialState.RUNNING for trial in trials):
                 paused = self._again(lambda db: promotion.read_paused(db, study_id))
             directions = self.get_study_directions(study_id)
             self._told[study_id] = trials
-            self._snapshots[study_id] = view(
-                [*self._more, *trials], directions, paused, *self._shows
-            )
+            if self._replicated is not None:
+                trials = [by_means(self._replicated, trial) for trial in trials]
+            seen = view([*self._more, *trials, *self._expected], directions, paused, *self._shows)
+            self._whole[study_id] = self._snapshots[study_id] = seen
+            if self._most is not None:
+                self._snapshots[study_id] = bounded(seen, directions, self._most)
         trials = [t for t in self._snapshots[study_id] if states is None or t.state in states]
         return copy.deepcopy(trials) if deepcopy else trials
+
+    def expect(self, prepared: Mapping[int, Mapping[str, tuple[float, str]]]) -> None:
+        """Show trials that wait as running ones, with what is prepared for them.
+
+        Args:
+            prepared: By the trial's number: of each parameter Optuna's number and the
+                distribution as text.
+        """
+        for number, stored in prepared.items():
+            kinds = {name: json_to_distribution(text) for name, (_, text) in stored.items()}
+            params = {name: kinds[name].to_external_repr(v) for name, (v, _) in stored.items()}
+            trial = create_trial(state=TrialState.RUNNING, params=params, distributions=kinds)
+            trial.number, trial._trial_id = number, -1 - number
+            self._expected.append(trial)
 
     def told(self, study_id: int) -> list[FrozenTrial]:
         """Return the study's own trials as they are, of the same moment."""
         self.get_all_trials(study_id, deepcopy=False)
         return self._told[study_id]
+
+    def whole(self, study_id: int) -> list[FrozenTrial]:
+        """Return all that is shown, beyond the most of complete ones, too."""
+        self.get_all_trials(study_id, deepcopy=False)
+        return self._whole[study_id]
 
     def set_trial_param(
         self,
@@ -207,12 +293,21 @@ class SamplerView(PostgresStorage):
         params = self._params.setdefault(trial_id, {})
         params[param_name] = (param_value_internal, distribution)
 
+    def note(self, trial_id: int, notes: Mapping[str, Any]) -> None:
+        """Set what a sampler notes with the parameters of a trial: system attributes."""
+        self._notes[trial_id] = dict(notes)
+
+    def notes(self, trial_id: int) -> dict[str, Any]:
+        """Return what was noted with the parameters that were set, and is not stored yet."""
+        return dict(self._notes.get(trial_id, {}))
+
     def chosen_params(self, trial_id: int) -> dict[str, float]:
         """Return the parameters that were set and are not stored yet, as Optuna's numbers."""
         return {name: value for name, (value, _) in self._params.get(trial_id, {}).items()}
 
     def take_choice(self, trial_id: int) -> dict[str, tuple[float, BaseDistribution]]:
         """Take back the parameters that were set, and return them for ``put_choice``."""
+        self._notes.pop(trial_id, None)
         return self._params.pop(trial_id, {})
 
     def reject(
@@ -241,13 +336,15 @@ class SamplerView(PostgresStorage):
 
     def forget_choice(self, trial_id: int) -> None:
         """Take back the parameters that were set, and look at the study anew."""
-        self._params.pop(trial_id, None)
+        self.take_choice(trial_id)
         self._snapshots.clear()
 
     def write_params(self, trial_id: int, study_id: int) -> None:
-        """Store the parameters that were set, in one statement.
+        """Store the parameters that were set, in one statement, after what was noted with them.
 
         Raises:
             As ``set_trial_param`` of the storage.
         """
+        for name, value in self._notes.pop(trial_id, {}).items():
+            self.set_trial_system_attr(trial_id, name, value)
         self.set_trial_params(trial_id, self._params.pop(trial_id, {}), study_id)

@@ -11,7 +11,7 @@ from sweep.core import outcomes
 from sweep.core.attributes import CONSTRAINTS, END
 from sweep.core.errors import StaleAttempt
 from sweep.core.masking import mask
-from sweep.core.outcomes import BEGUN_ANEW, CROWDED, GIVEN_BACK, REPLICATED, USER_FAILURES
+from sweep.core.outcomes import BEGUN_ANEW, CROWDED, FAULTED, GIVEN_BACK, REPLICATED, USER_FAILURES
 from sweep.core.study import Study
 from sweep.core.trial import Attempt, Place
 from sweep.storage.connection import Database
@@ -28,9 +28,10 @@ BEGUN_ANEW_SQL = f"""(SELECT COALESCE(MAX(y.number), 0) FROM sweep_attempt y
 # How many replicates of that trial have ended.
 REPLICATED_SQL = f"""(SELECT COUNT(*) FROM sweep_attempt r
   WHERE r.trial_id = a.trial_id AND r.outcome = '{REPLICATED}')"""
-# Whether the trial ``{}`` is to have its GPU for itself: it has run out of memory beside others.
+# Whether the trial ``{}`` is to have its GPU for itself: it has run out of memory beside others,
+# or faulted there, or another has.
 ALONE_SQL = f"""EXISTS (SELECT 1 FROM sweep_attempt x
-  WHERE x.trial_id = {{}} AND x.outcome = '{CROWDED}')"""
+  WHERE x.trial_id = {{}} AND x.outcome IN ('{CROWDED}', '{FAULTED}'))"""
 # For how many seconds the ended attempts of the trial of an attempt ``a`` ran.
 USED_SQL = f"""(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
   FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL

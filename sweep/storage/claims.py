@@ -97,6 +97,23 @@ SELECT EXISTS (SELECT 1 FROM trials WHERE study_id = %(study)s AND state = 'WAIT
     AND (SELECT a.outcome FROM sweep_attempt a WHERE a.trial_id = t.trial_id
       ORDER BY a.number DESC LIMIT 1) = ANY(%(claimable)s::text[]))
 """
+# How many could be claimed, and how many more max_parallel lets run: NULL where it says nothing.
+ROOM_SQL = """
+WITH runs AS (
+  SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM study_system_attributes WHERE study_id = %(study)s
+    AND key = %(state_key)s AND value_json::json ->> 'word' <> 'running')
+), running AS MATERIALIZED (
+  SELECT t.trial_id, EXISTS (SELECT 1 FROM sweep_attempt l WHERE l.trial_id = t.trial_id
+    AND l.outcome IS NULL) AS lives
+  FROM trials t WHERE t.study_id = %(study)s AND t.state = 'RUNNING'
+)
+SELECT (SELECT COUNT(*) FROM trials t, runs WHERE t.study_id = %(study)s AND t.state = 'WAITING')
+  + (SELECT COUNT(*) FROM running r, runs WHERE NOT r.lives AND (SELECT a.outcome
+    FROM sweep_attempt a WHERE a.trial_id = r.trial_id ORDER BY a.number DESC LIMIT 1)
+    = ANY(%(claimable)s::text[])),
+  (SELECT value_json::int FROM study_system_attributes WHERE study_id = %(study)s
+    AND key = %(parallel_key)s) - (SELECT COUNT(*) FROM running WHERE lives)
+"""
 # Two claims at once would each count without the other. A study without the attribute has no limit,
 # and its claims do not wait for each other.
 LOCK_SQL = (
@@ -136,6 +153,20 @@ class Claims(Attempts):
             mine = self._claimed_before(token)
             if mine is not None or not rows or self._is_full(rows):
                 return mine
+
+    def room(self) -> int:
+        """Return how many trials could be claimed now: those left, as far as max_parallel lets."""
+        rows = self.db.execute(
+            ROOM_SQL,
+            {
+                "study": self.study_id,
+                "state_key": STATE,
+                "parallel_key": PARALLEL,
+                "claimable": self._claimable,
+            },
+        )
+        waiting, most = rows[0]
+        return int(waiting) if most is None else max(0, min(int(waiting), int(most)))
 
     def _is_full(self, rows: Sequence[Sequence[Any]]) -> bool:
         """Tell whether nothing was taken because of max_parallel, and nothing is left for later.

@@ -17,6 +17,7 @@ SUBMIT = 0x5EEB0003  # submitting for a study; by its name, which comes before i
 PROMOTE = 0x5EEB0004  # which paused trial goes on
 PROPOSE = 0x5EEB0005  # whether a proposed configuration is taken, and storing it
 CLAIM = 0x5EEB0006  # whether there is room for one more attempt, and taking it
+TRACKER = 0x5EEB0007  # a tracker making its tables, in a database of its own; of no study
 
 _BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; "
 
@@ -56,10 +57,15 @@ def try_hold(db: Database, what: int, study_id: int) -> bool:
 
 
 @contextmanager
-def held(db: Database, what: int, study_id: int) -> Iterator[None]:
-    """Hold a lock while the block uses the database: by a connection beside it."""
-    with closing(Database(db.url)) as holder:
-        holder.execute(f"{_BEGIN}SELECT pg_advisory_xact_lock(%s, %s)", (what, study_id))
+def held(db: Database, what: int, study_id: int, *, shared: bool = False) -> Iterator[None]:
+    """Hold a lock while the block uses the database: by a connection beside it.
+
+    Args:
+        shared: Others who share it may hold it, too.
+    """
+    take = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
+    with closing(Database(db.url, timeout_s=db.timeout_s)) as holder:
+        holder.execute(f"{_BEGIN}SELECT {take}(%s, %s)", (what, study_id))
         try:
             yield
         finally:

@@ -20,8 +20,12 @@ from sweep.storage.trial_rows import write_attribute
 
 
 def parse(text: str) -> tuple[Replicate, ...]:
+    """Return what a trial's note says, as text."""
+    return of_note(json.loads(text))
+
+
+def of_note(found: object) -> tuple[Replicate, ...]:
     """Return what a trial's note says; a notebook may have put anything under our key."""
-    found = json.loads(text)
     if not isinstance(found, list):
         return ()
     try:
@@ -36,7 +40,9 @@ def _one(found: Mapping[str, object]) -> Replicate:
         return tuple(float(value) for value in values) if isinstance(values, list) else ()
 
     number, seed, attempt = (int(str(found.get(k, 0))) for k in ("number", "seed", "attempt"))
-    return Replicate(number, seed, attempt, floats("values"), floats("bounded"))
+    kept = found.get("kept")
+    pairs = [(int(n), float(when)) for n, when in kept] if isinstance(kept, list) else []
+    return Replicate(number, seed, attempt, floats("values"), floats("bounded"), tuple(pairs))
 
 
 def read(db: Database, trial_id: int) -> tuple[Replicate, ...]:

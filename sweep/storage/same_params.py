@@ -6,9 +6,19 @@ from collections.abc import Mapping
 
 from sweep.storage.connection import Database
 
-# A trial's values as text that is equal where they are; PostgreSQL writes a float exactly.
-_SIGNATURE = """(SELECT string_agg(p.param_name || '=' || p.param_value::text, E'\\n'
-  ORDER BY p.param_name) FROM trial_params p WHERE p.trial_id = t.trial_id)"""
+
+def signature(trial: str) -> str:
+    """Return SQL for a trial's values as text that is equal where they are: PostgreSQL writes a
+    float exactly.
+
+    Args:
+        trial: SQL for its id.
+    """
+    return f"""(SELECT string_agg(p.param_name || '=' || p.param_value::text, E'\\n'
+  ORDER BY p.param_name) FROM trial_params p WHERE p.trial_id = {trial})"""
+
+
+_SIGNATURE = signature("t.trial_id")
 
 
 def runs_elsewhere(db: Database, study_id: int, trial_id: int, params: Mapping[str, float]) -> bool:

@@ -15,6 +15,10 @@ PASSING_STATES = ("25006", "25P03", "55P03")
 # Of those, the ones that leave the session usable.
 HARMLESS_STATES = ("40001", "40P01", "55P03", "57014")
 
+UNKNOWN_TO_POOLER = (
+    "Name this database in PgBouncer's [databases] (or let `*` stand for all), or give the "
+    "server's own address; PgBouncer's log says more."
+)
 # Refusals that no waiting mends, by the words of the server or of libpq: a failed connection has no
 # SQLSTATE in psycopg2. Text in other languages counts as passing, and is shown when patience ends.
 REFUSALS = {
@@ -36,6 +40,8 @@ REFUSALS = {
     "invalid integer value": "Correct that option of the storage URL.",
     "invalid sslmode value": "Write sslmode=disable, require, verify-ca or verify-full.",
     "does not exist": "Create it on the server (createdb, createuser), or correct the URL.",
+    "no such database": UNKNOWN_TO_POOLER,
+    "bouncer config error": UNKNOWN_TO_POOLER,
     "permission denied for database": "Ask the server's administrator for the CONNECT privilege.",
     "invalid connection option": "Remove the unknown option from the storage URL.",
     "statement pooling mode": (

@@ -81,11 +81,27 @@ def insert_study(db: Database, study: Study) -> int:
             "INSERT INTO study_directions (direction, study_id, objective) VALUES (%s, %s, %s)",
             (direction.upper(), study_id, index),
         )
-    write_attribute(db, study_id, METRIC_NAMES, [o.metric for o in study.objectives])
+    write_metric_names(db, study, study_id)
     write_specification(db, study_id, study)
     write_state(db, study_id, StudyState())
     write_attribute(db, study_id, IDENTITY, os.urandom(16).hex())
     return study_id
+
+
+def is_measured(db: Database, study_id: int) -> bool:
+    """Tell whether a trial of a study has told a value of the objective."""
+    rows = db.execute(
+        "SELECT EXISTS (SELECT 1 FROM trials t JOIN trial_intermediate_values USING (trial_id) "
+        "WHERE t.study_id = %s) OR EXISTS (SELECT 1 FROM trials t JOIN trial_values USING "
+        "(trial_id) WHERE t.study_id = %s)",
+        (study_id, study_id),
+    )
+    return bool(rows[0][0])
+
+
+def write_metric_names(db: Database, study: Study, study_id: int) -> None:
+    """Write what the objectives are called, which Optuna's dashboard shows."""
+    write_attribute(db, study_id, METRIC_NAMES, [o.metric for o in study.objectives])
 
 
 def lock_study(db: Database, study_id: int) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import psycopg2
 
+from sweep.core import own_version
 from sweep.core.errors import BusyError, DatabaseUnavailable, SweepError
 from sweep.core.masking import mask_url
-from sweep.core.own_version import own_version
 from sweep.storage import locks
 from sweep.storage.connection import Database
 from sweep.storage.server_errors import first_line, is_full, passes
@@ -210,7 +210,7 @@ def refuse_newer(database: Database) -> None:
     if found > VERSION:
         raise SweepError(
             f"{_name(database)} has tables of version {found}, made by a newer sweep; this one, "
-            f"{own_version()}, knows those up to {VERSION}.",
+            f"{own_version.VERSION}, knows those up to {VERSION}.",
             "Install that sweep here: pip install -U sweep-hpo",
         )
 

@@ -64,6 +64,18 @@ def dsn(url: str) -> dict[str, str]:
     return found | query
 
 
+def with_database(url: str, name: str) -> str:
+    """Return the URL of another database of the same server, by the same way and as the same user.
+
+    Raises:
+        InputError: As ``normalise``.
+    """
+    parts = _split(url)
+    user, password, place = _authority(parts.authority)
+    query = [pair for pair in parts.query if pair[0] not in ("dbname", "database")]
+    return _join(user, password, place, name, query)
+
+
 def describe(parameters: Mapping[str, str]) -> str:
     """Return "database at host:port" for messages, from what ``dsn`` gave."""
     host = parameters.get("host", "")

@@ -57,22 +57,29 @@ class Memory:
 
     def read(self, at: Entry) -> Any:
         value = at.node.value
-        found = re.fullmatch(_MEMORY, value) if isinstance(value, str) else None
-        if found is None:
+        memory_mb = parse_memory(value) if isinstance(value, str) else None
+        if memory_mb is None:
             advice = "Write 512M, 8G or 8GiB."
             if isinstance(value, int) and not isinstance(value, bool):
                 advice = f"Write a unit: {value}M."
                 if value < 1024:
                     advice = f"Write a unit: {value}G or {value}M."
             return at.report("must be an amount of memory with a unit", advice)
-        scale = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}[found[2].upper()]
-        memory_mb = math.ceil(float(found[1]) * scale)
         if not 1 <= memory_mb <= 1024**3:
             return at.report("must be from 1M to 1024T")
         return memory_mb
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "pattern": f"^{_MEMORY}$"}
+
+
+def parse_memory(text: str) -> int | None:
+    """Return the whole MiB of "512M", "8G" or "8GiB"; else None."""
+    found = re.fullmatch(_MEMORY, text)
+    if found is None:
+        return None
+    scale = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}[found[2].upper()]
+    return math.ceil(float(found[1]) * scale)
 
 
 def parse_duration(text: str) -> int | None:

@@ -28,13 +28,17 @@ _KEYS = {
 } | {"pattern": "from.stdout", "step_pattern": "from.step", "own_workdir": "workdir: trial"}
 
 
-def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:
+def changes(old: Study, new: Study, *, is_measured: bool = True) -> tuple[list[str], list[str]]:
     """Return what differs, as sentences that name the old and the new value.
 
     Refused is what would make finished trials and new ones answer different questions: the space,
     the objective (a corrected pattern is allowed), the seed, the fixed values, points of trials
     that exist already, fewer trials. All else may change, the command too: a typo in it must be
     curable.
+
+    Args:
+        is_measured: Whether a trial has told a value of the objective; until then its metric may
+            change as well.
 
     Returns:
         (allowed differences, refused differences)
@@ -53,8 +57,10 @@ def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:
         elif name == "space":
             refused += _compare_spaces(before, after)
         elif name == "objectives":
-            is_same_question = _text(_without_patterns(before)) == _text(_without_patterns(after))
-            (allowed if is_same_question else refused).extend(_compare("objective", before, after))
+            same = [_question(one, is_measured) for one in (before, after)]
+            (allowed if same[0] == same[1] else refused).extend(
+                _compare("objective", before, after)
+            )
         elif name == "points":
             sentence = _sentence(name, before, after)
             if _text(after[: len(before)]) != _text(before):
@@ -73,10 +79,10 @@ def changes(old: Study, new: Study) -> tuple[list[str], list[str]]:
     return allowed, refused
 
 
-def _without_patterns(objectives: tuple[Objective, ...]) -> list[Objective]:
-    return [
-        dataclasses.replace(objective, pattern=None, step_pattern=None) for objective in objectives
-    ]
+def _question(objectives: tuple[Objective, ...], is_measured: bool) -> str:
+    """Return what the objectives ask, whatever the output says it by."""
+    changed = {"pattern": None, "step_pattern": None} | ({} if is_measured else {"metric": ""})
+    return _text([dataclasses.replace(one, **changed) for one in objectives])  # type: ignore[arg-type]
 
 
 def _compare_spaces(old: Space, new: Space) -> list[str]:

@@ -8,8 +8,38 @@ from typing import Any
 
 from sweep.core.study import DataSet, Staging
 from sweep.studyfile.amounts import Memory
+from sweep.studyfile.kinds import Command
 from sweep.studyfile.rules import INVALID, Boolean, Entry, Text, TextList, Word, either
 from sweep.studyfile.sections import REQUIRED, Key, Section
+
+_ADDRESS = r"(?:https?|ftp|file)://\S+"
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """What fetches a data set: a command, or addresses."""
+
+    in_words = "a command, an address or a list of addresses"
+
+    def read(self, at: Entry) -> Any:
+        words = Command().read(at)
+        if words is INVALID:
+            return words
+        addresses = [re.fullmatch(_ADDRESS, word, re.IGNORECASE) is not None for word in words]
+        if addresses[0]:
+            if not all(addresses):
+                return at.report("must be addresses alone, or a command", "Write a list of them.")
+            return words
+        if not any("{target}" in word or "SWEEP_TARGET" in word for word in words):
+            return at.report(
+                "must say where its data go: {target}, or $SWEEP_TARGET",
+                "For example rsync -a host:/data/birds/ {target}/.",
+            )
+        return words
+
+    def schema(self) -> dict[str, Any]:
+        return Command().schema()
+
 
 _PATH = Text(rule="must be a path")
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,39}"
@@ -45,6 +75,14 @@ DATA_SET = Section(
             "staged: training is given the folder.",
             example=False,
             aliases="extract",
+        ),
+        "fetch": Key(
+            Fetch(),
+            "What brings the data to their path where they are not there, before any task starts: "
+            "a command that makes {target} (or $SWEEP_TARGET), which gets its name when it is "
+            "whole; or the address of a file, or a list of them for a folder.",
+            example="hf download org/birds --repo-type dataset --local-dir {target}",
+            aliases="download get",
         ),
     },
 )

@@ -17,8 +17,9 @@ from sweep.studyfile.data_keys import DATA_SET, STAGING
 from sweep.studyfile.keys import CONFIG, RETRY, STUDY
 from sweep.studyfile.notify_keys import NOTIFY
 from sweep.studyfile.objective_keys import OBJECTIVE, READING
-from sweep.studyfile.own_class import LIMIT_DOC, LIMIT_EXAMPLE, TIME_LIMIT_S
+from sweep.studyfile.own_class import HUB_KEYS, LIMIT_DOC, LIMIT_EXAMPLE, TIME_LIMIT_S
 from sweep.studyfile.replicate_keys import RANGE
+from sweep.studyfile.rules import Text
 from sweep.studyfile.search_keys import PRUNER, SAMPLER, TERMINATOR
 from sweep.studyfile.sections import REQUIRED, Key, Variant, write_example
 from sweep.studyfile.share_keys import SHARE
@@ -75,6 +76,14 @@ def _sections() -> Iterator[tuple[str, str, Mapping[str, Key]]]:
             del options["type"]  # the heading says it
             if options:
                 yield f"{variant.what}: {kind}", f"`{variant.what}: {{type: {kind}, …}}`", options
+    yield (
+        "a sampler or pruner of OptunaHub",
+        '`"optunahub:name"`, or `{type: "optunahub:name", …}`',
+        {
+            key: Key(Text(), doc, example, default=default or None)
+            for key, (doc, example, default) in HUB_KEYS.items()
+        },
+    )
     yield (
         "a sampler or pruner of your own",
         '`{type: "my_search.samplers:Mine", …}`',

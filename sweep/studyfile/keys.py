@@ -382,13 +382,22 @@ STUDY = Section(
             aliases="scratch data_cache",
         ),
         "track": Key(
-            TextList(Word(("wandb", "mlflow", "tensorboard"))),
+            TextList(Word(("wandb", "mlflow", "tensorboard", "csv"))),
             "Trackers that are shown each trial's parameters, metrics and files. wandb: a group of "
             "runs, sent where WANDB_API_KEY is set, else files in runs/<name>/wandb; mlflow: the "
-            "server of $MLFLOW_TRACKING_URI, or files in runs/<name>/mlruns; tensorboard: files in "
-            "runs/<name>/tensorboard. Training never waits for them.",
+            "server of $MLFLOW_TRACKING_URI, or a database of its own beside the study's, which "
+            "`sweep mlflow` shows; tensorboard: files in runs/<name>/tensorboard; csv: a "
+            "metrics.csv for each trial in runs/<name>/csv, as Lightning's CSVLogger writes it. "
+            "Training never waits for them.",
             example=["tensorboard"],
             aliases="tracker trackers tracking loggers logger",
+        ),
+        "profile": Key(
+            Boolean(),
+            "Look at each training from outside (processes, files, GPUs; with py-spy what it waits "
+            "for), and say what holds it back, in sweep report. Training finds SWEEP_PROFILE=1.",
+            example=True,
+            aliases="profiler profiling",
         ),
         "notify": Key(
             NOTIFY,

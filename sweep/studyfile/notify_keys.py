@@ -28,7 +28,7 @@ NOTIFY = Section(
         "on": Key(
             TextList(Word(NOTICES)),
             "The events that run the command. ended: all trials are final; held: the study waits "
-            "for a correction; stuck: trials are left, and nothing of it runs any more.",
+            "for a correction; stuck: trials are left, and no array could be submitted.",
             example=["ended", "held"],
             aliases="events when",
         ),

@@ -233,7 +233,8 @@ ENVIRONMENT = Section(
         "build": Key(
             Word(("auto", "here", "job")),
             "Where the image is built: here, on this machine, or in a job, on slurm.service's "
-            "partition; auto: in a job where the study runs on a cluster.",
+            "partition, before the study's tasks start; auto: in a job where the study runs on a "
+            "cluster.",
             example="here",
         ),
         "binds": Key(

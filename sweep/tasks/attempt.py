@@ -30,16 +30,18 @@ from sweep.provenance.record import choose_snapshot
 from sweep.search import duplicates
 from sweep.search.valid import Where
 from sweep.storage import budgets, energy, studies
+from sweep.tasks import profiled
 from sweep.tasks.attempt_record import Recorder
 from sweep.tasks.channel import AttemptChannel
 from sweep.tasks.context import Context, config_of, logged_as
 from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
 from sweep.tasks.searching import SearchFailed, Searching
-from sweep.tasks.staging.stage import DATA_FAULTS, DataDiffer, Left, Staged, Stager
+from sweep.tasks.staging.making import DataDiffer, Left
+from sweep.tasks.staging.stage import DATA_FAULTS, Staged, Stager
 from sweep.tasks.tracking.outbox import Outbox
 from sweep.tasks.turn import Turn, small_at_first
-from sweep.training import best_checkpoint, build, memory_messages, own_workdir
+from sweep.training import best_checkpoint, memory_messages, own_workdir, ready
 from sweep.training.attempt_files import make_folder, odd_files, read_suspended_s, tell, write_exit
 from sweep.training.best_checkpoint import BestKeeper
 from sweep.training.carry_over import carry_over
@@ -230,18 +232,24 @@ class AttemptRun:
             self.leave,
             self._used_s(),
             started.began,
+            watch := profiled.begin(self.context, self.folder, started.child.pid),
+            None if self._turn is None else self._turn.let_go,
         )
         if best_checkpoint.is_wanted(self.study):
             pattern = self.study.checkpoint_files
             self.channel.keeper = BestKeeper(self.folder, self.study.objective, pattern)
             self.channel.keeper.start()
         ended = supervisor.run()
+        if watch is not None:
+            with contextlib.suppress(OSError):  # a full disk: the database may still take it
+                watch.end()
+            self.ask(lambda _: profiled.keep(self.ledger, self.claim.token, watch))
         joules = self.tools.recorder.joules()
         self.tools.recorder.end(0.0)
         end = self._read_end(ended, kills)
         left = drain(journal, self._record, supervisor.unsent)
         self._end_keeper()
-        odd = list(odd_files(self.folder))
+        odd = [*odd_files(self.folder), *(self._turn.notes if self._turn is not None else ())]
         if broken := Where(self.study).describe(values.params):
             odd.append(f"ran with what it was given, which breaks where: {broken}")
         if odd:
@@ -274,9 +282,10 @@ class AttemptRun:
             self.study, context.environ, place.job, place.index, place.slot
         )
         if self.study.environment.runtime != "none":
-            build.make_ready(self.study, context.environ, context.say)
+            ready.make_ready(self.study, context.environ, context.say)
         if self._turn is not None:
             placed = replace(placed, study=small_at_first(placed.study, placed.environ))
+            values = replace(values, shares_gpu=True, mps=self._turn.variables())
         laid = own_workdir.lay(placed.study, placed.environ, self.folder)
         argv, environ = assembly.build(
             laid.study, values, laid.environ, context.folder.python_path, self._meeting
@@ -284,13 +293,13 @@ class AttemptRun:
         child = processes.spawn(
             argv,
             cwd=laid.cwd,
-            env=environ,
+            env={**environ, **profiled.variables(self.study)},
             stdout=self.folder.log,
             die_with_parent=True,
             inherited=self._staged.locks if self._staged else (),
         )
         if (turn := self._turn) is not None:
-            turn.seat.begin(child.pid)
+            turn.begin(child.pid, self.folder)
             self.channel.turn = turn
         return _Started(child, time.monotonic(), argv, snapshot, placed)
 

@@ -58,7 +58,7 @@ class Recorder:
             "seed": values.seed,
             "config": dict(values.params),
             "argv": hide_arguments(argv),
-            "attempts": claim.attempt,
+            "attempts": _attempts(claim, values),
         }
         if context.seat is not None:
             own["trials_on_gpu"] = context.seat.use().most  # itself included, when it began
@@ -104,3 +104,11 @@ class Recorder:
         """Let what asks a container finish, for so long at most."""
         if self._inside is not None:
             self._inside.end(wait_s)
+
+
+def _attempts(claim: Claim, values: TrialValues) -> int:
+    """Return in how many attempts this training was made, its own included: those of a trial's
+    replicates before are other trainings."""
+    if claim.replicate == 1:
+        return claim.attempt
+    return max(claim.attempt - claim.first + 1, 1 if values.resume is None else 2)

@@ -74,6 +74,7 @@ class AttemptChannel(Channel):
         if self.study.time_s is not None or self.study.gpu_hours is not None:
             ledger.db.retry(lambda _: budgets.look(ledger), patience_s=0.0)
         self.recorder.note_energy(self.claim)
+        self.view.proposer.tend()
         turn = self.turn
         if turn is not None:
             ledger.db.retry(lambda _: turn.note(), patience_s=0.0)

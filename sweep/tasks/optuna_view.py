@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.core.trial import Claim
-from sweep.provenance.record import choose_snapshot
-from sweep.provenance.snapshot import frozen_workdir
 from sweep.search.own import Asked
 from sweep.storage import promotion
 from sweep.storage.ledger import Ledger
+from sweep.tasks.own_code import OwnCode
+from sweep.tasks.proposing import Proposer
 
 if TYPE_CHECKING:
     from sweep.storage.optuna_storage import PostgresStorage
@@ -20,36 +20,31 @@ if TYPE_CHECKING:
 class OptunaView:
     """The study as Optuna sees it, with the history that this task has read so far, and the process
     that answers for the user's own sampler or pruner.
+
+    Attributes:
+        proposer: The process that prepares proposals, where this task has it.
+        has_proposed: Whether this task has proposed a trial's parameters itself.
     """
 
     def __init__(self, ledger: Ledger, folder: StudyFolder) -> None:
         self.ledger = ledger
-        self._folder = folder
         self._storage: PostgresStorage | None = None
-        self._asked: Asked | None = None
+        self._own = OwnCode(ledger.study, folder)
+        self.proposer = Proposer(ledger, folder)
+        self.has_proposed = False
 
     def asked(self) -> Asked | None:
-        """Return what answers for the user's own sampler or pruner, from the code as it was frozen
-        last; None where the study has neither.
+        """Return what answers for the user's own sampler or pruner; None where the study has none.
 
         Raises:
-            InputError: That code is gone.
+            InputError: Its code is gone.
         """
-        study = self.ledger.study
-        if not (study.sampler.is_own or study.pruner.is_own):
-            return None
-        snapshot = choose_snapshot(self._folder, None, keep=False)
-        workdir = frozen_workdir(study, self._folder, snapshot)
-        if self._asked is None or self._asked.workdir != workdir:
-            self.close()
-            self._asked = Asked(workdir)
-        return self._asked
+        return self._own.asked()
 
     def close(self) -> None:
-        """End that process."""
-        if self._asked is not None:
-            self._asked.close()
-            self._asked = None
+        """End what was started."""
+        self._own.close()
+        self.proposer.close()
 
     def storage(self, claim: Claim) -> PostgresStorage:
         """Return it as a storage that writes for this attempt."""
@@ -66,6 +61,9 @@ class OptunaView:
     def warm(self, claim: Claim) -> None:
         """Load the history while a training runs, where a verdict or the next pull asks for it."""
         study = self.ledger.study
+        self.proposer.tend()
+        if self.proposer.is_wanted and not _asks_pruner(study):
+            return  # another process has the history
         if not claim.sampled or _asks_pruner(study) or _samples_late(study):
             self.storage(claim).get_all_trials(self.ledger.study_id, deepcopy=False)
 

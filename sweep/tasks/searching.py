@@ -11,7 +11,9 @@ from sweep.core.trial import Claim
 from sweep.search import propose, terminator
 from sweep.search.own import OwnFailed
 from sweep.search.samplers import choose
+from sweep.storage import proposals
 from sweep.storage.budgets import Reached
+from sweep.storage.claims import stored_value
 from sweep.tasks.context import Context
 from sweep.tasks.optuna_view import OptunaView
 from sweep.tasks.patience import Patience
@@ -37,19 +39,39 @@ class Searching:
         self.view = view
 
     def sample(self, claim: Claim) -> dict[str, Any]:
-        """Return a trial's parameters, as Optuna stores them."""
+        """Return a trial's parameters, as Optuna stores them: those that were prepared for it, else
+        such as this task proposes itself, while its slot waits.
+        """
+        study, db, study_id = self.study, self.context.ledger.db, self.context.ledger.study_id
+        is_late = propose.prepares(study)
+
+        def take() -> dict[str, Any] | None:
+            behind, resamples = propose.most_behind(study), study.duplicates == "resample"
+            found = proposals.take(db, study_id, claim.token, behind, resamples=resamples)
+            if found is None:
+                return None
+            prepared = {name: stored_value(value, kind) for name, value, kind in found}
+            return {**prepared, **claim.params}
 
         def work() -> dict[str, Any]:
             return propose.propose(
-                self.study,
+                study,
                 self.view.storage(claim),
-                self.context.ledger.study_id,
+                study_id,
                 claim.trial_id,
                 claim.number,
                 self.view.asked(),
+                is_late=is_late,
             )
 
-        return self._ask(f"sampler {choose(self.study)[0]}", work)
+        name = f"sampler {choose(study)[0]}"
+        taken = self._ask(name, take) if is_late else None
+        if taken is not None:
+            return taken
+        params = self._ask(name, work)
+        is_first, self.view.has_proposed = not self.view.has_proposed, True
+        self.patience.ask(lambda _: proposals.note_made(db, claim.token, is_first=is_first))
+        return params
 
     def judge_end(self, claim: Claim) -> Reached | None:
         """Return why the search is to end here; None where it goes on."""

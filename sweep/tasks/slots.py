@@ -32,6 +32,10 @@ LOOK_S = 1.0
 QUICK_S = 30.0  # a worker that dies sooner has come to nothing
 QUICK_DEATHS = 3  # in a row, after which its slot stays empty
 PAUSES_S = (1.0, 5.0, 15.0)  # before a slot is started again
+WORKERS_EVERY_S = 5.0  # between two looks at which workers live: all of /proc is read for it
+# An srun that outlives its worker by so much waits for ever: Slurm's own process of its step was
+# killed. It is told to end, which takes it KillWait and some seconds, and killed after the second.
+STEP_END_S, STEP_KILL_S = 15.0, 120.0
 # What no second start mends: a fault of sweep's own, or what the user gave.
 _FINAL_CODES = (EXIT_FAULT, EXIT_INPUT)
 
@@ -44,6 +48,8 @@ class Slot:
         start_at: When it is to be started, on the monotonic clock; None once it is over.
         deaths: How often in a row its worker died soon.
         dead: Whether a worker died whose attempt is not settled yet.
+        has_worked: Whether this step's worker was seen; gone_at: when it was missed first, on the
+            monotonic clock, while the step goes on; None while it is there.
     """
 
     number: int
@@ -53,6 +59,8 @@ class Slot:
     deaths: int = 0
     dead: bool = False
     exit_code: int = 0
+    has_worked: bool = False
+    gone_at: float | None = None
 
     @property
     def is_hopeless(self) -> bool:
@@ -77,8 +85,11 @@ class Slots:
         self.end_time_s = context.end_time_s
         self.say = context.say
         self.environ = environ
+        self.count = count
         self.slots = [Slot(number) for number in range(count)]
+        self.look_s = LOOK_S
         self.signals: list[int] = []  # to be passed on
+        self.look_at = 0.0  # for the workers, on the monotonic clock
         self._told: set[tuple[int, int, int]] = set()
 
     def run(self) -> int:
@@ -88,23 +99,31 @@ class Slots:
         signal.signal(signal.SIGUSR2, self._on_hurry)
         self._settle(None, None, START_PATIENCE_S)  # of an earlier run of this very task
         argv = self._argv()
-        while live := [slot for slot in self.slots if slot.step or slot.start_at is not None]:
+        while live := self._live():
             for slot in live:
                 if slot.step is None:
                     self._start(slot, argv)
             self._wait([slot for slot in live if slot.step])
             if self.signals:
                 self._pass_on()  # also to a worker that has only just begun
+            self.end_deserted(live)
             for slot in live:
                 if slot.step is not None and slot.step.poll() is not None:
                     self._ended(slot, slot.step.returncode)
         self.ledger.db.close()
+        return self._exit_code()
+
+    def _live(self) -> list[Slot]:
+        """Return the slots that have a step or are to get one."""
+        return [slot for slot in self.slots if slot.step or slot.start_at is not None]
+
+    def _exit_code(self) -> int:
         return int(not self.signals and all(slot.exit_code for slot in self.slots))
 
     def _argv(self) -> list[str]:
         assert self.schedule is not None, "only a scheduler gives a task slots"
         task = (self.place.job, self.place.index)
-        return self.schedule.quick().slot_argv(self.environ, len(self.slots), task)
+        return self.schedule.quick().slot_argv(self.environ, self.count, task)
 
     def key(self, slot: Slot) -> str:
         """Return what names a slot among all tasks: its worker carries it."""
@@ -126,8 +145,11 @@ class Slots:
         if slot.is_hopeless:
             slot.start_at = None
             return
+        given = self._place_of(slot)
+        if given is None:
+            return
         # srun hands its environment on; the worker alone has the slot's key, to be found by it.
-        mine = ["env", f"{SLOT_VARIABLE}={self.key(slot)}"]
+        mine = ["env", f"{SLOT_VARIABLE}={self.key(slot)}", *given]
         if self.end_time_s is not None:
             mine.append(f"SWEEP_END_TIME={self.end_time_s}")
         command = [*argv, *mine, sys.executable, "-m", "sweep.task", str(self.folder.root)]
@@ -135,6 +157,11 @@ class Slots:
         environ = self.schedule.slot_environment(self.environ)
         slot.step = processes.spawn(command, cwd=os.getcwd(), env=environ, stdout=1)
         slot.began, slot.start_at = time.monotonic(), None
+        slot.has_worked, slot.gone_at = False, None
+
+    def _place_of(self, slot: Slot) -> list[str] | None:
+        """Return what else a slot's worker has in its environment; None where it is to wait."""
+        return []
 
     def _ended(self, slot: Slot, code: int) -> None:
         """Go on after a slot's step: nothing is due after a good end, nor where all leave."""
@@ -153,11 +180,36 @@ class Slots:
         slot.dead = True
         slot.start_at = time.monotonic() + PAUSES_S[min(slot.deaths, len(PAUSES_S) - 1)]
 
+    def end_deserted(self, live: list[Slot]) -> None:
+        """End the steps whose workers are gone, and that do not end by themselves; looks seldom."""
+        now = time.monotonic()
+        steps = [slot for slot in live if slot.step is not None]
+        if not steps or now < self.look_at:
+            return
+        self.look_at = now + WORKERS_EVERY_S
+        there = processes.values_of(SLOT_VARIABLE)
+        for slot in steps:
+            step = slot.step
+            if self.key(slot) in there:
+                slot.has_worked, slot.gone_at = True, None
+            elif slot.has_worked and step is not None and step.poll() is None:
+                slot.gone_at = slot.gone_at or now
+                if now - slot.gone_at >= STEP_KILL_S:
+                    step.kill()
+                elif now - slot.gone_at >= STEP_END_S and (step.pid, 0, 0) not in self._told:
+                    self._told.add((step.pid, 0, 0))
+                    self.say(f"slot {slot.number}: its step has no worker any more, and is ended")
+                    with contextlib.suppress(ProcessLookupError):
+                        step.terminate()
+
+    def _end_of(self, slot: Slot) -> End:
+        """Return how the attempt of a worker that died has ended, unless its training says."""
+        return End(outcomes.KILLED, "the worker of its slot was killed")
+
     def _settle_dead(self, slot: Slot) -> bool:
         """End the attempt of a worker that died; tell whether the database was there."""
-        end = End(outcomes.KILLED, "the worker of its slot was killed")
         try:
-            self._settle(slot.number, end, SETTLE_PATIENCE_S)
+            self._settle(slot.number, self._end_of(slot), SETTLE_PATIENCE_S)
         except DatabaseUnavailable as error:
             self.say(f"slot {slot.number}: waiting for the database: {error.message}")
             return False
@@ -229,7 +281,7 @@ class Slots:
         except (AttributeError, OSError):  # an old kernel: look again soon
             time.sleep(0.2)
         else:
-            poller.poll(LOOK_S * 1000)
+            poller.poll(self.look_s * 1000)
         finally:
             for descriptor in opened:
                 os.close(descriptor)

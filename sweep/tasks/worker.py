@@ -34,7 +34,8 @@ from sweep.training.leave import Leave
 
 LOOK_WAIT_S = 3.0  # between two trials, for a look at the others
 ATTRIBUTE_WAIT_S = 40.0  # for the scheduler to say who ended another's attempt
-TRACK_CLOSE_S = 20.0  # for trackers to take what is left, once nothing is left to pull
+TRACK_CLOSE_S = 60.0  # for trackers to take what is left; what is refused is given up before
+TRACK_BUSY_S = 300.0  # the same, of one that still computes
 TRACK_LEAVE_S = 1.0  # the same, where this task has to go
 INSIDE_S = 30.0  # for a container to say what it holds, once nothing is left to pull
 CLEARED_S = 10.0  # after which waiting tasks are cancelled again
@@ -102,7 +103,8 @@ class Worker:
         finally:
             self.tools.view.close()
             self.tools.recorder.end(0.0 if self.leave.wanted else INSIDE_S)
-            late = self.tools.outbox.close(TRACK_LEAVE_S if self.leave.wanted else TRACK_CLOSE_S)
+            ends = (TRACK_LEAVE_S, 0.0) if self.leave.wanted else (TRACK_CLOSE_S, TRACK_BUSY_S)
+            late = self.tools.outbox.close(*ends)
             if late:
                 self.say(f"not all has reached {' and '.join(late)}; see {self.folder.tracking}")
             if not self.leave.wanted:  # else the trial's next attempt sends all that counts
@@ -122,6 +124,7 @@ class Worker:
             if seat is not None and seat.must_leave():
                 why = "has failed" if seat.is_lost() else "is to serve fewer trials now"
                 self.say(f"its GPU {why}; this task ends")
+                seat.leave()
                 break
             claim = self._pull()
             if claim is None:
@@ -237,7 +240,8 @@ class Worker:
         place = self.context.place
         if not self._token or place.job is None or not self.context.may_run_twice:
             return False
-        return self.ask(lambda _: self.ledger.latest_token(place)) not in (None, self._token)
+        latest = self.ask(lambda _: self.ledger.latest_token(place), transaction=False)
+        return latest not in (None, self._token)
 
     def _look_after_others(
         self, every_s: float = EVERY_S, wait_s: float = LOOK_WAIT_S, unseen_s: float = UNSEEN_S

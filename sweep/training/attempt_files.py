@@ -14,7 +14,7 @@ from sweep.core.files import make_folders, move_aside, open_regular, read_record
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.trial import Attempt
 
-_MOST_ANSWER = 4096  # characters: a word or two, and that it is done
+_MOST_ANSWER = 1 << 15  # characters: a word or two, that it is done, and what memory has grown to
 _MOST_CODE = 2**31 - 1  # no system has a higher one
 
 
@@ -87,11 +87,14 @@ class Reply:
         saw: Whether it has read the word.
         done: Whether it has finished all the same.
         resumed: Whether it has asked for the checkpoint that it was given.
+        gpu_bytes: The most of the GPU's memory that its allocator has reserved; None where it
+            says nothing.
     """
 
     saw: bool = False
     done: bool = False
     resumed: bool = False
+    gpu_bytes: int | None = None
 
 
 def read_answer(folder: AttemptFolder) -> Reply | None:
@@ -107,7 +110,13 @@ def read_answer(folder: AttemptFolder) -> Reply | None:
     for line in lines:
         with contextlib.suppress(ValueError, TypeError, RecursionError):
             notes.update(json.loads(line))
-    return Reply(bool(notes.get("saw")), notes.get("done") is True, notes.get("resumed") is True)
+    held = notes.get("gpu_bytes")
+    return Reply(
+        bool(notes.get("saw")),
+        notes.get("done") is True,
+        notes.get("resumed") is True,
+        held if type(held) is int and held > 0 else None,
+    )
 
 
 def has_resumed(folder: AttemptFolder) -> bool:

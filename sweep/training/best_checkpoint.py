@@ -234,7 +234,8 @@ def step_of(save: Save, steps: Sequence[ReportedStep]) -> ReportedStep | None:
 
     The number in its name says so if it is that of the step reported just before it was saved, or
     just after. Without one it is the step before, where it was saved soon after that; and the next
-    one, where that was reported at once.
+    one, where that was reported at once. Where several were reported within the clocks' slack of
+    it, only a number tells.
 
     Args:
         steps: In the order in which they were reported.
@@ -242,9 +243,12 @@ def step_of(save: Save, steps: Sequence[ReportedStep]) -> ReportedStep | None:
     saved_s = save.saved_ns / 1e9
     times = [step.time_s for step in steps]
     place = bisect_right(times, saved_s + _SLACK_S)
-    for step in steps[bisect_left(times, saved_s - _SLACK_S) : place]:
+    at_once = steps[bisect_left(times, saved_s - _SLACK_S) : place]
+    for step in at_once:
         if step.step in save.name.steps:
             return step  # of several at once
+    if len(at_once) > 1:
+        return None  # the clocks do not say which came before it
     before = steps[place - 1] if place else None
     after = steps[place] if place < len(steps) else None
     since_s = saved_s - before.time_s if before else math.inf

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,15 +26,12 @@ from sweep.core.files import locked, make_private, read_json, read_tail, write_a
 from sweep.core.paths import Runs
 from sweep.core.secrets import clean_environment
 from sweep.core.study import Study
-from sweep.core.system.own_folder import own_folder
-from sweep.training.command import enroot, pyxis
-from sweep.training.command.containers import image_of, split_bind
-from sweep.training.images import BuildPlan, digest_of, needs_build, plan
+from sweep.training.images import BuildPlan, digest_of, needs_build, plan, record_of
+from sweep.training.program_log import quoted, run_logged
 
 AUTO, HERE, JOB = "auto", "here", "job"
 TAIL_LINES = 15
 _LACKS_RIGHTS = "Requesting capability set"  # Apptainer, of a definition's %post section
-_ROOT_READY: set[tuple[str, str]] = set()  # named roots that this process has seen on this node
 
 
 class BuildFailed(SweepError):
@@ -68,12 +65,15 @@ def ensure(
     *,
     force: bool = False,
     where: str | None = None,
+    later: bool = False,
 ) -> tuple[Study, Image | None]:
     """Return the study with its image built, and what was built; None where nothing is to be.
 
     Args:
         force: Build it anew, for a name whose content has changed in its registry.
         where: "here", "job" or "auto"; as the study says when None.
+        later: What is to be built in a job is left to one that the study's tasks will wait for
+            (``build_missing``); it is None here, and ``is_missing`` says so of the study.
 
     Raises:
         InputError: It cannot be built from what the study names.
@@ -86,7 +86,9 @@ def ensure(
     if found is None:
         make_private(runs.images)
         where = where or study.environment.build
-        if where == JOB or (where == AUTO and _wants_job(study, planned, environ)):
+        if later and _may_be_later(study, planned, environ, where):
+            say(f"a job of Slurm's builds {study.environment.image} before any task starts")
+        elif where == JOB or (where == AUTO and _wants_job(study, planned, environ)):
             _submit(study, planned, environ, force=force, say=say)
             found = look(planned)
             if found is None:
@@ -107,6 +109,51 @@ def look(planned: BuildPlan) -> Image | None:
     if record is None or not planned.target.exists():
         return None
     return Image(planned.target, record["digest"], record["source"], False, record["took_s"])
+
+
+def is_missing(study: Study) -> bool:
+    """Tell whether the image that is built for a study is not there, or not yet."""
+    built = study.environment.built
+    return built is not None and not (os.path.exists(built) and record_of(Path(built)).exists())
+
+
+def build_missing(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Build the image of a launched study where it is not there: what the job before its tasks
+    does, or the first task that lacks an image which was removed since.
+
+    Raises:
+        InputError: The source has changed since, so that it would be another image.
+        SweepError: It cannot be built.
+    """
+    given = study.environment
+    if not given.built or not is_missing(study):
+        return
+    runs = Runs(Path(given.built).parent.parent)
+    planned = plan(study, runs, environ)
+    if str(planned.target) != given.built:
+        raise InputError(
+            f"environment.image: {given.built} is not there, and {given.image} has changed since.",
+            "Launch again, which builds the image anew.",
+        )
+    make_private(runs.images)
+    _build_locked(planned, environ, say, force=False)
+
+
+def why_missing(study: Study, logs: Path) -> str:
+    """Return in words that a study's image was not built, why, and where more is said.
+
+    Args:
+        logs: The folder that has the logs of the jobs that build.
+    """
+    built = study.environment.built
+    words = f"environment.image: {study.environment.image} was not built to {built}"
+    found = sorted(logs.glob("build_*.log"), key=lambda path: path.stat().st_mtime)
+    for line in reversed(read_tail(found[-1], 2 * TAIL_LINES) if found else ()):
+        before, mark, why = line.partition("sweep: ")  # what our task could not do
+        if mark and not before:
+            words += f": {why.rstrip('.')}"
+            break
+    return f"{words}; see {logs}/build_*.log and {built}.log"
 
 
 def _build_locked(
@@ -157,15 +204,7 @@ def _run(planned: BuildPlan, place: Path, environ: Mapping[str, str]) -> None:
             log.write(f"$ {' '.join(argv)}\n")
             log.flush()
             try:
-                code = subprocess.run(
-                    argv,
-                    cwd=planned.cwd,
-                    env=env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    check=False,
-                ).returncode
+                code = run_logged(argv, planned.cwd, env, log)
             except OSError as error:
                 raise BuildFailed(
                     f"{planned.source} cannot be built: {argv[0]}: {error.strerror}.",
@@ -173,7 +212,7 @@ def _run(planned: BuildPlan, place: Path, environ: Mapping[str, str]) -> None:
                 ) from error
             if code or not place.exists():
                 lines = read_tail(planned.log, TAIL_LINES)
-                said = "\n".join(f"  | {line}" for line in lines)
+                said = quoted(lines)
                 hint = f"All it said is in {planned.log}."
                 if any(_LACKS_RIGHTS in line for line in lines):
                     hint = (
@@ -227,6 +266,15 @@ def _wants_job(study: Study, planned: BuildPlan, environ: Mapping[str, str]) -> 
     is_job_already = bool(place.hosts_of(environ)) or planned.commands[0][0] == "srun"
     has_srun = shutil.which("srun", path=environ.get("PATH")) is not None
     return not place.shares_this_machine and not is_job_already and has_srun
+
+
+def _may_be_later(study: Study, planned: BuildPlan, environ: Mapping[str, str], where: str) -> bool:
+    """Tell whether a job that the tasks wait for is to build: on a cluster, where a job is to."""
+    place = kind_of(study)
+    if place.shares_this_machine or place.hosts_of(environ):
+        return False
+    is_step = planned.commands[0][0] == "srun"  # Pyxis' own import
+    return where == JOB or (where == AUTO and (is_step or _wants_job(study, planned, environ)))
 
 
 def build_planned(path: Path, *, force: bool) -> None:
@@ -288,134 +336,9 @@ def _submit(
     finally:
         file.unlink(missing_ok=True)
     if done.returncode:
-        said = "\n".join(f"  | {line}" for line in done.stdout.splitlines()[-TAIL_LINES:])
+        said = quoted(done.stdout.splitlines()[-TAIL_LINES:])
         raise BuildFailed(
             f"The job that builds {study.environment.image} failed.\n{said}",
             "Where only this machine has a network, build it here: environment.build: here, or "
             f"sweep build {study.source} --where here.",
         )
-
-
-def make_ready(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """See in a task that its image is there, and on this node the named root and, where the study
-    wants them made, the folders of binds.
-
-    An image that was removed since the launch is built again, by the first task that lacks it.
-
-    Raises:
-        InputError: The source has changed since, so that it would be another image.
-        SweepError: It cannot be built, or the root or a folder cannot be made.
-    """
-    given = study.environment
-    if given.built and not Path(given.built).exists():
-        runs = Runs(Path(given.built).parent.parent)
-        planned = plan(study, runs, environ)
-        if str(planned.target) != given.built:
-            raise InputError(
-                f"environment.image: {given.built} is gone, and {given.image} has changed since.",
-                "Launch again, which builds the image anew.",
-            )
-        make_private(runs.images)
-        _build_locked(planned, environ, say, force=False)
-    make_binds(study, environ, say)
-    if given.name and given.runtime in ("enroot", "pyxis") and not given.is_prepared:
-        _prepare_root(study, environ, say)
-
-
-def make_binds(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> list[str]:
-    """Make the folders of binds that are not there, on each of the trial's nodes; return them.
-
-    Of one that is read-only training could use nothing if it were made: there it must be.
-
-    Raises:
-        SweepError: One cannot be made.
-    """
-    if not study.environment.make_binds:
-        return []
-    wanted = [split_bind(study, bind) for bind in study.environment.binds]
-    missing = [
-        source for source, _, read_only in wanted if not (read_only or os.path.lexists(source))
-    ]
-    for source in missing:
-        try:
-            os.makedirs(source, exist_ok=True)
-        except OSError as error:
-            raise SweepError(
-                f"environment.make_binds: {source} cannot be made: {error.strerror}.",
-                "Name a folder in environment.binds where you may write.",
-            ) from error
-        say(f"made the folder {source}, which environment.binds names")
-    if study.resources.nodes > 1 and kind_of(study).spans_nodes and wanted:
-        sources = [source for source, _, read_only in wanted if not read_only]
-        each = [f"--nodes={study.resources.nodes}", "--ntasks-per-node=1", "--overlap"]
-        code, said = _ask(["srun", *each, "mkdir", "-p", "--", *sources], environ)
-        if code:
-            raise SweepError(
-                f"environment.make_binds: not on each node: {said.strip()[-400:]}",
-                "Name a folder in environment.binds where you may write on all of them.",
-            )
-    return missing
-
-
-def _prepare_root(study: Study, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Make the root that ``environment.name`` names, once on this node.
-
-    Tasks that start at once from one name break each other, and leave a root that breaks all later
-    ones; so one makes it, under a lock of this node, and what was half made is removed.
-    """
-    given = study.environment
-    name, image = str(given.name), image_of(study)
-    if (name, image) in _ROOT_READY:
-        return
-    env = {**environ, **enroot.places(environ)}
-    folder = own_folder("roots")
-    making = folder / f"{name}.making"  # stays where making it was killed
-    with locked(folder / f"{name}.lock"):
-        if given.runtime == "pyxis":
-            root, is_there = f"pyxis_{name}", False  # the step says whether it is
-            make = [
-                "srun",
-                f"--nodes={study.resources.nodes}",
-                "--ntasks-per-node=1",
-                "--overlap",
-                f"--container-image={pyxis.image(study)}",
-                f"--container-name={name}",
-                "true",
-            ]
-        else:
-            root, is_there = name, name in _ask(["enroot", "list"], env)[1].split()
-            make = ["enroot", "create", "--name", name, image]
-        if making.exists():
-            say(f"removing the root {root}, which was half made")
-            _ask(["enroot", "remove", "--force", root], env)
-            is_there = False
-        if not is_there:
-            making.touch()
-            code, said = _ask(make, env)
-            if code:
-                say(f"the root {root} could not be made; once more without what is left of it")
-                _ask(["enroot", "remove", "--force", root], env)
-                code, said = _ask(make, env)
-            if code:
-                raise SweepError(
-                    f"The root {name!r} could not be made from {image}: {said.strip()[-400:]}",
-                    f"Remove what is left of it on this node: enroot remove --force {root}.",
-                )
-            making.unlink()
-    _ROOT_READY.add((name, image))
-
-
-def _ask(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            argv,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-    except OSError as error:
-        return 127, f"{argv[0]}: {error.strerror}"
-    return done.returncode, done.stdout

@@ -35,7 +35,7 @@ from sweep.training.saves import Save
 _FICLONE = 0x40049409
 _CHUNK_BYTES = 16 << 20
 _MOST_BESIDE_BYTES = 16 << 20  # of a small file beside saves
-_LOGS = re.compile(r"events\.out\.tfevents|\.(log|out|err|png|jpe?g|gif|svg|pdf|mp4|wav)$")
+_LOGS = r"events\.out\.tfevents|\.(log|out|err|png|jpe?g|gif|svg|pdf|mp4|wav)$"
 
 
 def carry_over(
@@ -118,7 +118,7 @@ def _copy_beside(folder: Path, target: Path, chosen: Save) -> None:
 
 
 def _is_small(entry: os.DirEntry[str]) -> bool:
-    is_log = _LOGS.search(entry.name.lower()) is not None
+    is_log = re.search(_LOGS, entry.name.lower()) is not None
     return not is_log and entry.stat().st_size <= _MOST_BESIDE_BYTES
 
 

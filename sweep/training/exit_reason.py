@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -113,8 +114,8 @@ def _of_foreign(folder: AttemptFolder, plain: End, log: Sequence[str]) -> End:
     """
     found = foreign_failure.find(log)
     if found is None:
-        if plain.outcome == outcomes.ERROR and foreign_failure.CLASH.search(
-            "\n".join(log[-_LAST:])
+        if plain.outcome == outcomes.ERROR and re.search(
+            foreign_failure.CLASH, "\n".join(log[-_LAST:])
         ):
             return replace(plain, outcome=outcomes.PORT_CLASH, reason=plain.reason + _PORT_TAKEN)
         if plain.outcome == outcomes.ERROR and (error := foreign_failure.find_lost_peer(log)):
@@ -124,8 +125,8 @@ def _of_foreign(folder: AttemptFolder, plain: End, log: Sequence[str]) -> End:
     end = classify(found.exit_code, found.signal, "", found.cause[-memory_messages.WINDOW :])
     if end.outcome == outcomes.KILLED and memory_messages.says_killed(log):
         end = replace(end, outcome=outcomes.OUT_OF_MEMORY, reason="memory ran out")
-    if end.outcome == outcomes.ERROR and foreign_failure.CLASH.search(
-        "\n".join(found.cause[-_LAST:])
+    if end.outcome == outcomes.ERROR and re.search(
+        foreign_failure.CLASH, "\n".join(found.cause[-_LAST:])
     ):
         end = replace(end, outcome=outcomes.PORT_CLASH, reason=end.reason + _PORT_TAKEN)
     _note_first(folder, found.place, end, found.rank, found.cause if found.is_labelled else ())

@@ -29,7 +29,7 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz")
 REQUIREMENTS = (".txt", ".lock", ".in")
 CONDA_FILES = (".yml", ".yaml", ".txt", ".lock")
 CONDA_PROGRAMS = ("micromamba", "mamba", "conda")
-_SCHEME = re.compile(r"[a-z][a-z-]*:(//)?.+")
+_SCHEME = r"[a-z][a-z-]*:(//)?.+"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class BuildPlan:
     @property
     def record(self) -> Path:
         """What is known of the target; written last, so that it also says that it is whole."""
-        return self.target.with_name(self.target.name + ".json")
+        return record_of(self.target)
 
     @property
     def log(self) -> Path:
@@ -73,6 +73,11 @@ class BuildPlan:
     @property
     def lock(self) -> Path:
         return self.target.with_name(f".{self.target.name}.lock")
+
+
+def record_of(target: Path) -> Path:
+    """Return where what is known of a built image lies."""
+    return target.with_name(target.name + ".json")
 
 
 def needs_build(study: Study) -> bool:
@@ -97,7 +102,7 @@ def needs_build(study: Study) -> bool:
         )
     if path.exists():
         return path.name.endswith((".def", *ARCHIVES)) or (given.unpack and path.is_file())
-    return bool(_SCHEME.fullmatch(given.image) or read_registry_name(given.image))
+    return bool(re.fullmatch(_SCHEME, given.image) or read_registry_name(given.image))
 
 
 def plan(study: Study, runs: Runs, environ: Mapping[str, str]) -> BuildPlan:

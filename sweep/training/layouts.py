@@ -95,11 +95,10 @@ POINTERS = _words(
     "latest_checkpoint.txt latest_checkpointed_iteration.txt latest_iteration.txt latest_step "
     "latest_step.txt last_step.txt latest_universal checkpoint"
 )
-_TENSORFLOW = re.compile(r'^model_checkpoint_path:\s*"(.+)"', re.MULTILINE)
-_STATE_END = re.compile(
-    r"\.(pt|pth|ckpt|bin|safetensors|distcp|npz|npy|h5|hdf5|keras|pkl|pickle|joblib|msgpack|zip|tar|"
-    r"ubj|model|json|txt)$",
-    re.IGNORECASE,
+_TENSORFLOW = r'(?m)^model_checkpoint_path:\s*"(.+)"'
+_STATE_END = (
+    r"(?i)\.(pt|pth|ckpt|bin|safetensors|distcp|npz|npy|h5|hdf5|keras|pkl|pickle|joblib|msgpack|zip|tar|"
+    r"ubj|model|json|txt)$"
 )
 
 
@@ -120,13 +119,13 @@ class Content:
         return sum(bool(_rank_in(file)) for file in self.files)
 
 
-_NUMBERED_RANK = re.compile(r"(rng_state|random_states|__)_?\d+(_\d+)?\.(pth|pkl|distcp)$")
+_NUMBERED_RANK = r"(rng_state|random_states|__)_?\d+(_\d+)?\.(pth|pkl|distcp)$"
 
 
 def _rank_in(file: str) -> bool:
     name = file.rpartition("/")[2]
     return bool(
-        save_names.parse(name).ranks or _NUMBERED_RANK.search(name) or "rank_" in file.lower()
+        save_names.parse(name).ranks or re.search(_NUMBERED_RANK, name) or "rank_" in file.lower()
     )
 
 
@@ -179,7 +178,7 @@ def holds_state(content: Content) -> bool:
 def says_state(content: Content) -> bool:
     """Tell whether something in a folder is surely a state, or the marker of one."""
     return content.has(WRITTEN_LAST) or any(
-        _STATE_END.search(file)
+        re.search(_STATE_END, file)
         and not file.lower().endswith((".txt", ".json"))
         and not save_names.is_companion(file.rpartition("/")[2])
         for file in content.files
@@ -209,7 +208,7 @@ def is_whole(content: Content, *, needs_marker: bool = True) -> bool:
 
 def _is_read(file: str) -> bool:
     """Tell whether a file has to have its end: states, and markers that are more than a mark."""
-    return bool(_STATE_END.search(file)) or _matches(file, _MARKERS_WITH_CONTENT)
+    return bool(re.search(_STATE_END, file)) or _matches(file, _MARKERS_WITH_CONTENT)
 
 
 def misses_what_others_have(content: Content, before: Content) -> bool:
@@ -235,7 +234,7 @@ def _kinds(content: Content) -> set[tuple[str, str]]:
     found = set()
     for file in content.files:
         folder, _, base = file.rpartition("/")
-        if _STATE_END.search(base) and not save_names.is_companion(base):
+        if re.search(_STATE_END, base) and not save_names.is_companion(base):
             found.add((re.sub(r"\d+", "#", folder), save_names.parse(base).series))
     return found
 
@@ -296,7 +295,9 @@ def is_pointer_name(name: str) -> bool:
 def may_be_pointer(name: str) -> bool:
     """Tell whether a file may name the newest save: also big_vision's checkpoint.bv-LAST."""
     told = save_names.parse(name)
-    is_last = told.role == save_names.LAST and told.world is None and not _STATE_END.search(name)
+    is_last = (
+        told.role == save_names.LAST and told.world is None and not re.search(_STATE_END, name)
+    )
     return is_last or is_pointer_name(name)
 
 
@@ -311,7 +312,7 @@ def read_pointer(path: Path) -> str | None:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return None
-    if found := _TENSORFLOW.search(text):
+    if found := re.search(_TENSORFLOW, text):
         text = found[1]
     if "\n" in text or text.startswith(("{", "[")):
         return None

@@ -214,11 +214,9 @@ MESSAGES = (
     ),
     SLURM,
 )
-_PATTERNS = tuple((re.compile(message.pattern), message) for message in MESSAGES)
-_KILLED = tuple(re.compile(message.pattern) for message in (SLURM, DASK))
 # A library that cannot even make its handle: "CUBLAS_STATUS_NOT_INITIALIZED when calling
 # cublasCreate(handle)", https://discuss.pytorch.org/t/cuda-error-cublas-status-not-initialized/125450
-_MAY_BE_SHORT = re.compile(
+_MAY_BE_SHORT = (
     r"\b(CUBLAS_STATUS_NOT_INITIALIZED|CUDNN_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR)"
     r"|CUSOLVER_STATUS_INTERNAL_ERROR|CUFFT_ALLOC_FAILED)\b"
 )
@@ -243,8 +241,8 @@ def explain(log: Sequence[str], exit_code: int | None) -> str | None:
     """
     lines = _last_exception(log) if exit_code == 1 else list(log[-_LAST:])
     for line in map(str.strip, lines):
-        for pattern, message in _PATTERNS:
-            if pattern.search(line):
+        for message in MESSAGES:
+            if re.search(message.pattern, line):
                 return f"memory ran out {message.where} ({message.whose}): {line[:200]}"
     return None
 
@@ -254,13 +252,13 @@ def may_be_short(log: Sequence[str]) -> bool:
 
     Where it has the GPU for itself it is some other fault.
     """
-    return any(_MAY_BE_SHORT.search(line) for line in log[-_LAST:])
+    return any(re.search(_MAY_BE_SHORT, line) for line in log[-_LAST:])
 
 
 def says_killed(log: Sequence[str]) -> bool:
     """Tell whether one of Slurm's programs says that the kernel killed for memory, or Dask that it
     did so itself."""
-    return any(pattern.search(line) for line in log[-_LAST:] for pattern in _KILLED)
+    return any(re.search(one.pattern, line) for line in log[-_LAST:] for one in (SLURM, DASK))
 
 
 def _last_exception(log: Sequence[str]) -> list[str]:

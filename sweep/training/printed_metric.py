@@ -19,6 +19,7 @@ from sweep.training.printed_numbers import (
     read_not_finite,
     read_number,
 )
+from sweep.training.printed_patterns import widen
 from sweep.training.printed_steps import find_step
 from sweep.training.progress_bars import Drawing
 from sweep.training.repeated_lines import RepeatedLines
@@ -63,6 +64,7 @@ class SeenOfMetric:
         odd: The first "nan", … that stood where the pattern has a number.
         skipped: Lines that were skipped for the word with which they begin, and the first word.
         no_number: Lines whose group holds no number, and the first one's.
+        unread: Lines with a number that the pattern's group does not take, and the first one.
     """
 
     step: int = 0
@@ -90,6 +92,7 @@ class SeenOfMetric:
     odd: str = ""
     skipped: tuple[int, str] = (0, "")
     no_number: tuple[int, str] = (0, "")
+    unread: tuple[int, str] = (0, "")
 
 
 class PrintedMetric:
@@ -106,6 +109,8 @@ class PrintedMetric:
         self._anchored = self.pattern.startswith(".*") and "|" not in self.pattern
         group = _FIRST_GROUP.search(self.pattern)
         self._before_group = self.pattern[: group.start()] if group else ""
+        wide = widen(self.pattern)
+        self._wide = _compile_strict(wide) or re.compile(wide) if wide else None
         self._first_step = first_step
         self._step = re.compile(objective.step_pattern) if objective.step_pattern else None
         self.seen = SeenOfMetric()
@@ -132,6 +137,14 @@ class PrintedMetric:
         found = self._match(blanked)
         if found is None and places:
             found, places = self._match(text), []
+        if found is None and (wide := self._match_wide(blanked)):
+            start, end = _span(wide)
+            self.seen.odd = self.seen.odd or text[start:end]
+            # A digit in the place of the sign: the pattern as it is may match.
+            signed = f"{blanked[:start]}0{blanked[start + 1 :]}"
+            again = self._match(signed)
+            is_same_place = again is not None and _span(again)[0] == start
+            found, blanked, places = (again, signed, []) if is_same_place else (wide, "", [])
         if found is None:
             if self.seen.value == "":
                 self.near.see(text)
@@ -152,11 +165,22 @@ class PrintedMetric:
             count, first = self.seen.no_number
             self.seen.no_number = (count + 1, first or text[start:end][:40])
             return None
-        if not self._is_by_its_name(text, blanked, found):
+        if blanked and found and not self._is_by_its_name(text, blanked, found):
             return None
         if printed.is_cut and not self.seen.cut:
             self.seen.cut = f"{text[start:end]!r} of {printed.whole!r}"
         return printed, found.span()
+
+    def _match_wide(self, text: str) -> re.Match[str] | None:
+        """Return a match where only the number's sign is not in the pattern's group; note other
+        numbers that the group does not take, such as 1 for ``0\\.\\d+``, once there were values."""
+        wide = self._search(self._wide, text) if self._wide else None
+        if wide is None or text[_span(wide)[0]] in "-+\u2212":
+            return wide
+        if self.seen.value:
+            count, first = self.seen.unread
+            self.seen.unread = (count + 1, first or wide[0].strip()[:_LONG])
+        return None
 
     def _match(self, text: str) -> re.Match[str] | None:
         """Return the match that begins with a whole name, else any."""
@@ -320,6 +344,12 @@ class PrintedMetric:
             )
         if seen.odd:
             found.append(f"{seen.odd!r} was printed where its pattern has a number, and is read")
+        if seen.unread[0]:
+            found.append(
+                f"{_count(seen.unread[0], 'line')} with a number that the group of its pattern "
+                f"does not take, such as {seen.unread[1]!r}: not read. A group for all of them: "
+                f"{FOR_PATTERNS}"
+            )
         if often := self.repeated.note():
             found.append(often)
         return [f"{self.name}: {text}" for text in found if text]

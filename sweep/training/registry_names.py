@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 _DOCKER = "docker://"
 _HUB = ("docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
-_NAME = re.compile(
+_NAME = (
     r"(?:(?P<user>[^@/#\s]+)@(?=[^#]*#))?"
     r"(?:(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*(?::\d+)?)#)?"
     r"(?P<path>[A-Za-z0-9][\w.-]*(?::\d+(?=/))?(?:/[\w.-]+)*(?::[\w.-]+)?(?:@sha256:[0-9a-f]{64})?)"
 )
-_HOST = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:\d+)?|localhost(:\d+)?|[A-Za-z0-9-]+:\d+")
-_FILE = re.compile(r"\.(sif|sqsh|squashfs|img|def|tar|tar\.gz|tgz)$")
+_HOST = r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:\d+)?|localhost(:\d+)?|[A-Za-z0-9-]+:\d+"
+_FILE = r"\.(sif|sqsh|squashfs|img|def|tar|tar\.gz|tgz)$"
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ def read_registry_name(image: str) -> RegistryName | None:
     ``nvcr.io/nvidia/pytorch:24.01-py3`` does; ``ubuntu:24.04`` alone may be a file's name.
     """
     is_said = image.startswith(_DOCKER)
-    found = _NAME.fullmatch(image.removeprefix(_DOCKER))
-    if found is None or (not is_said and _FILE.search(image)):
+    found = re.fullmatch(_NAME, image.removeprefix(_DOCKER))
+    if found is None or (not is_said and re.search(_FILE, image)):
         return None
     user, host, path = found["user"] or "", found["host"] or "", found["path"]
     if not host:
         first, slash, rest = path.partition("/")
-        if slash and _HOST.fullmatch(first):
+        if slash and re.fullmatch(_HOST, first):
             host, path = first, rest
         elif not is_said:
             return None

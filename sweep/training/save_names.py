@@ -46,7 +46,7 @@ _PART_WORDS = _words(
     "opt optim optimizer optimizers optimiser scheduler schedulers scaler scalers rng dataloader "
     "sampler criterion"
 )
-_PART = re.compile(r"replay[_-]?buffer|vecnormalize|random_states?_\d|\.(pdopt|states)$")
+_PART = r"replay[_-]?buffer|vecnormalize|random_states?_\d|\.(pdopt|states)$"
 # Tensors alone, and texts: seldom the state of a training.
 _TENSORS_END = ".safetensors"
 TEXT_ENDS = (".txt", ".json")
@@ -55,9 +55,9 @@ _UNFINISHED_WORDS = _words(
 )
 _UNFINISHED_ENDS = tuple(_words(".part .partial _partial .temp .lock .swp .crdownload .filepart ~"))
 # A file beside a save that says so: NeMo's m-step=9-unfinished.
-_UNFINISHED_MARK = re.compile(r"(.+)[-_.](?:unfinished|in[-_]?progress)", re.IGNORECASE)
+_UNFINISHED_MARK = r"(?i)(.+)[-_.](?:unfinished|in[-_]?progress)"
 # What mkstemp and others call their files.
-_UNFINISHED_NAME = re.compile(r"tmp[a-z0-9_]{6,8}|\..*|.*[._-]tmp([._-].*)?", re.IGNORECASE)
+_UNFINISHED_NAME = r"(?i)tmp[a-z0-9_]{6,8}|\..*|.*[._-]tmp([._-].*)?"
 
 # Weights alone, as transformers, PEFT, diffusers and Flax call them.
 _WEIGHTS_NAMES = (
@@ -161,28 +161,28 @@ HOLDERS = _words(
 # Where a framework keeps states apart from its models (BasicSR), only they are resumed from.
 STATE_HOLDERS = _words("training_states train_states")
 
-_DIGITS = re.compile(r"\d+")
-_DAY_FIRST = re.compile(r"(?<!\d)\d{1,2}[-_.]\d{1,2}[-_.]((?:19|20)\d{2})(?!\d).*")
-_WHOLE_NUMBER = re.compile(r"(?<![\d.])\d+(?!\d|\.\d)")
-_HASH = re.compile(r"(?<![a-z0-9])(?=[0-9a-f]*\d[a-f])[0-9a-f]{7,}(?![a-z0-9])")
+_DIGITS = r"\d+"
+_DAY_FIRST = r"(?<!\d)\d{1,2}[-_.]\d{1,2}[-_.]((?:19|20)\d{2})(?!\d).*"
+_WHOLE_NUMBER = r"(?<![\d.])\d+(?!\d|\.\d)"
+_HASH = r"(?<![a-z0-9])(?=[0-9a-f]*\d[a-f])[0-9a-f]{7,}(?![a-z0-9])"
 # Words before a number that counts; before any other word a decimal number is a measurement.
 _COUNTS = _words(
     "epoch epochs ep e step steps global_step s iter iters iteration iterations it i batch batches "
     "ba b update updates round rounds checkpoint checkpoints ckpt chkpt model state save "
     "snapshot samples tokens sample token"
 )
-_MEASUREMENT = re.compile(
+_MEASUREMENT = (
     r"(?P<word>[a-z]+(?:\d@\d+|\d)?)(?P<mid>[ =:_-]*)-?(?P<number>\d+\.\d+(?:e[-+]?\d+)?)"
 )
-_WHOLE_MEASUREMENT = re.compile(
+_WHOLE_MEASUREMENT = (
     r"(?<![a-z])(loss|acc|accuracy|auc|f1|map|iou|miou|score|reward|return|ppl|perplexity|bleu|mse|"
     r"mae|rmse|dice|err|error|psnr|ssim|wer|cer|fid)[ =:_-]+-?\d+(?:\.\d+)?"
 )
-_OF = re.compile(r"[-_.]?(?<!\d)(\d{1,5})[-_]of[-_](\d{1,5})(?!\d)")
-_WORLD = re.compile(r"world[_-]?size[_-]?(\d+)")
-_RANK = re.compile(r"[-_.]?((?:[a-z]+_)?)rank[-_]?(\d+)")
-_VERSION = re.compile(r"[-_]v(\d+)$")
-_END = re.compile(r"(?:\.[a-z]+[0-9]?)+$")
+_OF = r"[-_.]?(?<!\d)(\d{1,5})[-_]of[-_](\d{1,5})(?!\d)"
+_WORLD = r"world[_-]?size[_-]?(\d+)"
+_RANK = r"[-_.]?((?:[a-z]+_)?)rank[-_]?(\d+)"
+_VERSION = r"[-_]v(\d+)$"
+_END = r"(?:\.[a-z]+[0-9]?)+$"
 
 
 @dataclass(frozen=True)
@@ -216,12 +216,12 @@ def parse(name: str, *, is_folder: bool = False) -> Name:
     ranks, world, text = _take_ranks(text)
     text, end = _take_end(text)
     version = 0
-    if found := _VERSION.search(text):
+    if found := re.search(_VERSION, text):
         version, text = int(found[1]), text[: found.start()]
-    text = _HASH.sub("", text)
-    text = _WHOLE_MEASUREMENT.sub("", _MEASUREMENT.sub(_without_measurement, text))
-    text = _DAY_FIRST.sub(r"\1", text)  # what comes first of day and month, nobody knows
-    first = _DIGITS.search(text)
+    text = re.sub(_HASH, "", text)
+    text = re.sub(_WHOLE_MEASUREMENT, "", re.sub(_MEASUREMENT, _without_measurement, text))
+    text = re.sub(_DAY_FIRST, r"\1", text)  # what comes first of day and month, nobody knows
+    first = re.search(_DIGITS, text)
     start = text[: first.start()] if first else text
     role = _role(name.lower(), text + end, is_folder)
     if role in (LAST, STATE) and name.lower().endswith(_TENSORS_END) and not is_folder:
@@ -229,8 +229,8 @@ def parse(name: str, *, is_folder: bool = False) -> Name:
     return Name(
         role,
         start.strip(" ._-=") + end,
-        tuple(int(each) for each in _DIGITS.findall(text)),
-        tuple(int(each) for each in _WHOLE_NUMBER.findall(text)),
+        tuple(int(each) for each in re.findall(_DIGITS, text)),
+        tuple(int(each) for each in re.findall(_WHOLE_NUMBER, text)),
         version,
         ranks,
         world,
@@ -243,7 +243,7 @@ def is_log_folder(name: str) -> bool:
 
 def marked_unfinished(name: str) -> str:
     """Return which save a file calls unfinished, by its own name; "" where it is no such file."""
-    found = _UNFINISHED_MARK.fullmatch(name)
+    found = re.fullmatch(_UNFINISHED_MARK, name)
     return found[1] if found else ""
 
 
@@ -263,7 +263,7 @@ def is_companion(name: str) -> bool:
 
 
 def _is_unfinished(text: str) -> bool:
-    if text.endswith(_UNFINISHED_ENDS) or _UNFINISHED_NAME.fullmatch(text):
+    if text.endswith(_UNFINISHED_ENDS) or re.fullmatch(_UNFINISHED_NAME, text):
         return True
     return not _UNFINISHED_WORDS.isdisjoint(re.findall(r"[a-z]+", text))
 
@@ -272,18 +272,18 @@ def _take_ranks(text: str) -> tuple[tuple[int, ...], int | None, str]:
     """Return the ranks and the number of parts in a name, and the name without them."""
     world = None
     ranks: list[int] = []
-    if found := _WORLD.search(text):
-        world, text = int(found[1]), _WORLD.sub("", text)
-    if found := _OF.search(text):
+    if found := re.search(_WORLD, text):
+        world, text = int(found[1]), re.sub(_WORLD, "", text)
+    if found := re.search(_OF, text):
         ranks.append(int(found[1]))
-        world, text = int(found[2]), _OF.sub("", text)
-    ranks += [int(number) for _, number in _RANK.findall(text)]
-    return tuple(ranks), world, _RANK.sub("", text)
+        world, text = int(found[2]), re.sub(_OF, "", text)
+    ranks += [int(number) for _, number in re.findall(_RANK, text)]
+    return tuple(ranks), world, re.sub(_RANK, "", text)
 
 
 def _take_end(text: str) -> tuple[str, str]:
     """Return a name without its ending, and the ending: .pth.tar, .weights.h5."""
-    found = _END.search(text)
+    found = re.search(_END, text)
     if not found or not found.start():
         return text, ""
     return text[: found.start()], found[0]
@@ -311,9 +311,9 @@ def _role(name: str, text: str, is_folder: bool) -> str:
         return LAST
     if not _LEFT_WORDS.isdisjoint(words):
         return LEFT
-    if not is_folder and (_is_part(words) or _PART.search(name)):
+    if not is_folder and (_is_part(words) or re.search(_PART, name)):
         return PART
-    is_numbered = _DIGITS.search(text) is not None
+    is_numbered = re.search(_DIGITS, text) is not None
     is_kept_up = words and words[0] in _ROLLING and len(words) <= 3 and not is_numbered
     if is_kept_up and (_WEIGHTS_WORDS - {"final"}).isdisjoint(words):
         return LAST  # checkpoint.pth.tar: written again and again

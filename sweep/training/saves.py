@@ -20,12 +20,10 @@ from sweep.training.save_names import DOUBTFUL, HOLDERS, LAST, OTHER, PART, STAT
 from sweep.training.whole_files import is_whole
 
 _DEEPEST = 5  # folders of frameworks within each other: lightning_logs/version_0/checkpoints
-_NUMBERED = re.compile(r"(^|[^a-z])(epochs?|ep|steps?|iter(ation)?s?|it|ba|checkpoint|ckpt|batch)$")
+_NUMBERED = r"(^|[^a-z])(epochs?|ep|steps?|iter(ation)?s?|it|ba|checkpoint|ckpt|batch)$"
 # Files that are one of a series of saves, in a folder of whatever name: model_100.pt, ep_9.pth.
-_NUMBERED_FILE = re.compile(
-    r"(^|[^a-z])(epochs?|ep|steps?|iter(ation)?s?|it|ba|checkpoint|ckpt|batch|model)$"
-)
-_STATE_FILE = re.compile(r"\.(pth?|ckpt|zip|tar|pkl|th)$", re.IGNORECASE)
+_NUMBERED_FILE = r"(^|[^a-z])(epochs?|ep|steps?|iter(ation)?s?|it|ba|checkpoint|ckpt|batch|model)$"
+_STATE_FILE = r"(?i)\.(pth?|ckpt|zip|tar|pkl|th)$"
 _DAY_DIGITS = 8
 _NEVER_HOLDERS = frozenset(("wandb", "mlruns"))
 
@@ -221,7 +219,7 @@ def _is_numbered(name: str) -> bool:
     told = save_names.parse(name, is_folder=True)
     words = re.sub(r"[^a-z]+$", "", told.series)
     return bool(told.numbers) and bool(
-        _NUMBERED.search(words) or (not words and len(told.numbers) == 1)
+        re.search(_NUMBERED, words) or (not words and len(told.numbers) == 1)
     )
 
 
@@ -248,10 +246,12 @@ def _is_one_series(files: Sequence[str]) -> bool:
 
     Those of several kinds (actor.pt, critic.pt) are a save together: their folder is it.
     """
-    told = [save_names.parse(file) for file in files if _STATE_FILE.search(file)]
+    told = [save_names.parse(file) for file in files if re.search(_STATE_FILE, file)]
     last = {name.series for name in told if name.role == LAST}
     others = {name.series for name in told if name.role == STATE}
-    counted = {s for s in others if _NUMBERED_FILE.search(re.sub(r"[^a-z]+$", "", s.split(".")[0]))}
+    counted = {
+        s for s in others if re.search(_NUMBERED_FILE, re.sub(r"[^a-z]+$", "", s.split(".")[0]))
+    }
     is_numbered = all(name.numbers for name in told if name.role == STATE)
     return is_numbered and others == counted and max(len(last), len(others)) == 1
 

@@ -101,6 +101,22 @@ class Channel:
         """
 
 
+class Observer:
+    """Looks at a training from outside while it runs, with ``profile: true``."""
+
+    def see(self, reports: Sequence[Report]) -> None:
+        """Take note of what training has reported."""
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Look, where it is time to.
+
+        Raises:
+            OSError: There is no room for what was seen.
+        """
+        raise NotImplementedError
+
+
 class Supervisor:
     """Watches one training process until it is gone, its whole group with it.
 
@@ -114,6 +130,8 @@ class Supervisor:
         leave: Requests to leave.
         used_s: Seconds that earlier attempts of the trial trained.
         began: When the process was started, on the monotonic clock; now when None.
+        watch: Looks at it as well.
+        let_go: Called before it is ended by signals.
     """
 
     def __init__(
@@ -127,6 +145,8 @@ class Supervisor:
         leave: Leave,
         used_s: float = 0.0,
         began: float | None = None,
+        watch: Observer | None = None,
+        let_go: Callable[[], None] | None = None,
     ) -> None:
         self.child = child
         self.token = token
@@ -136,6 +156,8 @@ class Supervisor:
         self.channel = channel
         self.leave = leave
         self.used_s = used_s
+        self.watch = watch
+        self.let_go = let_go or (lambda: None)
         self.unsent: list[Report] = []
         self.told = ""
         self._kill_at: float | None = None
@@ -170,6 +192,7 @@ class Supervisor:
                 self._wait(descriptor)
                 self.step()
         except BaseException:
+            self.let_go()
             if processes.end_child(self.child, self.token, grace_s=abrupt_s(self.study)):
                 self.child.wait()
             raise
@@ -290,6 +313,9 @@ class Supervisor:
             self._warm_at = None
             self._guard(self.channel.warm, now)
         self.channel.rest(REST_AFTER_S)
+        if self.watch is not None:
+            with contextlib.suppress(OSError):  # a full disk: it is written again later
+                self.watch.look()
 
     def _read(self, now: float) -> None:
         """Read what training has reported, often while it does so.
@@ -306,6 +332,8 @@ class Supervisor:
         self._next_read = now + self._read_pause_s
         if found:
             self.unsent.extend(found)
+            if self.watch is not None:
+                self.watch.see(found)
             metric = self.study.objective.metric
             self._verdict_due = self._verdict_due or any(metric in r.metrics for r in found)
 
@@ -334,6 +362,7 @@ class Supervisor:
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = None
             self._signalled = True
+            self.let_go()
             if not processes.end_child(self.child, self.token, grace_s=TERM_GRACE_S):
                 self._say("it cannot be ended: killed, and alive (in the kernel?); tried again")
                 self._kill_at = time.monotonic() + END_AGAIN_S

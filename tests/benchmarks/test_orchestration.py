@@ -15,7 +15,9 @@ pytestmark = pytest.mark.real
 CASE = Case((0.1,) * 6, 2)
 
 
-@pytest.mark.parametrize("runner", ["sweep", "bare", "optuna"])
+@pytest.mark.parametrize(
+    "runner", ["sweep", "bare", pytest.param("optuna", marks=pytest.mark.long)]
+)
 def test_a_runner(runner: str, fresh_url: str, postgres_server: Any, tmp_path: Path) -> None:
     """Each trial is run once, by two slots, and what it cost is a number."""
     url = re.sub("^postgresql://", "postgresql+psycopg2://", fresh_url)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import search, search_problems
+from benchmarks import search, search_problems, search_report
 from benchmarks.search_problems import branin, conditional, curve_of, get, hartmann6
 
 MINIMA = [
@@ -57,7 +57,7 @@ def test_a_recorded_training_is_its_own_surrogate() -> None:
 
 def test_samplers_are_simulated_the_same_twice() -> None:
     problem = get("branin")
-    rows = [search.run_sampler(problem, "tpe", 4, 16, seed) for seed in (0, 0, 1)]
+    rows = [search.run_sampler(problem, "tpe-alone", 4, 16, seed) for seed in (0, 0, 1)]
     assert rows[0]["regret"] == rows[1]["regret"] != rows[2]["regret"]
     assert float(rows[0]["regret"]) > 0
 
@@ -100,3 +100,56 @@ def test_a_problem_of_a_file(tmp_path: Path) -> None:
     )
     rows = output.read_text().splitlines()
     assert len(rows) == 3 and rows[1].startswith("mine,random,2,8,0,")
+
+
+def rows_of(width: int, regrets: dict[str, list[float]], trials: int = 60) -> list[dict[str, str]]:
+    return [
+        {
+            "problem": "branin",
+            "sampler": sampler,
+            "width": str(width),
+            "trials": str(trials),
+            "seed": str(seed),
+            "regret": str(regret),
+        }
+        for sampler, found in regrets.items()
+        for seed, regret in enumerate(found)
+    ]
+
+
+def test_studies_of_one_size_are_in_one_table() -> None:
+    rows = rows_of(20, {"random": [4.0, 2.0]}) + rows_of(20, {"random": [9.0]}, trials=100)
+    assert search_report.sizes([*rows_of(100, {"tpe-alone": [1.0]}), *rows]) == [
+        ("20", "60"),
+        ("20", "100"),
+        ("100", "60"),
+    ]
+    assert search_report.table(rows, "sampler", "regret", ("20", "60"))[0].startswith(
+        "| regret, width 20, 60 trials | random |"
+    )
+    assert (
+        search_report.table(rows, "sampler", "regret", ("20", "60"))[2] == "| branin | **3** | 2 |"
+    )
+
+
+def test_ranks() -> None:
+    """Ties share theirs; a sampler that has run too little takes no part."""
+    rows = rows_of(
+        20,
+        {
+            "random": [3.0, 3.0, 2.0],
+            "tpe-alone": [1.0, 3.0, 2.0],
+            "gp": [0.5, 1.0, 1.0],
+            "qmc": [9.0],
+        },
+    )
+    head, _, line = search_report.ranks(rows, ("20", "60"))
+    assert head == "| mean rank, width 20, 60 trials | random | tpe-alone | gp |"
+    assert line.startswith("| branin 3 | 2.67 (2.50 to 3.00) | 2.33 (2.00 to 2.50) | 1.00 (1.00 ")
+    assert "no problem" in search_report.ranks(rows, ("1", "60"))[0]
+
+
+@pytest.mark.parametrize(("width", "expected"), [(20, "tpe-multivariate"), (100, "tpe-alone")])
+def test_auto_is_one_of_the_others(width: int, expected: str) -> None:
+    """With conditions it is TPE; of its two forms that which sweep takes with so many at once."""
+    assert search.resolved(search_problems.get("conditional"), 60, width) == expected

@@ -23,7 +23,10 @@ class Running:
         return self._url
 
 
-@pytest.mark.parametrize("kind", ["sweep", "each", "ours", "rdb", "journal", "claims"])
+SLOW = [pytest.param(kind, marks=pytest.mark.long) for kind in ("each", "journal", "ours", "rdb")]
+
+
+@pytest.mark.parametrize("kind", ["sweep", "claims", *SLOW])
 def test_a_kind(kind: str, fresh_url: str, postgres_server: Any, tmp_path: Path) -> None:
     """Two workers do something, and fail at nothing."""
     url = fresh_url.replace("postgresql://", "postgresql+psycopg2://")

@@ -8,6 +8,7 @@ study's best by itself. Nothing here imports sweep; a test holds that.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import defaultdict
@@ -31,6 +32,8 @@ KINDS = {
     "foreign_values": "attempts with stored values that they never reported",
     "unknown_attempts": "attempts that ledger, files and database do not all know",
     "wrong_parameters": "trials that trained with other parameters than the stored ones",
+    "invalid": "trials that trained with parameters that the study excludes",
+    "same_at_once": "trials that trained with the parameters of another one that ran",
     "wrong_values": "trials whose objective is not the ledger's",
     "wrong_rank": "trials that are ranked otherwise than by the ledger",
     "wrong_status": "times that status tells another best or other counts",
@@ -56,6 +59,7 @@ class Facts:
         prunes: Whether a trial may be pruned.
         ends_early: Whether something may end the study before its last trial.
         replicates: Trainings with different seeds that make a trial.
+        most_sum: Parameters whose sum the study restricts, and its bound.
     """
 
     name: str
@@ -68,6 +72,7 @@ class Facts:
     prunes: bool = False
     ends_early: bool = False
     replicates: int = 1
+    most_sum: tuple[Sequence[str], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -279,6 +284,7 @@ class _Auditor:
             self._values,
             self._attempts,
             self._parameters,
+            self._proposals,
             self._results,
             self._status,
             self._outside,
@@ -296,6 +302,7 @@ class _Auditor:
             "attempts": len({(run.trial, run.attempt) for run in self.runs}),
             "epochs": sum(len(run.ended) for run in self.runs),
             "best": self._own_best(),
+            **({"proposals": waits} if (waits := self.found.status.get("proposals")) else {}),
         }
 
     def _add(self, kind: str, trial: int | None, what: str) -> None:
@@ -545,6 +552,23 @@ class _Auditor:
         for row in self.found.attempts:
             if row.outcome is None:
                 self._add("stuck", row.trial, f"attempt {row.number} has no end")
+
+    def _proposals(self) -> None:
+        """Find what was to be excluded, and what two trials trained with side by side."""
+        given = {trial: dict(runs[0].lines[0].params) for trial, runs in self.by_trial.items()}
+        spans = {
+            trial: (min(run.began for run in runs), max(run.last for run in runs))
+            for trial, runs in self.by_trial.items()
+        }
+        if self.facts.most_sum is not None:
+            names, most = self.facts.most_sum
+            for trial, params in sorted(given.items()):
+                if (found := sum(float(params[name]) for name in names)) > most:
+                    self._add("invalid", trial, f"{' + '.join(names)} is {found}, above {most}")
+        for trial, other in itertools.combinations(sorted(given), 2):
+            begun, ended = zip(spans[trial], spans[other], strict=True)
+            if given[trial] == given[other] and max(begun) < min(ended):
+                self._add("same_at_once", other, f"as trial {trial}: {given[other]}")
 
     def _parameters(self) -> None:
         shown = {row["trial"]: row["params"] for row in self.found.collected}

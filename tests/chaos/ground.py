@@ -7,30 +7,40 @@ found by their parents, the local runner by its record, the server by PostgreSQL
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.chaos.gpus import CPUS_OF_GPU, MPS_KILLS, StormGpus
 from tests.cluster.cluster import Cluster
+from tests.cluster.config import GPUS_PER_NODE
 from tests.cluster.processes import find_job_processes, wait_for
 from tests.cluster.user import User
 from tests.conftest import sweep_environment
 from tests.processes import end_processes, find_processes
 
 TRAINING = Path(__file__).with_name("training.py")
+OWN_SEARCH = Path(__file__).parents[2] / "studies" / "scripts" / "own_search.py"
 LOCAL_KILLS = ("training", "training", "training", "task", "task", "runner", "launch", "database")
 SLURM_KILLS = (
     *("training", "training", "task", "task", "batch", "stepd"),
     *("launch", "slurmctld", "database", "database job"),
 )
+
+
+PROPOSER = "sweep.tasks.proposer"
+ENDS_STALE = "from sweep.core.system.mps import end_stale; end_stale()"  # as the next task does
+HELD_TIMES = 15.0  # the longest hold of 45 s outlasts a proposer's lease
 
 
 class Ran(NamedTuple):
@@ -97,11 +107,13 @@ class Ground:
 
     Attributes:
         leave_s: After the last trial's end, for what still runs to end by itself.
+        patience_s: Without progress for so long at least, a user would launch again.
     """
 
     kills: Sequence[str]
     executor: str
     leave_s: float
+    patience_s: float = 0.0
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
@@ -110,7 +122,8 @@ class Ground:
             self.make(path)
         self.tail = Tail(self.ledger)
         self.file = self.work / "study.yaml"
-        self.write(self.work / TRAINING.name, TRAINING.read_text())
+        for path in (TRAINING, OWN_SEARCH):
+            self.write(self.work / path.name, path.read_text())
 
     @property
     def study(self) -> Path:
@@ -180,6 +193,8 @@ class Ground:
         """
         if kind == "database":
             return self._kill_database()
+        if kind.startswith("proposer"):
+            return self._disturb_proposer(choice, delay_s, is_held=kind == "proposer held")
         living = self.tail.living()
         if not living:
             return ""
@@ -200,6 +215,29 @@ class Ground:
         pid = self.postmaster()
         return f"postmaster {pid}" if pid and send_kill(pid) else ""
 
+    def proposers(self) -> list[int]:
+        """Return the processes that prepare the study's proposals."""
+        found = find_processes(self.study)
+        return [one.pid for one in found if PROPOSER in one.command]
+
+    def _disturb_proposer(self, choice: float, delay_s: float, *, is_held: bool) -> str:
+        """Kill what prepares proposals, or stop it for a while, which may be for longer than its
+        lease."""
+        pids = self.proposers()
+        if not pids:
+            return ""
+        pid = pids[int(choice * len(pids))]
+        if not is_held:
+            return f"proposer {pid}" if send_kill(pid) else ""
+        held_s = delay_s * HELD_TIMES
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            going_on = threading.Timer(held_s, send_continue, [pid, start_time(pid)])
+            going_on.daemon = True
+            going_on.start()
+            return f"proposer {pid}: held for {held_s:.0f} s"
+        return ""
+
     def postmaster(self) -> int | None:
         """Return the embedded server's process while it lives."""
         for path in self.runs.glob(".postgres/**/postmaster.pid"):
@@ -211,24 +249,48 @@ class Ground:
 
 
 class LocalGround(Ground):
-    """This machine, with the local executor and an embedded server."""
+    """This machine, with the local executor and an embedded server.
+
+    Args:
+        share: How trials share its two GPUs, of which no driver says anything (``auto``, or a
+            number); None where they need none.
+        mps: With stand-ins for their driver and for MPS, which serves the trials.
+    """
 
     kills = LOCAL_KILLS
     executor = "local"
     leave_s = 60.0
 
+    def __init__(
+        self, folder: Path, name: str, share: str | int | None = None, mps: bool = False
+    ) -> None:
+        super().__init__(folder, name)
+        self.share = share
+        mine = hashlib.sha256(str(folder).encode()).hexdigest()[:7]
+        self.gpus = f"GPU-{mine}0,GPU-{mine}1"  # no other study's on this machine
+        self.cards = StormGpus(self.folder, 2) if mps else None
+        self.gpu_env: dict[str, str] = {}
+        if self.cards is not None:
+            self.gpu_env = {**self.cards.env, "NVML_STUB_UUID": mine}
+            self.kills = (*LOCAL_KILLS, *MPS_KILLS)
+
     def python(self) -> str:
         return sys.executable
 
     def settings(self) -> dict[str, Any]:
-        return {"executor": "local"}
+        if self.share is None:
+            return {"executor": "local"}
+        resources = {"gpus": 1, "cpus": CPUS_OF_GPU, "share": self.share}
+        return {"executor": "local", "resources": resources}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "sweep", *arguments],
             cwd=self.work,
             env=sweep_environment(self.runs, {"SWEEP_STORAGE": None})
-            | {"SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": ""},
+            | {"SWEEP_SITE_CONFIG": "", "SWEEP_USER_CONFIG": ""}
+            | self.gpu_env
+            | ({} if self.share is None else {"CUDA_VISIBLE_DEVICES": self.gpus}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -237,6 +299,8 @@ class LocalGround(Ground):
         )
 
     def kill(self, kind: str, choice: float, delay_s: float) -> str:
+        if kind in MPS_KILLS and self.cards is not None:
+            return self.cards.harm(kind, choice)
         if kind != "runner":
             return super().kill(kind, choice, delay_s)
         pids = [pid for path in self.study.glob("local/*/runner.json") if (pid := _recorded(path))]
@@ -244,7 +308,13 @@ class LocalGround(Ground):
         return f"runner {killed}" if killed else ""
 
     def leftovers(self) -> list[str]:
-        found = {p.pid: p for p in find_processes(self.study, self.work)}
+        folders = [self.study, self.work]
+        if self.cards is not None:  # what a killed runner has left the next task ends
+            subprocess.run(
+                [sys.executable, "-c", ENDS_STALE], env=os.environ | self.gpu_env, check=True
+            )
+            folders.append(self.cards.programs)
+        found = {p.pid: p for p in find_processes(*folders)}
         return [f"process {p.pid} {p.command[:200]}" for p in found.values()]
 
     def close(self, keep: bool) -> None:
@@ -258,17 +328,37 @@ class LocalGround(Ground):
 
 
 class SlurmGround(Ground):
-    """A real Slurm, with the embedded server in a job of its own."""
+    """A real Slurm, with the embedded server in a job of its own.
+
+    Args:
+        share: How trials share the GPUs of its tasks (``auto``, or a number), of which no driver
+            says anything; None where they need none.
+        mps: With stand-ins for their driver and for MPS, which serves the trials.
+    """
 
     kills = SLURM_KILLS
     executor = "slurm"
     leave_s = 300.0  # an element whose slurmstepd was killed is put back, and waits two minutes
+    patience_s = 200.0  # what died is looked for after two minutes
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(
+        self, cluster: Cluster, name: str, share: str | int | None = None, mps: bool = False
+    ) -> None:
         self.cluster = cluster
         self.user = User(cluster, cluster.home / name)
         self.ghosts: set[str] = set()
+        self.share = share
         super().__init__(self.user.folder, name)
+        self.cards: StormGpus | None = None
+        # The executor may be switched: this machine's GPUs are called as those of a node.
+        self.gpu_env = {} if share is None else {"CUDA_VISIBLE_DEVICES": "0,1"}
+        if mps:
+            self.cards = StormGpus(self.folder, GPUS_PER_NODE, self.python())
+            for key in ("NVML_STUB_MODEL", "LD_LIBRARY_PATH"):
+                self.gpu_env[key] = self.cards.env[key]
+            driver = self.cards.env["LD_LIBRARY_PATH"]
+            self.gpu_env["PATH"] = f"{self.cards.programs}:{driver}:{self.user.env()['PATH']}"
+            self.kills = (*SLURM_KILLS, *MPS_KILLS)
 
     def make(self, folder: Path) -> None:
         self.user.make(folder)
@@ -280,18 +370,22 @@ class SlurmGround(Ground):
         return str(self.user.bin / "python")
 
     def settings(self) -> dict[str, Any]:
-        resources = {"time": "00:20:00", "cpus": 1, "memory": "200M"}
+        resources: dict[str, Any] = {"time": "00:20:00", "cpus": 1, "memory": "200M"}
+        if self.share is not None:  # what the trials of a GPU have together
+            resources |= {"gpus": 1, "cpus": 4, "memory": "800M", "share": self.share}
         return {"executor": self.executor, "resources": resources}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return self.cluster.start(
             [str(self.user.bin / "sweep"), *arguments],
             user=self.cluster.user,
-            env=self.user.env(),
+            env=self.user.env(self.gpu_env),
             cwd=self.work,
         )
 
     def kill(self, kind: str, choice: float, delay_s: float) -> str:
+        if kind in MPS_KILLS and self.cards is not None:
+            return self.cards.harm(kind, choice)
         if kind == "slurmctld":
             self.cluster.kill_slurmctld()
             time.sleep(delay_s)
@@ -328,6 +422,10 @@ class SlurmGround(Ground):
                 found.append(f"job {job} {name} {state} {reason}")
             else:
                 self.ghosts.add(job)
+        if self.cards is not None:
+            argv, user = [self.python(), "-c", ENDS_STALE], self.cluster.user
+            self.cluster.run(argv, user=user, env=self.user.env(self.gpu_env), check=True)
+            found += [f"MPS process {pid}" for pid in self.cards.processes()]
         return found + [f"training {who}" for who in self.tail.living()]
 
     def accounting(self, jobs: Sequence[str]) -> list[str]:
@@ -397,6 +495,13 @@ def read_name(pid: int) -> str:
         return ""
 
 
+def send_continue(pid: int, start: int | None) -> None:
+    """Let a process go on that was stopped, if it is still that one."""
+    if start is not None and start_time(pid) == start:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
 def send_kill(pid: int) -> bool:
     """Send SIGKILL; tell whether there was such a process."""
     if pid in (0, 1, os.getpid()):
@@ -424,6 +529,8 @@ def _jobs_of(pid: int) -> list[str]:
     except OSError:
         return []
     found = dict(word.decode(errors="replace").split("=", 1) for word in words if b"=" in word)
+    if "SLURM_JOB_ID" not in found:
+        return []  # it ended, and shows no environment any more
     array, index = found.get("SLURM_ARRAY_JOB_ID"), found.get("SLURM_ARRAY_TASK_ID")
     return [found["SLURM_JOB_ID"], f"{array}_{index}"]
 

@@ -319,7 +319,7 @@ class Storm:
             self._moved = (self.tail.lines, now)
         if now > self._deadline or len(self.helped) >= HELPED:
             self._gave_up = True
-        elif now - self._moved[1] > self.drawn.form.patience_s:
+        elif now - self._moved[1] > max(self.drawn.form.patience_s, self.ground.patience_s):
             shown = self._run("status", self.drawn.name, "--json", quiet=True).out
             self._help_on(shown, f"for {now - self._moved[1]:.0f} s")
 
@@ -386,7 +386,8 @@ def play(
     say: Callable[[str], None] = print,
 ) -> Report:
     """Draw a study's plan, say it, play it, and return what the auditor found."""
-    plan = draw_plan(drawn, ground.kills, kills_per_minute, switches)
+    kinds = (*ground.kills, *drawn.form.more_kills)
+    plan = draw_plan(drawn, kinds, kills_per_minute, switches)
     say(drawn.describe())
     for event in plan:
         say(f"  {event}")

@@ -17,6 +17,13 @@ SAMPLERS = ("random", "random", "tpe", "tpe", "qmc", "grid", "cmaes", "nsgaii", 
 SAMPLERS_OF_SEVERAL = ("random", "tpe", "qmc", "nsgaii")
 PRUNERS = ("none", "none", "median", "percentile", "asha", "hyperband", "promotion", "patient")
 BUDGETS = ("none", "none", "none", "time", "target", "patience")
+# What the studies of a form are made to have, by turns.
+TURNS = (
+    *("plain", "where", "prior", "replicates", "constraints", "several"),
+    *("hyperband", "own", "grid", "qmc"),
+)
+MOST_SUM = (("lr", "x"), 1.1)  # what a study's ``where`` says: a third of the space is invalid
+OWN_SAMPLER = "own_search:Nearer"  # of studies/scripts
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,8 @@ class Form:
         events: Least and most of what else happens.
         patience_s: Without progress for so long, a user would launch again.
         samplers, budgets: Those that are drawn from.
+        by_turns: Whether each study has one of TURNS, by its number.
+        more_kills: Beside what is killed on the ground anyway.
     """
 
     name: str
@@ -43,6 +52,8 @@ class Form:
     patience_s: float
     samplers: tuple[str, ...] = SAMPLERS
     budgets: tuple[str, ...] = BUDGETS
+    by_turns: bool = False
+    more_kills: tuple[str, ...] = ()
 
 
 # gp and auto import torch, for seconds.
@@ -83,7 +94,23 @@ HUGE = Form(
     samplers=("random", "tpe", "qmc"),
     budgets=("none",),  # it shall be long
 )
-FORMS = {form.name: form for form in (SHORT, LONG, HUGE)}
+# Proposals are prepared ahead from four at once on; who prepares them is killed or held.
+AHEAD = Form(
+    "ahead",
+    trials=(14, 20),
+    parallel=(4, 5),
+    epochs=(6, 9),
+    epoch_s=0.5,
+    every=3,
+    kills_per_minute=25.0,
+    events=(1, 3),
+    patience_s=200.0,  # on Slurm what died is looked for after two minutes
+    samplers=("tpe", "gp", "tpe", "auto"),
+    budgets=("none", "none", "none", "patience"),
+    by_turns=True,
+    more_kills=("proposer",) * 6 + ("proposer held",) * 4,
+)
+FORMS = {form.name: form for form in (SHORT, LONG, HUGE, AHEAD)}
 
 
 @dataclass(frozen=True)
@@ -136,6 +163,7 @@ class Drawn:
             prunes=pruner != "none",
             ends_early=any(key in self.keys for key in ("time", "target", "patience")),
             replicates=self.replicates,
+            most_sum=MOST_SUM if "where" in self.keys else None,
         )
 
     def describe(self) -> str:
@@ -160,6 +188,8 @@ def draw_study(
         replicates: Trainings that make a trial; with several, none is paused.
     """
     draw = random.Random(f"{seed}/{number}/study/{form.name}")
+    if form.by_turns:
+        return _in_turn(draw, seed, number, form, trials)
     drawn = draw.randint(*form.trials)
     trials = trials or drawn
     parallel, epochs = draw.randint(*form.parallel), draw.randint(*form.epochs)
@@ -195,6 +225,55 @@ def draw_study(
         keys["target"] = round(score if objective["metric"] == "score" else 1 - score, 3)
     if replicates > 1:
         keys["replicates"] = replicates
+    return Drawn(seed, number, form, keys, trials, parallel, epochs, size, replicates)
+
+
+def _in_turn(draw: random.Random, seed: int, number: int, form: Form, trials: int | None) -> Drawn:
+    """Return a study that has what it is its number's turn to have."""
+    turn = TURNS[number % len(TURNS)]
+    trials = trials or draw.randint(*form.trials)
+    parallel, epochs = draw.randint(*form.parallel), draw.randint(*form.epochs)
+    sampler = draw.choice(form.samplers)
+    if turn == "several":
+        sampler = "tpe"
+    elif turn in ("grid", "qmc"):
+        sampler = turn
+    elif turn == "own":
+        sampler = OWN_SAMPLER
+    space: dict[str, Any] = {
+        "x": {"type": "float", "low": 0.0, "high": 1.0},
+        "lr": {"type": "float", "low": 1e-4, "high": 1.0, "log": True},
+        "kind": {"type": "categorical", "choices": ["a", "b"]},
+    }
+    size = None
+    if turn == "grid":
+        space, size = _space(draw, sampler, trials)
+    keys: dict[str, Any] = {
+        "objective": _objective(draw, turn == "several"),
+        "space": space,
+        "sampler": sampler,
+        "pruner": "none",
+        "seed": draw.randrange(1000),
+        "retry": {"max_attempts": 1000},
+        "keep": draw.choice((0, 2)),
+        "grace": "10s",
+    }
+    replicates = 1
+    if turn == "where":
+        names, most = MOST_SUM
+        keys["where"] = [f"{' + '.join(names)} <= {most}"]
+    elif turn == "prior":
+        space["x"]["prior"] = {"center": 0.35, "spread": 0.1}
+        space["lr"]["prior"] = {"center": 0.3, "spread": 2}
+        space["kind"]["prior"] = {"weights": [3, 1]}
+    elif turn == "replicates":
+        keys["replicates"] = replicates = 2
+    elif turn == "constraints":
+        keys["constraints"] = {"latency": {"max": draw.randint(20, 70)}}
+    elif turn == "hyperband":
+        keys["pruner"] = _pruner(draw, turn, epochs)
+    if draw.choice(form.budgets) == "patience" and turn not in ("several", "replicates"):
+        keys["patience"] = draw.randint(trials // 2, trials)
     return Drawn(seed, number, form, keys, trials, parallel, epochs, size, replicates)
 
 

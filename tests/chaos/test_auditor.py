@@ -34,6 +34,7 @@ FACTS = Facts(
     epochs=EPOCHS,
     every=EVERY,
     objectives=[{"metric": "score", "direction": "maximize", "at": "best"}],
+    most_sum=(("x",), 2.5),
 )
 
 
@@ -283,6 +284,23 @@ def other_parameters(found: Evidence) -> Evidence:
     return change(found, collected=shown)
 
 
+def with_x(found: Evidence, trial: int, x: float) -> Evidence:
+    lines = [
+        dataclasses.replace(line, params={"x": x}) if line.trial == trial else line
+        for line in found.lines
+    ]
+    return change(found, lines=lines)
+
+
+def excluded_parameters(found: Evidence) -> Evidence:
+    return with_x(found, 2, 3.0)
+
+
+def same_as_one_that_runs(found: Evidence) -> Evidence:
+    """Trial 2 had the same as well, once that one had ended."""
+    return with_x(with_x(found, 1, 0.0), 2, 0.0)
+
+
 def of_the_wrong_attempt(found: Evidence) -> Evidence:
     """The objective is one that a later attempt has cut off."""
     wrong = value(1, 1, 5)
@@ -349,6 +367,8 @@ FAULTS = [
     (folder_without_a_row, "unknown_attempts", [2]),
     (row_is_gone, "unknown_attempts", [2]),
     (other_parameters, "wrong_parameters", [1]),
+    (excluded_parameters, "invalid", [2]),
+    (same_as_one_that_runs, "same_at_once", [1]),
     (of_the_wrong_attempt, "wrong_values", [1]),
     (collect_shows_another, "wrong_values", [0, 1, 2]),
     (worst_first, "wrong_rank", [0, 2]),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sweep.storage.embedded.server import running
-from tests.chaos.scene import Scene, read_journal, stopped
-from tests.postgres_fixture import _children, running_server
+from tests.chaos.scene import Scene, read_journal
+from tests.postgres_fixture import held_with_children, running_server
 
 
 def count_lines(scene: Scene) -> int:
@@ -43,14 +43,14 @@ def end(scene: Scene) -> None:
     assert [len(record.attempts) for record in records] == [1] * scene.trials
 
 
-@pytest.mark.parametrize("away_s", [10.0, pytest.param(30.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize("away_s", [6.0, pytest.param(30.0, marks=pytest.mark.long)])
 def test_the_embedded_server_hangs(away_s: float, tmp_path: Path, runs: Path, sweep: Any) -> None:
     """All its processes are stopped (SIGSTOP) for a while; trials end meanwhile."""
     scene = Scene(tmp_path, runs, sweep, None, trials=3, steps=20, pause_s=0.05, gated=True)
     begin(scene)
     server = running(runs / ".postgres")
     assert server is not None
-    with stopped([server.pid, *_children(server.pid)]):
+    with held_with_children(server.pid):
         watch(scene, away_s)
     end(scene)
 

@@ -15,7 +15,7 @@ open(os.environ["SWEEP_METRICS"], "w").write('{"step": 0, "metrics": {"loss": 1.
 """
 
 
-@pytest.mark.parametrize("trials", [40, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("trials", [16, pytest.param(200, marks=pytest.mark.long)])
 def test_a_typo_costs_three_trials(
     trials: int, tmp_path: Path, runs: Path, sweep: Any, fresh_url: str
 ) -> None:

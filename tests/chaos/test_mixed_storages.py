@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,13 +12,14 @@ from optuna.trial import TrialState
 
 from sweep.storage import PostgresStorage
 from sweep.storage.url import normalise
+from tests.conftest import command_server, fork_server, sweep_environment
 from tests.storage.test_optuna_storage import assert_same
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("trials", [4, pytest.param(60, marks=pytest.mark.long)])
-def test_eight_processes_on_one_study(trials: int, empty_url: str) -> None:
+def test_eight_processes_on_one_study(trials: int, empty_url: str, tmp_path: Path) -> None:
     """Each waiting trial is taken once, no number twice, and both storages read the same.
 
     The database holds Optuna's tables alone.
@@ -31,12 +30,19 @@ def test_eight_processes_on_one_study(trials: int, empty_url: str) -> None:
     for i in range(waiting):  # the other half is made by ask
         study.enqueue_trial({"x": i / waiting})
     kinds = ["ours", "optunas"] * 4
-    command = [sys.executable, "-m", "tests.chaos.mixed_writer"]
+    # Forked in every form: an import of Optuna for each would be most of the work.
+    environ = sweep_environment(tmp_path)
+    server = command_server() or fork_server("optuna", environ, ["optuna", "sweep.storage"])
     processes = [
-        subprocess.Popen([*command, kind, empty_url, "mixed", str(trials)], cwd=ROOT)
+        server.start(
+            ["tests.chaos.mixed_writer", kind, empty_url, "mixed", str(trials)],
+            cwd=str(ROOT),
+            environ=environ,
+        )
         for kind in kinds
     ]
-    assert [process.wait(600) for process in processes] == [0] * 8
+    said = [process.communicate(timeout=600) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 8, said
     found = study.get_trials()
     assert [trial.number for trial in found] == list(range(8 * trials))
     assert {trial.state for trial in found} <= {TrialState.COMPLETE, TrialState.PRUNED}

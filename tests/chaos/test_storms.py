@@ -13,11 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from sweep.search.propose import prepares
 from sweep.studyfile import load
 from tests.chaos import storm, studies
 from tests.chaos.auditor import Report
-from tests.chaos.ground import LOCAL_KILLS, SLURM_KILLS, Ground, LocalGround, SlurmGround
-from tests.chaos.studies import HUGE, LONG, SHORT, Drawn, Form, draw_study
+from tests.chaos.ground import (
+    LOCAL_KILLS,
+    OWN_SEARCH,
+    SLURM_KILLS,
+    Ground,
+    LocalGround,
+    SlurmGround,
+)
+from tests.chaos.studies import AHEAD, HUGE, LONG, OWN_SAMPLER, SHORT, Drawn, Form, draw_study
 from tests.cluster.cluster import Cluster
 
 SEED = 1
@@ -61,12 +69,33 @@ def test_studies_are_various_and_sweep_takes_them(form: Form, tmp_path: Path) ->
     assert any(event.after is storm.AT_END for event in events)
 
 
-def play(drawn: Drawn, ground: Ground, switches: bool = False) -> Report:
+def test_studies_of_the_form_ahead_have_all_of_it(tmp_path: Path) -> None:
+    """Each thing in its turn, with proposals ahead, and what prepares them killed and held."""
+    drawn = [draw_study(SEED, number, AHEAD) for number in range(20)]
+    path = tmp_path / "study.yaml"
+    (tmp_path / "own_search.py").write_text(OWN_SEARCH.read_text())
+    loaded = []
+    for one in drawn:
+        keys = {"name": one.name, "command": ["train", "{params}"], "trials": one.trials}
+        path.write_text(json.dumps(keys | dict(one.keys) | {"max_parallel": one.max_parallel}))
+        loaded.append(load(path))
+    prepare = [study.sampler.type for study in loaded if prepares(study)]
+    assert set(prepare) == {"tpe", "gp", "auto", OWN_SAMPLER} and len(prepare) == 16
+    for key in ("where", "replicates", "constraints", "patience"):
+        assert any(key in one.keys for one in drawn), key
+    assert any(study.is_multi_objective for study in loaded)
+    assert any("prior" in axis for one in drawn for axis in one.keys["space"].values())
+    kinds = (*LocalGround.kills, *AHEAD.more_kills)
+    events = [event for one in drawn for event in storm.draw_plan(one, kinds)]
+    assert {"proposer", "proposer held"} < {event.kind for event in events}
+
+
+def play(drawn: Drawn, ground: Ground, switches: bool = False, rate: float | None = None) -> Report:
     """Play one storm; its folder stays where it has a fault."""
     said: list[str] = []
     keep = True
     try:
-        report = storm.play(drawn, ground, None, switches, said.append)
+        report = storm.play(drawn, ground, rate, switches, said.append)
         keep = not report.is_clean
     finally:
         ground.close(keep)
@@ -75,11 +104,18 @@ def play(drawn: Drawn, ground: Ground, switches: bool = False) -> Report:
     return report
 
 
-def play_here(form: Form, numbers: Iterable[int], folder: Path) -> None:
+def play_here(
+    form: Form,
+    numbers: Iterable[int],
+    folder: Path,
+    share: int | str | None = None,
+    mps: bool = False,
+) -> None:
     """Play storms on this machine, two at a time."""
     drawn = [draw_study(SEED, number, form) for number in numbers]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        jobs = [pool.submit(play, one, LocalGround(folder / one.name, one.name)) for one in drawn]
+        grounds = [LocalGround(folder / one.name, one.name, share, mps) for one in drawn]
+        jobs = [pool.submit(play, *each) for each in zip(drawn, grounds, strict=True)]
         for job in jobs:
             job.result()
 
@@ -91,10 +127,29 @@ def test_short_storms(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("share", [2, "auto"])
+def test_storms_where_trials_share_gpus(share: int | str, tmp_path: Path) -> None:
+    """The same studies, with two GPUs on which as many trials train as may."""
+    play_here(SHORT, SHORT_ONES, tmp_path, share)
+
+
+@pytest.mark.long
+def test_storms_where_mps_serves_those_that_share(tmp_path: Path) -> None:
+    """Its daemons and servers are killed too, and faults reach all that they serve."""
+    play_here(SHORT, SHORT_ONES, tmp_path, 3, mps=True)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("ten", range(10))
 def test_long_storms(ten: int, tmp_path: Path) -> None:
     """A hundred random studies of trainings of half a minute."""
     play_here(LONG, range(10 * ten, 10 * ten + 10), tmp_path)
+
+
+@pytest.mark.long
+def test_storms_over_proposals_ahead(tmp_path: Path) -> None:
+    """One of each turn."""
+    play_here(AHEAD, range(len(studies.TURNS)), tmp_path)
 
 
 @pytest.mark.long
@@ -103,6 +158,22 @@ def test_long_storms(ten: int, tmp_path: Path) -> None:
 def test_storms_on_slurm(number: int, clean_slurm: Cluster) -> None:
     drawn = draw_study(SEED, number, LONG)
     play(drawn, SlurmGround(clean_slurm, drawn.name), switches=True)
+
+
+@pytest.mark.long
+@pytest.mark.slurm
+@pytest.mark.parametrize(("number", "kind"), [(2, "slurm"), (4, "slurm"), (3, "slurm_cgroup")])
+def test_storms_on_slurm_where_mps_serves_those_that_share(
+    number: int, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """Three on each GPU, also under real limits of memory; among what is killed are Slurm's own
+    processes of single steps, MPS's daemons and servers, and a fault reaches all of a server's."""
+    cluster: Cluster = request.getfixturevalue(kind)
+    drawn = draw_study(32, number, LONG, trials=7)
+    try:
+        play(drawn, SlurmGround(cluster, drawn.name, 3, mps=True), switches=True, rate=14.0)
+    finally:
+        cluster.heal()
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import random
+import socket
 import sys
 import time
 
@@ -118,12 +119,47 @@ def resume(path, trial, params, ledger):
     return state["epochs"]
 
 
-def sleep_or_hear(seconds, reporter):
+class Served:
+    """The stand-in for MPS that serves this training, where there is one (tests/mps_stub.py)."""
+
+    def __init__(self):
+        self.link = socket.socket(socket.AF_UNIX)
+        folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
+        try:
+            self.link.connect(folder + "/control")
+        except OSError:
+            self.link = None  # as CUDA does: without
+            return
+        self.link.sendall(b"client %d" % os.getpid())
+        try:
+            refused = not self.link.recv(100).strip().isdigit()
+        except OSError:
+            refused = True
+        if refused:
+            sys.exit("RuntimeError: CUDA error: MPS server is not ready to accept new MPS clients")
+        self.link.setblocking(False)
+
+    def look(self):
+        """End this training where what serves it has ended, or a fault has reached it."""
+        try:
+            said = self.link.recv(100) if self.link else b"-"
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if said != b"-":
+            fault = b"fault" in said
+            why = "unspecified launch failure" if fault else "cudaErrorMpsRpcFailure"
+            sys.exit(f"RuntimeError: CUDA error: {why}")
+
+
+def sleep_or_hear(seconds, reporter, served):
     """Train: sleep, and return at once with the word when it is told to leave."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         if word := reporter.should_stop():
             return word
+        served.look()
         time.sleep(min(left, LOOK_S))
     return reporter.should_stop()
 
@@ -139,14 +175,14 @@ def main(argv):
     trial, attempt = int(os.environ["SWEEP_TRIAL"]), int(os.environ["SWEEP_ATTEMPT"])
     epochs, every = int(settings["epochs"]), int(settings["every"])
     ledger = Ledger(settings["ledger"], trial, attempt, params)
-    reporter = Reporter()
+    reporter, served = Reporter(), Served()
     first = resume(reporter.resume, trial, params, ledger)
     checkpoints = Checkpoints(reporter.checkpoint_dir, trial, params)
     start, host = start_time(os.getpid()), os.uname().nodename
     ledger.write("begin", first, start=start, host=host, seed=int(settings.get("seed", 0)))
     for epoch in range(first, epochs):
         ledger.write("begun", epoch)
-        word = sleep_or_hear(float(settings["epoch-s"]), reporter)
+        word = sleep_or_hear(float(settings["epoch-s"]), reporter, served)
         if word:
             if word == "checkpoint":
                 checkpoints.save(epoch)

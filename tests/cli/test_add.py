@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from sweep.control.add_points import add, check_point, parse_point
+from sweep.control.add_points import add, check_point, check_relations, parse_point
 from sweep.control.open_study import Opened
 from sweep.core.errors import InputError
 from sweep.core.paths import Runs
@@ -47,6 +48,21 @@ def test_points_are_read(text: str, point: dict[str, object]) -> None:
     assert found == point
     assert [type(value) for value in found.values()] == [type(v) for v in point.values()]
     check_point(found, SPACE)
+
+
+def test_a_point_keeps_to_the_relations() -> None:
+    """As far as it tells: what it leaves out is drawn so that it does."""
+    study = dataclasses.replace(
+        make_study(),
+        space=SPACE,
+        fixed={"batch": 4},
+        where=("batch * layers <= 20", "size != 32 or lr < 0.1"),
+    )
+    for kept in ({"layers": 5}, {"lr": 0.5}, {"size": 32, "lr": 0.01}, {"size": "32", "lr": 0.5}):
+        check_relations(kept, study)
+    for broken, clause in (({"layers": 7}, "batch"), ({"size": 32, "lr": 0.5}, "size")):
+        with pytest.raises(InputError, match=f"breaks {clause} "):
+            check_relations(broken, study)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,16 @@ def test_diff_names_what_differs(tmp_path: Path, runs: Path, sweep: Any, fresh_u
     found = diff("toy", "other")
     assert found["values"]["trials complete"] == [2, 3]
     assert any("steps" in sentence for sentence in found["study"])
+    costs = [json.loads(sweep("collect", name, "--cost", "--format", "json", env=env).out)
+             for name in ("toy", "other")]  # fmt: skip
+    assert found["cost"] == costs and costs[0]["levels"]
+    quality = {level["value"] for one in costs for level in one["levels"]}
+    assert [level["value"] for level in found["levels"]] == sorted(quality)
+    said = sweep("diff", "toy", "other", env=env).out
+    assert "cost" in said.splitlines() and "after a" in said and "lost" not in said
+    assert sweep("collect", "toy", "--cost", env=env).out.startswith("toy: what it cost")
+    refused = sweep("collect", "toy", "--cost", "--format", "csv", env=env)
+    assert refused.code == 2 and "--cost is of the whole study" in refused.err
     missing = sweep("diff", "toy:7", "toy:0", env=env)
     assert (missing.code, "toy has no trial 7" in missing.err) == (2, True)
 

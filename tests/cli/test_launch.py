@@ -164,6 +164,20 @@ def test_metric_that_is_never_reported(sweep: Sweep, tmp_path: Path) -> None:
     assert counts(sweep) == {"complete": 6}
 
 
+def test_metric_of_a_wrong_name(sweep: Sweep, tmp_path: Path) -> None:
+    """As long as no trial has told it, the objective's name is corrected in the study file, and
+    the trials that ended without it are tried again; then it stays."""
+    path = write_toy(tmp_path, trials=2)
+    wrong = sweep("launch", path, "--wait", "--set", "objective.metric=skore")
+    assert wrong.code == 1 and counts(sweep) == {"failed": 2}
+    again = sweep("launch", path, "--wait")
+    assert 'objective.metric was "skore" and is now "score"' in again.out
+    assert "2 trials that had failed are tried again" in again.out
+    assert again.code == 0 and counts(sweep) == {"complete": 2}
+    refused = sweep("launch", path, "--set", "objective.metric=skore")
+    assert refused.code == 2 and "differs where it must not" in refused.err
+
+
 def test_failing_code_shows_its_log(sweep: Sweep, tmp_path: Path) -> None:
     """A typo burns two trials, and its traceback's end is shown."""
     path = write_toy(tmp_path, trials=6, training="import nope\n")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from sweep.control import removal
+from sweep.core import files
 from sweep.core.errors import InputError
 from sweep.core.paths import Runs
 from sweep.storage import studies
@@ -78,6 +79,7 @@ def test_nothing_is_removed_while_anything_runs(
     assert rows(fresh_url)["trials"] == before["trials"]
     (tmp_path / "gate").touch()
     assert sweep("launch", path, "--wait").code == 0
+    wait_for_runners(runs / "toy")  # the study's finaliser is at work for a while yet
     # A re-run and another command of the study are no trials: its scheduler has them all the same.
     for start, begun in (
         (["rerun-best"], runs / "toy/reruns/1/checkpoints/last"),
@@ -96,7 +98,7 @@ def test_nothing_is_removed_while_anything_runs(
         ran = sweep(*start, "--wait")
         assert ran.code == 1 and "asked to leave" in ran.out, ran
         (tmp_path / "gate").touch()
-    wait_for_runners(runs / "toy")
+        wait_for_runners(runs / "toy")
     (record,) = (runs / "toy" / "local").glob(f"sweep-toy-{'[0-9a-f]' * 10}/runner.json")
     text = record.read_text()
     found = json.loads(text)
@@ -142,7 +144,7 @@ def test_a_killed_removal_is_gone_on_with(
     sweep: Sweep, runs: Path, tmp_path: Path, fresh_url: str
 ) -> None:
     """Whatever was done by then; and the name is free for a new study at once."""
-    path = write_toy(tmp_path)
+    path = write_toy(tmp_path, trials=1)
     assert sweep("launch", path, "--wait").code == 0
     for step in ("renamed", "rows gone", "half of the files"):
         wait_for_runners(runs / "toy")
@@ -183,6 +185,35 @@ def test_kills_at_any_moment(sweep: Sweep, runs: Path, tmp_path: Path, fresh_url
     if ran.code:  # it was quicker than the signal
         assert "There is no study 'toy'" in ran.err
     assert not (runs / ".removing").exists() and rows(fresh_url)["trials"] == 0
+
+
+def test_killed_at_its_very_end(sweep: Sweep, runs: Path, fresh_url: str) -> None:
+    """All is gone but the folder in which folders are removed: the repeat tidies that up."""
+    (runs / ".removing").mkdir(parents=True)
+    assert "There is no study 'toy'" in sweep("remove", "toy", "--yes").err
+    assert not (runs / ".removing").exists()
+
+
+def test_another_removal_ends_at_the_same_moment(
+    sweep: Sweep, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_url: str
+) -> None:
+    """It tidies up the folder that this one has just made."""
+    assert sweep("launch", write_toy(tmp_path), "--wait").code == 0
+    wait_for_runners(runs / "toy")
+    made = []
+
+    def make_private(folder: Path) -> None:
+        files.make_private(folder)
+        made.append(folder)
+        if len(made) == 1:
+            folder.rmdir()
+
+    monkeypatch.setattr(removal, "make_private", make_private)
+    with removal.found(Runs(runs), "toy") as there, removal.alone(there):
+        removal.carry_out(there)
+    assert len(made) == 2
+    assert not (runs / "toy").exists() and not (runs / ".removing").exists()
+    assert rows(fresh_url)["trials"] == 0
 
 
 def test_a_name_says_nothing_of_a_path(tmp_path: Path) -> None:

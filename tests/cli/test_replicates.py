@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweep.core.trial import replicate_seed
-from tests.cli.commands import collected, wait_for
+from tests.cli.commands import collected, counts, wait_for
 from tests.conftest import Sweep
 from tests.toys import TRAINING, write_toy
 from tests.waiting import text_of
@@ -40,11 +40,10 @@ def test_a_study_of_several_seeds(sweep: Sweep, runs: Path, tmp_path: Path) -> N
     wait_for(lambda: "starts at step 0" in text_of(log), "the first training")
     saved = log.parent / "checkpoints/last"
     wait_for(lambda: text_of(saved) == "1", "its second step")
-    shown = json.loads(sweep("status", "--json").out)
+    wait_for(lambda: counts(sweep).get("running") == 2, "the other task's first training")
     pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and _is(p, log)]
     os.kill(pids[0], signal.SIGKILL)
     gate.touch()
-    assert shown["counts"]["running"] == 2
     assert sweep("launch", path, "--wait").code == 0
 
     rows = {row["trial"]: row for row in collected(sweep)}
@@ -60,6 +59,9 @@ def test_a_study_of_several_seeds(sweep: Sweep, runs: Path, tmp_path: Path) -> N
         for k in (1, 2, 3, 4)
     ]
     assert starts == [["0"], ["2"], ["0"], ["0"]]
+    records = [log.parents[1] / str(k) / "manifest.json" for k in (1, 2, 3, 4)]
+    made = [json.loads(text_of(record)) for record in records]
+    assert [one["execution"]["attempts"] for one in made] == [1, 2, 1, 1]
 
     shown = json.loads(sweep("status", "--json").out)["best"]
     top = rows[shown["trial"]]

@@ -97,11 +97,11 @@ def test_every_figure_is_collects(opened: Opened) -> None:
         state: int((frame.state == state).sum()) for state in found.source.counts
     }
     # Hours.
-    hours = found.hours
-    assert hours.training == pytest.approx(frame.duration_s.sum() / 3600)
-    assert hours.of_gpus(hours.training) == pytest.approx(frame.gpu_hours.sum())
+    spent, lost = found.cost.spent, found.cost.lost
+    assert spent.training_s == pytest.approx(frame.duration_s.sum())
+    assert spent.gpu_hours == pytest.approx(frame.gpu_hours.sum())
     failed = frame[frame.state == "failed"]
-    assert hours.lost == pytest.approx(failed.duration_s.sum() / 3600 + _restarted_s(frame) / 3600)
+    assert lost.training_s == pytest.approx(failed.duration_s.sum() + _restarted_s(frame))
     # The course.
     shown = {cell["trial"]: cell["value"] for cell in views.results(found.source).cells}
     known = frame[frame.value.notna()].set_index("trial").value
@@ -109,8 +109,9 @@ def test_every_figure_is_collects(opened: Opened) -> None:
     assert all(shown[number] == views.short(known[number]) for number in shown)
     best = views.best_so_far(found.source).cells[-1]
     assert (best["trial"], best["value"]) == (frame.trial[0], views.short(frame.value[0]))
-    assert found.levels[-1].value == frame.value[0]
-    assert found.levels[-1].ended <= len(known)
+    levels = found.cost.levels
+    assert levels[-1].value == frame.value[0] and levels[-1].ended <= len(known)
+    assert found.levels[-1][0] == f"{frame.value[0]:.6g}"
     # The curves: each point is one of the long frame.
     points = {(row.trial, row.step): views.short(row.value) for row in steps.itertuples()}
     drawn = {

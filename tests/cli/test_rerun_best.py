@@ -39,7 +39,7 @@ def verdicts(ran: Ran) -> Any:
     return json.loads(ran.out)
 
 
-@pytest.mark.parametrize("trials", [4, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("trials", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_all_reproduced(tmp_path: Path, sweep: Sweep, trials: int) -> None:
     """Trainings on the CPU with seeded noise: each gives the same number again, to the last bit."""
     write_toy(tmp_path, trials=trials, training=SEEDED)
@@ -93,6 +93,7 @@ class Scene:
         (self.site / "torchlike-1.0.dist-info").mkdir()
         (folder / "data").mkdir()
         (folder / "data/x").write_text("1")
+        (folder / "data.dvc").write_text("outs:\n- md5: 1111.dir\n  path: data\n")
         (folder / "bin").mkdir()
         self.set_gpu("A100")
         self.hidden.write_text("0.0")
@@ -159,6 +160,8 @@ def test_planted_changes_are_named(scene: Scene, planted: str) -> None:
     """One thing is changed before the re-run: the verdict names its axis, and nothing else."""
     script, package = scene.repository / "train.py", scene.site / "torchlike-1.0.dist-info"
     before = script.read_text()
+    note = scene.folder / "data.dvc"
+    tracked = note.read_text()
     words = ["rerun-best", "--wait", "--json"]
     if planted == "code":
         script.write_text(before + "# another line\n")
@@ -168,7 +171,11 @@ def test_planted_changes_are_named(scene: Scene, planted: str) -> None:
         axis, said = "environment", "torchlike was 1.0 and is 1.1"
     elif planted == "data":
         (scene.folder / "data/x").write_text("2")
-        axis, said = "data", f"{scene.folder}/data has other content"
+        note.write_text(tracked.replace("1111", "2222"))
+        files = "1 files of 1 bytes, now 1 of 1"
+        version = "data.dvc was 1111.dir and is 2222.dir"
+        axis = "data"
+        said = f"{scene.folder}/data has other content ({files}; {version})"
     elif planted == "GPU":
         scene.set_gpu("H100")
         axis, said = "environment", "the list of GPUs was NVIDIA A100 and is NVIDIA H100"
@@ -180,6 +187,7 @@ def test_planted_changes_are_named(scene: Scene, planted: str) -> None:
     finally:
         script.write_text(before)
         (scene.folder / "data/x").write_text("1")
+        note.write_text(tracked)
         scene.set_gpu("A100")
         Scene.env.pop("OMP_NUM_THREADS", None)
         if not package.exists():

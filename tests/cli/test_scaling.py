@@ -43,6 +43,7 @@ def write(folder: Path, **more: Any) -> Path:
     return path
 
 
+@pytest.mark.long  # trainer/test_ddp has what it reports, the tests below what comes of that
 def test_two_gloo_ranks(tmp_path: Path, sweep: Sweep, runs: Path) -> None:
     """The reference trainer on one and two processes: every figure, a table, JSON, a picture."""
     pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
@@ -68,6 +69,23 @@ def test_two_gloo_ranks(tmp_path: Path, sweep: Sweep, runs: Path) -> None:
     assert (runs / "scales/results/scaling-weak.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_repeats(tmp_path: Path, sweep: Sweep, runs: Path) -> None:
+    """The second of two trainings fails: the rate of failures, and a report of all of it."""
+    once = "import pathlib\nmark = pathlib.Path(__file__).parent / 'mark'\n"
+    once += "assert not mark.exists(), 'the second'\nmark.touch()\n"
+    (tmp_path / "other.py").write_text(OTHER + once)
+    path = write(tmp_path, command="python other.py {speed}", fixed={"speed": 50}, code="live")
+    code, out, err = sweep("scaling", path, "--ranks", "1", "--repeats", "2")
+    assert code == 0, out + err
+    assert "1 of 2 failed: exit code 1: AssertionError: the second" in out
+    assert "1 of 2 trainings failed (50%)" in out
+    page = (runs / "scales/results/scaling-strong.md").read_text()
+    assert "    python other.py {speed}" in page and "`speed=50`" in page and " CPUs, " in page
+    assert "--repeats 2" in page and "1 of 2 trainings failed (50%)" in page
+    (row,) = json.loads((runs / "scales/results/scaling-strong.json").read_text())["rows"]
+    assert (row["runs"], row["failures"], row["rates"]) == (2, 1, [100.0])
+
+
 def test_a_training_of_ones_own(tmp_path: Path, sweep: Sweep) -> None:
     """A rate is enough; a failure is shown with its reason, and one that is silent too."""
     (tmp_path / "other.py").write_text(OTHER)
@@ -91,9 +109,10 @@ def test_a_training_of_ones_own(tmp_path: Path, sweep: Sweep) -> None:
 def test_interrupted_it_shows_what_it_has(tmp_path: Path, runs: Path, how: signal.Signals) -> None:
     """The second training never ends: the first one's row is printed and kept, nothing runs on."""
     script = tmp_path / "slow.py"
-    script.write_text(OTHER + "if os.environ['WORLD_SIZE'] == '2': import time; time.sleep(600)")
+    second_hangs = "if os.environ.get('WORLD_SIZE') == '2': import time; time.sleep(600)"
+    script.write_text(OTHER + second_hangs)
     command = f"{sys.executable} {script} 7"
-    path = write(tmp_path, command=command, launcher="torchrun")
+    path = write(tmp_path, command=command)
     process = subprocess.Popen(
         [sys.executable, "-m", "sweep", "scaling", path, "--ranks", "1,2"],
         text=True,

@@ -12,11 +12,11 @@ DAILY = {
     "test_faults_beside.py": {"test_preemption", "test_time_limit_with_grace"},
     "test_limits.py": {"test_max_array_size", "test_waves_follow_each_other"},
     "test_slots.py": {"test_a_whole_node_serves_four_trials_at_once"},
-    "test_containers.py": {"test_a_user_trains_in_an_image"},
-    "test_secrets.py": {"test_canaries_are_found_nowhere"},
+    "test_containers.py": {"test_a_user_trains_in_an_image[slurm-sandbox]"},
 }
 # Those on a cluster with proctrack/cgroup.
 WITH_CGROUPS = {"test_memory_limit_kills", "test_out_of_memory", "test_out_of_memory_in_a_slot"}
+WITH_CGROUPS |= {"test_out_of_host_memory_blames_nobody"}
 
 
 def is_daily(nodeid: str) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tests.cluster import config, machine, packages, processes
 from tests.cluster.packages import Missing
+from tests.waiting import PATIENCE_S
 
 __all__ = ["Cluster", "Missing"]
 
@@ -76,7 +77,8 @@ class Cluster:
             Missing: this machine cannot run it; the text says what it lacks.
             TimeoutError: a daemon did not come up; the text holds the tail of its log.
         """
-        packages.ensure_packages()
+        with machine.lock_machine():  # programs are there before their package is set up
+            packages.ensure_packages()
         if self.layout.proctrack == "cgroup" and (lacking := machine.explain_no_cgroups()):
             raise Missing(lacking)
         if len(str(self.root)) > 60:
@@ -182,6 +184,7 @@ class Cluster:
         Args:
             user: ``root``, or ``cluster.user`` for the account that is not root.
             env: Variables beside those of ``env()``.
+            timeout_s: Three minutes where it is less: a busy machine is no fault.
             cwd: Working folder; the user's home by default.
 
         Raises:
@@ -190,7 +193,7 @@ class Cluster:
         """
         child = self.start(command, user=user, env=env, cwd=cwd)
         try:
-            stdout, stderr = child.communicate(stdin, timeout=timeout_s)
+            stdout, stderr = child.communicate(stdin, timeout=max(timeout_s, PATIENCE_S))
         except subprocess.TimeoutExpired:
             child.kill()
             child.communicate()
@@ -254,8 +257,7 @@ class Cluster:
 
     def sql(self, statement: str) -> str:
         """Ask the accounting database; rows by line, columns by tab."""
-        mariadb = [_program("mariadb"), "--no-defaults", f"--socket={self.root}/run/mariadb.socket"]
-        return self.run([*mariadb, "-N", "-e", statement], check=True).stdout
+        return self.run([*self._mariadb(), statement], check=True).stdout
 
     # -- faults
 
@@ -278,7 +280,7 @@ class Cluster:
         self._start(f"slurmd.{node}", [_program("slurmd"), "-D", "-N", node])
         if wait:
             processes.wait_for(
-                lambda: self._node_state(node) in ("idle", "mix", "alloc", "comp"),
+                lambda: self._node_states()[node] in ("idle", "mix", "alloc", "comp"),
                 30,
                 f"node {node} to respond",
             )
@@ -299,7 +301,8 @@ class Cluster:
     def configure(self, **settings: object) -> None:
         """Change fields of the layout that slurm.conf says, and have the daemons read it anew."""
         self.layout = config.Layout(**{**vars(self.layout), **settings})  # type: ignore[arg-type]
-        self._write("cluster.json", self.layout.to_json())
+        with machine.lock_machine():  # another cluster reads it when it chooses its ports
+            self._write("cluster.json", self.layout.to_json())
         self._write("etc/slurm.conf", config.slurm_conf(self.layout))
         self._signal("slurmctld", signal.SIGTERM)  # not all is read while it runs
         self._await_death("slurmctld")
@@ -345,7 +348,7 @@ class Cluster:
 
     def _prepare(self) -> None:
         """Make folders, user, device nodes, keys and configuration."""
-        for name in ("etc", "run", "log", "dev", "state", "spool", "db", "home"):
+        for name in ("etc", "run", "log", "tmp", "dev", "state", "spool", "db", "home"):
             (self.root / name).mkdir(parents=True, exist_ok=True, mode=0o755)
         for node in self.nodes:
             (self.root / "spool" / node).mkdir()
@@ -353,10 +356,10 @@ class Cluster:
             if not self.layout.base_port:
                 settings = {**vars(self.layout), "base_port": machine.choose_ports(20)}
                 self.layout = config.Layout(**settings)
+            self._write("cluster.json", self.layout.to_json())
             self.user = machine.add_user(self.root)
             machine.add_hosts(self.root, self.nodes)
         self._write("user", self.user)
-        self._write("cluster.json", self.layout.to_json())
         for number in range(config.GPUS_PER_NODE):
             device = self.root / "dev" / f"fakegpu{number}"
             os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
@@ -364,8 +367,8 @@ class Cluster:
         account = pwd.getpwnam(self.user)
         os.chown(self.home, account.pw_uid, account.pw_gid)
         shutil.chown(self.root / "state", "slurm", "slurm")
-        # The daemons run as root, slurm and mysql, and each makes files in these two.
-        for name in ("log", "run"):
+        # The daemons run as root, slurm and mysql, and each makes files in these three.
+        for name in ("log", "run", "tmp"):
             (self.root / name).chmod(0o1777)
         (self.root / "etc/munge.key").write_bytes(secrets.token_bytes(128))
         (self.root / "etc/munge.key").chmod(0o400)
@@ -378,7 +381,10 @@ class Cluster:
 
     def _start_accounting(self) -> None:
         """Start munge, MariaDB and slurmdbd, and register cluster, accounts, QOS and users."""
-        root, database = self.root, ["--no-defaults", f"--datadir={self.root}/db", "--user=mysql"]
+        root = self.root
+        # In a folder for temporary files of two servers, each removes the other's at its start.
+        database = ["--no-defaults", f"--datadir={root}/db", f"--tmpdir={root}/tmp"]
+        database += ["--user=mysql"]
         munge = [f"--socket={root}/run/munge.socket", f"--key-file={root}/etc/munge.key"]
         munge += [f"--log-file={root}/log/munged.log", f"--seed-file={root}/run/munge.seed"]
         munge += [f"--pid-file={root}/run/munged.own.pid", "--foreground", "--force"]
@@ -389,8 +395,12 @@ class Cluster:
         install = [_program("mariadb-install-db"), *database]
         install += ["--auth-root-authentication-method=socket", "--skip-test-db", "--skip-log-bin"]
         install += ["--innodb-log-file-size=8M", "--innodb-flush-method=nosync"]
-        with open(root / "log/mariadb-install.log", "wb") as log:
-            subprocess.run(install, check=True, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            install, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        if done.returncode != 0:
+            said = done.stdout.decode(errors="replace")
+            raise RuntimeError(f"mariadb-install-db exited {done.returncode}:\n{said}")
         serve = [_program("mariadbd"), *database, f"--socket={root}/run/mariadb.socket"]
         serve += ["--bind-address=127.0.0.1", f"--port={self.layout.database_port}"]
         serve += ["--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve"]
@@ -405,12 +415,22 @@ class Cluster:
             30,
             f"MariaDB to listen\n{self._tail('mariadbd')}",
         )
+        # It listens there before it has its socket.
+        processes.wait_for(self._takes_sql, 30, "MariaDB to take statements")
         self.sql(grant)
         self._write("etc/slurmdbd.conf", config.slurmdbd_conf(self.layout, password), 0o600)
         shutil.chown(root / "etc/slurmdbd.conf", "slurm", "slurm")
         self.start_slurmdbd()
         for arguments in config.accounting_commands(self.user):
             self.run([_program("sacctmgr"), "-i", *arguments], check=True)
+
+    def _mariadb(self) -> list[str]:
+        """Return the command line that takes a statement as its last word."""
+        mariadb = [_program("mariadb"), "--no-defaults", f"--socket={self.root}/run/mariadb.socket"]
+        return [*mariadb, "-N", "-e"]
+
+    def _takes_sql(self) -> bool:
+        return self.run([*self._mariadb(), "SELECT 1"]).returncode == 0
 
     def _start(self, name: str, argv: list[str]) -> None:
         """Start a daemon in the foreground of a session of its own, and record it."""
@@ -452,30 +472,36 @@ class Cluster:
     def _answers(self) -> bool:
         return self.run(["scontrol", "ping"]).stdout.find(" is UP") >= 0
 
-    def _node_state(self, node: str) -> str:
-        state = self.run(["sinfo", "-h", "-N", "-n", node, "-p", "main", "-o", "%t"]).stdout
-        return re.sub(r"[^a-z]+$", "", state.strip()) if "*" not in state else "unknown"
+    def _node_states(self) -> dict[str, str]:
+        """Return all nodes' states.
+
+        Asked after one node alone, slurmctld says of its CPUs what it last told somebody who asked
+        after all: "mix" or "alloc", however long its jobs have been over.
+        """
+        asked = self.run(["sinfo", "-h", "-N", "-p", "main", "-o", "%N %t"]).stdout
+        said = dict.fromkeys(self.nodes, "unknown") | dict(map(str.split, asked.splitlines()))
+        return {
+            node: re.sub(r"[^a-z]+$", "", state) if "*" not in state else "unknown"
+            for node, state in said.items()
+        }
 
     def _await_idle(self, resume: bool = False) -> None:
         """Wait until every node is idle; with ``resume``, taking those back that are down.
 
         A node whose slurmd lost the message of a job's end completes for minutes: with
-        ``resume`` one that does so for 20 s is set down and taken back, which ends it. One whose
-        last job ended in the second of a scheduler's look stays "mix" until it is changed.
+        ``resume`` one that does so for 20 s is set down and taken back, which ends it.
         """
         began = time.monotonic()
 
         states: dict[str, str] = {}
 
         def are_idle() -> bool:
-            states.update((node, self._node_state(node)) for node in self.nodes)
+            states.update(self._node_states())
             for node, state in states.items():
                 update = ["scontrol", "update", f"NodeName={node}"]
                 waited_s = time.monotonic() - began
                 if resume and state == "comp" and waited_s > 20:
                     self.run([*update, "State=DOWN", "Reason=stuck"])
-                if resume and state in ("mix", "alloc") and waited_s > 2:
-                    self.run([*update, f"Comment={waited_s:.0f}"])
                 if resume and state in ("down", "drain", "drng", "fail", "comp"):
                     # Refused where the node came back by itself in the meantime.
                     self.run([*update, "State=RESUME"])

@@ -181,6 +181,18 @@ class Faulty:
             lambda: self.of(trial)[0].outcome, timeout_s, f"the attempt of trial {trial} to end"
         )
 
+    def wait_dead(self, *attempts: Seen, timeout_s: float = 120) -> None:
+        """Wait until the trainings of attempts have ended: what struck them has reached them.
+
+        All nodes are this machine. Before that no gate may be opened: a training that waits there
+        would be through before its signal comes.
+        """
+
+        def are_dead() -> bool:
+            return not any(is_group_of(self.user.runs / self.name, one) for one in attempts)
+
+        wait_for(are_dead, timeout_s, f"the trainings of {[one.trial for one in attempts]} to end")
+
     def wait_end(self, timeout_s: float = 180, *states: str) -> dict[str, Any]:
         """Wait until the study is finished (or in one of these states), and return its status."""
         try:
@@ -229,6 +241,13 @@ class Faulty:
         assert self.states() == dict.fromkeys(range(trials), "complete"), self.tell()
         for trial in range(trials):
             self.check_resumed(trial, interval)
+
+
+def is_group_of(study: Path, attempt: Seen) -> bool:
+    """Tell whether the first process of an attempt's training lives."""
+    assert attempt.group is not None
+    words = text_of(Path(f"/proc/{attempt.group}/environ")).split("\0")
+    return f"SWEEP_TRIAL_DIR={study}/trials/{attempt.trial:05d}/attempts/{attempt.number}" in words
 
 
 def parent(pid: int) -> int:

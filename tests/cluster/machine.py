@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import grp
+import json
 import os
 import pwd
 import random
@@ -29,10 +30,17 @@ def lock_machine() -> Iterator[None]:
 
 
 def choose_ports(count: int) -> int:
-    """Return the first of ``count`` free ports in a row, below the ephemeral range."""
+    """Return the first of ``count`` free ports in a row, below the ephemeral range.
+
+    Those of other clusters beneath /tmp are left alone, also before their daemons listen.
+    """
+    others = []
+    for path in Path("/tmp").glob("sweep-*/cluster.json"):
+        with contextlib.suppress(FileNotFoundError):  # that cluster has just gone down
+            others.append(json.loads(path.read_text())["base_port"])
     for _ in range(200):
         base = random.randrange(20000, 30000, 20)
-        if all(_is_free(base + offset) for offset in range(count)):
+        if base not in others and all(_is_free(base + offset) for offset in range(count)):
             return base
     raise Missing(f"{count} free ports in a row between 20000 and 30000")
 

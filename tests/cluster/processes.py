@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, text_of
 
 
 def read_start(pid: int) -> str | None:
@@ -27,7 +27,9 @@ def read_start(pid: int) -> str | None:
 
 def write_pid(path: Path, pid: int) -> None:
     """Record a process, with its start time."""
-    path.write_text(f"{pid} {read_start(pid) or 0}\n")
+    whole = path.with_name(path.name + ".new")
+    whole.write_text(f"{pid} {read_start(pid) or 0}\n")
+    whole.replace(path)  # another test session that reads half of it takes the process for dead
 
 
 def read_pid(path: Path) -> int | None:
@@ -122,10 +124,7 @@ def _parent(pid: int) -> int:
 
 
 def _find(belongs: Callable[[Path], bool]) -> list[int]:
-    spared, pid = {1}, os.getpid()
-    while pid > 1:
-        spared.add(pid)
-        pid = _parent(pid)
+    spared = {1, os.getpid(), *read_parents(os.getpid())}
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) not in spared:
@@ -135,14 +134,36 @@ def _find(belongs: Callable[[Path], bool]) -> list[int]:
     return found
 
 
+def read_parents(pid: int) -> list[int]:
+    """Return the processes above one, the nearest first, without pid 1."""
+    found = []
+    while (pid := _parent(pid)) > 1:
+        found.append(pid)
+    return found
+
+
+def shows_job(pid: int) -> bool:
+    """Return whether a live process was started with the number of a Slurm job."""
+    try:
+        environ = _environ(Path(f"/proc/{pid}"))
+    except OSError:
+        return False
+    return any(variable.startswith(b"SLURM_JOB_ID=") for variable in environ)
+
+
+def is_stepd(pid: int) -> bool:
+    """Return whether a process is Slurm's own above a job's, or is about to become one of those."""
+    return text_of(Path(f"/proc/{pid}/comm")).startswith("slurmstepd")
+
+
 def _environ(entry: Path) -> list[bytes]:
     return (entry / "environ").read_bytes().split(b"\0")
 
 
 def _is_in_job(entry: Path, root: Path) -> bool:
-    environ = _environ(entry)
-    in_job = any(variable.startswith(b"SLURM_JOB_ID=") for variable in environ)
-    return in_job and f"SLURM_CONF={root}/etc/slurm.conf".encode() in environ
+    return shows_job(int(entry.name)) and f"SLURM_CONF={root}/etc/slurm.conf".encode() in _environ(
+        entry
+    )
 
 
 def _holds(entry: Path, root: Path) -> bool:

@@ -49,4 +49,4 @@ def test_a_target_ends_the_array(user: User, fresh_url: str) -> None:
         assert kept.exists(), user.explain()
     again = user.sweep("launch", path, env=env)
     assert "it has ended early: its target 0.9 is reached" in again.stdout
-    assert user.queue() == [] and user.processes() == []
+    user.check_nothing_left()

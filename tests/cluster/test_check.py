@@ -25,6 +25,7 @@ from tests.cluster.processes import wait_for
 from tests.cluster.test_containers import make_image
 from tests.cluster.test_launch import FROM_OUTPUT, wrap_sbatch
 from tests.cluster.user import User
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slurm
 
@@ -75,7 +76,7 @@ def test_a_good_study_is_ok(user: User, url: dict[str, str]) -> None:
     assert "gloo, 2 ranks" in lines["all-reduce"]["text"]
     assert lines["interface"]["text"].startswith("gloo and NCCL choose among lo 127.0.0.1")
     assert "2 lines" in lines["setup"]["text"]
-    assert user.queue() == [] and user.processes() == []
+    user.check_nothing_left()
     assert not user.runs.exists()
 
 
@@ -102,7 +103,7 @@ def test_a_good_study_in_an_image_is_ok(user: User, url: dict[str, str]) -> None
     assert set(states.values()) == {"ok", "not asked"}, lines
     assert "gloo, 2 ranks" in lines["all-reduce"]["text"]
     assert "sha256" in lines["image"]["text"]
-    assert user.queue() == [] and user.processes() == []
+    user.check_nothing_left()
     assert not user.runs.exists()
 
 
@@ -131,14 +132,16 @@ def binary(user: User) -> str:
 @contextmanager
 def no_database(user: User) -> Iterator[dict[str, str]]:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("127.0.0.1", 0))  # it does not listen, and nobody else can
         port = probe.getsockname()[1]
-    yield {"SWEEP_STORAGE": f"postgresql://sweep@127.0.0.1:{port}/sweep"}
+        yield {"SWEEP_STORAGE": f"postgresql://sweep@127.0.0.1:{port}/sweep"}
 
 
 @contextmanager
 def taken_ports(user: User) -> Iterator[dict[str, str]]:
     with socket.socket() as first, socket.socket() as second:
+        for one in (first, second):  # other tests on this machine may have taken them as well
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         first.bind(("0.0.0.0", 23451))
         second.bind(("0.0.0.0", 23452))
         first.listen()
@@ -298,7 +301,7 @@ def plant(user: User, chosen: list[Fault], url: Mapping[str, str]) -> None:
             line = lines[one.line]
             assert line["state"] == "failed" and one.words in line["text"], (line, lines)
             assert line["advice"]
-        assert user.queue() == []
+        user.wait_empty()
 
 
 # What does not hide each other shares a job.
@@ -343,6 +346,7 @@ def test_ctrl_c_leaves_nothing(user: User, url: dict[str, str]) -> None:
     child = user.start("check", path, "--on-node", env=url)
     wait_for(lambda: bool(user.queue()), 60, "the job to be queued")
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 130 and "Interrupted" in err, out + err
-    assert user.queue() == [] and not user.runs.exists()
+    assert not user.runs.exists()
+    user.check_nothing_left()

@@ -34,6 +34,11 @@ def state_of(slurm: Cluster, job: str) -> str:
     return slurm.run(["squeue", "-h", "-j", job, "-o", "%T"]).stdout.strip()
 
 
+def wait_free(slurm: Cluster) -> None:
+    """Wait until no job has GPUs: one that is completing has them yet, though its srun is back."""
+    processes.wait_for(lambda: not slurm.run(["squeue", "-h"]).stdout.strip(), 60, "no job")
+
+
 def test_capped_array_completes(slurm: Cluster) -> None:
     """An array of 20 tasks, 5 at a time, runs to its end and is accounted for."""
     job = slurm.submit("true", "--array=0-19%5", "--output=%A_%a.out")
@@ -55,6 +60,7 @@ def test_capped_array_completes(slurm: Cluster) -> None:
 )
 def test_gpus_are_handed_out(slurm: Cluster, options: list[str], expected: str) -> None:
     """A GPU request sets CUDA_VISIBLE_DEVICES in the job, as the user who isn't root."""
+    wait_free(slurm)
     echo = "echo ${CUDA_VISIBLE_DEVICES:-none} $(id -un)"
     done = slurm.run(["srun", "-n1", *options, "bash", "-c", echo], user=slurm.user, check=True)
     assert done.stdout.split() == [expected, slurm.user]
@@ -62,6 +68,7 @@ def test_gpus_are_handed_out(slurm: Cluster, options: list[str], expected: str) 
 
 def test_shards_are_handed_out(slurm: Cluster) -> None:
     """A request for a part of a GPU sees one GPU and its shards."""
+    wait_free(slurm)
     echo = "echo $CUDA_VISIBLE_DEVICES $SLURM_SHARDS_ON_NODE"
     srun = ["srun", "-n1", "--gres=shard:16", "bash", "-c", echo]
     assert slurm.run(srun, user=slurm.user, check=True).stdout.split() == ["0", "16"]
@@ -199,8 +206,12 @@ def test_down_leaves_nothing() -> None:
         processes.wait_for(
             lambda: len(processes.find_leftovers(root, uid)) >= 7, 60, "the job's processes"
         )
+        # By their start as well: once the account is gone its number may be another cluster's.
+        were = {pid: processes.read_start(pid) for pid in processes.find_leftovers(root, uid)}
         Cluster(root).down()
-        assert processes.find_leftovers(root, uid) == []
+        left = [pid for pid, start in were.items() if start == processes.read_start(pid)]
+        assert [pid for pid in left if were[pid]] == []
+        assert processes.find_leftovers(root, None) == []
         assert hosts_without_clusters() == hosts
         assert str(root) not in machine.HOSTS.read_text()
         assert list(root.iterdir()) == []

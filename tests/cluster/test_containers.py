@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import pwd
 import re
 import secrets
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,15 +89,17 @@ def shell_study(user: User, name: str, steps: int, **more: Any) -> Path:
 
 
 def wait_steps(user: User, name: str, count: int, attempt: int = 1) -> None:
+    """Wait until so many steps were reported, and those before the last one saved."""
     path = user.runs / name / f"trials/00000/attempts/{attempt}/metrics.jsonl"
     wait_for(lambda: len(text_of(path).splitlines()) >= count, 60, "some steps")
 
 
 def test_images_on_nodes(user: User, url: dict[str, str]) -> None:
-    """A definition, built by a job before the array; each rank knows its place in a container
-    with a cleaned environment."""
+    """A definition, built by a job before the array, which launch does not wait for; where that
+    fails the study is held with the reason, and the next launch builds. Each rank knows its place
+    in a container with a cleaned environment."""
     sif = make_image(user)
-    user.write("toy.def", f"Bootstrap: localimage\nFrom: {sif}\n")
+    user.write("toy.def", "Bootstrap: localimage\nFrom: nowhere.sif\n")
     user.write("train.py", PYTHON_TRAINING)
     path = user.study(
         "images",
@@ -111,9 +116,26 @@ def test_images_on_nodes(user: User, url: dict[str, str]) -> None:
             "binds": ["/usr"],
             "options": ["--cleanenv"],
         },
+        slurm={"setup": [f"while [ ! -e {user.folder}/gate ]; do sleep 0.2; done"]},
     )
-    done = user.sweep("launch", path, "--wait", env=url)
-    assert "in a job of Slurm's" in done.stderr
+    done = user.sweep("launch", path, env=url)
+    assert "a job of Slurm's builds toy.def before any task starts" in done.stderr
+    notes = user.status("images")["notes"]
+    assert any("the image is being built before any task starts: job " in note for note in notes)
+    assert {row[3] for row in user.queue() if "_" in row[0]} == {"Dependency"}
+    user.write("gate", "")
+    held = user.wait_state("images", "held", timeout_s=300)
+    assert "environment.image: toy.def was not built" in held["reason"]
+    assert "apptainer ended with code" in held["reason"] and held["counts"]["waiting"] == 4
+    user.wait_empty()
+
+    user.write("toy.def", f"Bootstrap: localimage\nFrom: {sif}\n")
+    user.sweep("launch", path, "--wait", env=url)
+    record = json.loads((user.runs / "images/manifest.json").read_text())["environment"]
+    assert (
+        record["image_sha256"]
+        == json.loads((user.runs / f".images/{record['built']}.json").read_text())["digest"]
+    )
     assert user.status("images")["counts"]["complete"] == 4
     for trial in range(4):
         (log,) = attempts_of(user, "images", trial)
@@ -171,7 +193,7 @@ def test_a_sif_survives_an_interruption(how: str, user: User, url: dict[str, str
     more: dict[str, Any] = {"slurm": {"partition": "preempt"}} if how == "preempted" else limit
     path = shell_study(user, "torn", 20, **more)
     user.sweep("launch", path, env=url)
-    wait_steps(user, "torn", 5)
+    wait_steps(user, "torn", 6)
     if how == "preempted":
         user.cluster.run(
             ["sbatch", "-p", "high", "-N4", "--exclusive", "--wrap", "sleep 1"],
@@ -193,7 +215,7 @@ def test_a_cancelled_array_is_taken_up_again(user: User, url: dict[str, str]) ->
     """A plain scancel signals everything, the SIF's file server too; launch resumes the trial."""
     path = shell_study(user, "cancelled", 20)
     user.sweep("launch", path, env=url)
-    wait_steps(user, "cancelled", 5)
+    wait_steps(user, "cancelled", 6)
     job = next(row[0].partition("_")[0] for row in user.queue() if "_" in row[0])
     user.cluster.run(["scancel", job], user=user.cluster.user, check=True)
     user.wait_state("cancelled", "stopped", timeout_s=180)
@@ -304,3 +326,52 @@ def test_a_shell_on_a_node(user: User, url: dict[str, str]) -> None:
     line = "echo $SLURM_JOB_CPUS_PER_NODE $OF_SETUP $SWEEP_TRIAL $SLURMD_NODENAME; exit 0"
     said = user.sweep("shell", "shelled", "0", "-c", line, env=url).stdout.split()
     assert said[:3] == ["2", "yes", "0"] and len(said) == 4
+    assert at_a_terminal(user, "shelled", url) in user.cluster.nodes
+
+
+def at_a_terminal(user: User, name: str, env: dict[str, str]) -> str:
+    """Return the node of an interactive shell, which srun gives a terminal; leave it with 3."""
+    ours, theirs = pty.openpty()
+    account = pwd.getpwnam(user.cluster.user)
+    child = subprocess.Popen(
+        [str(user.bin / "sweep"), "shell", name, "0"],
+        env={**user.cluster.env(account.pw_name), **user.env(env)},
+        cwd=user.folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        user=account.pw_uid,
+        group=account.pw_gid,
+        extra_groups=[],
+    )
+    os.close(theirs)
+    said = ""
+    try:
+        # Its prompt first: srun drops what was typed before it had the terminal.
+        said = read_until(ours, said, f"({name} 0) $ ")
+        os.write(
+            ours, b"test -t 0 && echo is$((40 + 2)) of $SWEEP_TRIAL on $SLURMD_NODENAME.; exit 3\n"
+        )
+        said = read_until(ours, said, None)
+    finally:
+        os.close(ours)
+        code = child.wait()
+    found = re.search(r"is42 of 0 on (\w+)\.", said)
+    assert (code, bool(found)) == (3, True), said
+    assert found is not None
+    return found[1]
+
+
+def read_until(terminal: int, said: str, wanted: str | None) -> str:
+    """Return all that a terminal has shown once it has shown this, or its other end is closed."""
+    while wanted is None or wanted not in said:
+        try:
+            more = os.read(terminal, 4096)
+        except OSError:  # nobody has the other end any more
+            more = b""
+        if not more:
+            assert wanted is None, said
+            break
+        said += more.decode(errors="replace")
+    return said

@@ -75,8 +75,7 @@ def test_200_trials_20_at_once(user: User) -> None:
     files = sum(found.is_file() for found in (user.runs / "many").rglob("*"))
     assert files <= 6 * 200 + 50
     rank_and_run_again(user, "many")
-    user.wait_empty(90)
-    assert user.processes() == []
+    user.check_nothing_left()
 
 
 @pytest.mark.mnist
@@ -129,5 +128,4 @@ def test_200_mnist_trials_20_at_once(user: User) -> None:
     assert best["value"] > 0.6
     print(f"best: {best['value']}, {best['params']}")
     rank_and_run_again(user, "mnist", data)
-    user.wait_empty(120)
-    assert user.processes() == []
+    user.check_nothing_left()

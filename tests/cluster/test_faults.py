@@ -14,6 +14,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.faulty import Faulty, Seen, parent, studying
 from tests.cluster.processes import wait_for
+from tests.waiting import text_of
 
 pytestmark = pytest.mark.slurm
 
@@ -50,6 +51,7 @@ def test_each_task_meets_another_fault(faulty: Faulty) -> None:
     run(["scontrol", "requeue", f"{requeued.job}_{requeued.index}"], user, check=True)
     run(["scancel", f"{cancelled.job}_{cancelled.index}"], user, check=True)
     faulty.cluster.set_node(downed[0].host, "DOWN")
+    faulty.wait_dead(killed, orphaned, requeued, cancelled, *downed)
     faulty.gate.touch()
     faulty.wait_end(150)
     states = dict.fromkeys(range(8), "complete") | {cancelled.trial: "cancelled"}
@@ -88,9 +90,16 @@ def test_daemons_die(faulty: Faulty, trials: int) -> None:
     faulty.cluster.start_slurmctld()
     # What it has lost, launch finds out, and submits once more.
     faulty.again()
-    # Some of it may be put back, and wait for a while, or be held.
-    wait_for(lambda: faulty.user.status(faulty.name) and faulty.live(2), 120, "a trial to train")
-    worker = faulty.worker_of(faulty.live(2)[0])
+    live: list[Seen] = []
+
+    def have_begun() -> bool:
+        """Some of it may be put back, and wait for a while, or be held."""
+        faulty.user.status(faulty.name)
+        live[:] = faulty.live(2)
+        return bool(live)
+
+    wait_for(have_begun, 120, "a trial to train")
+    worker = faulty.worker_of(live[0])
     faulty.cluster.kill_slurmctld()
     faulty.kill(worker)
     faulty.cluster.start_slurmctld()
@@ -208,12 +217,13 @@ def test_disk_is_full(faulty: Faulty) -> None:
     mount = ["mount", "-t", "tmpfs", "-o", f"size=300k,mode=700,uid={uid},gid={uid}", "tmpfs"]
     subprocess.run([*mount, str(trials)], check=True)
     try:
-        faulty.launch(steps=6, trials=3, grace="10s", pause_s=1.5)
-        faulty.wait_steps(2, trials=3)
+        faulty.launch(steps=6, options="held", trials=3, grace="10s", pause_s=0.5)
+        faulty.wait_steps(3, trials=3)
         filler = trials / "filler"
         with filler.open("wb", buffering=0) as stream, pytest.raises(OSError):
             while True:
                 stream.write(bytes(1024))
+        faulty.gate.touch()
         status = faulty.wait_end(60, "held")
         assert status["reason"].startswith("no space is left on the disk of "), faulty.tell()
         faulty.user.wait_empty(60)
@@ -242,7 +252,12 @@ def sick_command(faulty: Faulty, pause_s: float = 0.5) -> list[str]:
     sick = faulty.user.write("sick.py", SICK)
     python = str(faulty.user.bin / "python")
     train = str(faulty.user.folder / "train.py")
-    return [python, str(sick), train, "4", str(pause_s), "1", str(faulty.gate)]
+    return [python, str(sick), train, "4", str(pause_s), "1", str(faulty.gate), "held"]
+
+
+def on_node(faulty: Faulty, host: str) -> list[Seen]:
+    """Return the attempts that were made on a node."""
+    return [attempt for attempt in faulty.attempts() if attempt.host == host]
 
 
 def test_sick_nodes(faulty: Faulty) -> None:
@@ -259,12 +274,17 @@ def test_sick_nodes(faulty: Faulty) -> None:
         slurm={"setup": [missing]},
         resources={"time": "5min", "cpus": 5},  # a node holds one task
     )
+    # The others hold their trials until both nodes have shown what they are like.
+    wait_for(lambda: len(on_node(faulty, "n2")) >= 3, 120, "three failures on n2")
+    marks = faulty.user.runs / faulty.name / "logs/sick-nodes.txt"
+    wait_for(lambda: "the node n3 is avoided: " in text_of(marks), 120, "n3 to be avoided")
+    faulty.gate.touch()
     faulty.wait_end(150)
     faulty.check_whole(10)
-    failed = [a for a in faulty.attempts() if a.host == "n2"]
+    failed = on_node(faulty, "n2")
     assert 3 <= len(failed) <= 6, faulty.tell()
     assert {a.outcome for a in failed} == {"given back"}
-    assert [a for a in faulty.attempts() if a.host == "n3"] == []
+    assert on_node(faulty, "n3") == []
     faulty.path = faulty.user.study(
         faulty.name,
         sick_command(faulty, 2.0),
@@ -300,18 +320,21 @@ def test_nodes_where_sweep_does_not_import(faulty: Faulty) -> None:
         faulty.user.write(f"{name}/__init__.py", "raise ImportError('libpq.so.5: no such file')\n")
     setup = NO_IMPORT.format(folder=faulty.user.folder).strip().splitlines()
     faulty.launch(
-        steps=2,
+        steps=4,
         pause_s=0.1,
+        options="held",
         trials=20,
         max_parallel=4,
         slurm={"setup": setup},
         resources={"time": "5min", "cpus": 5},  # a node holds one task
     )
+    marks = faulty.user.runs / faulty.name / "logs/sick-nodes.txt"
+    wait_for(lambda: len(text_of(marks).splitlines()) >= 2, 120, "both nodes to be avoided")
+    faulty.gate.touch()
     faulty.wait_end(150)
     faulty.check_whole(20)
     assert {attempt.host for attempt in faulty.attempts()} <= {"n1", "n4"}
-    marks = (faulty.user.runs / faulty.name / "logs/sick-nodes.txt").read_text()
-    assert set(marks.splitlines()) == {
+    assert set(marks.read_text().splitlines()) == {
         f"the node {node} is avoided: sweep cannot be imported there" for node in ("n2", "n3")
     }
 
@@ -332,11 +355,13 @@ def test_sick_node_that_cannot_be_excluded(faulty: Faulty) -> None:
         resources={"time": "5min", "cpus": 5},
         env={"PATH": path, "SWEEP_SICK_HOLD": "15"},
     )
+    wait_for(lambda: len(on_node(faulty, "n2")) >= 3, 120, "three failures on n2")
+    faulty.gate.touch()
     faulty.wait_end(150)
     faulty.check_whole(12)
     notes = faulty.user.status(faulty.name)["notes"]
     assert any("the node n2 is sick, and could not be excluded: " in note for note in notes)
-    failed = [a for a in faulty.attempts() if a.host == "n2"]
+    failed = on_node(faulty, "n2")
     assert 3 <= len(failed) <= 6, faulty.tell()
     faulty.user.wait_empty(60)
 

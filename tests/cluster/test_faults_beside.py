@@ -11,7 +11,6 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +27,8 @@ A_MINUTE = {"time": "1min", "cpus": 1, "memory": "200M"}
 TWO_MINUTES = {**A_MINUTE, "time": "2min"}
 # Slow until the fault has happened, quick afterwards.
 SLOW = {"steps": 150, "options": "hasten"}
+# At its third step it waits for the fault, however long the launches of the others take.
+HELD = {"steps": 20, "options": "hasten held"}
 DEAF = {"steps": 150, "options": "hasten deaf", "every": 5}
 
 
@@ -43,8 +44,8 @@ STUDIES = {
 # The first three have a node each; the others share the last.
 LAUNCHES: dict[str, dict[str, Any]] = {
     "twice": {**SLOW, "grace": "10s", "resources": A_NODE},
-    "requeued": {**SLOW, "grace": "10s", "resources": A_NODE, "slurm": {"partition": "preempt"}},
-    "preempted": {**SLOW, "grace": "10s", "resources": A_NODE, "slurm": {"partition": "preemptc"}},
+    "requeued": {**HELD, "grace": "10s", "resources": A_NODE, "slurm": {"partition": "preempt"}},
+    "preempted": {**HELD, "grace": "10s", "resources": A_NODE, "slurm": {"partition": "preemptc"}},
     "deaf": {**DEAF, "grace": "1s", "resources": A_MINUTE},
     # Slurm looks every 30 s whether a signal is due: it comes 45 to 75 s after the start, when a
     # busy machine, too, has started the task, and leaves time enough.
@@ -101,7 +102,11 @@ def test_whole_array_is_cancelled(scenes: dict[str, Faulty]) -> None:
     """After scancel of the array nothing is queued, the study is stopped; launch does the rest."""
     study = scenes["whole"]
     job = study.attempts()[0].job
-    wait_for(lambda: not any(row[0].startswith(job) for row in study.user.queue()), 60, "its end")
+
+    def is_queued() -> bool:
+        return any(row[0].partition("_")[0] == job for row in study.user.queue())
+
+    wait_for(lambda: not is_queued(), 60, "its end")
     status = study.wait_end(60, "stopped")
     assert status["reason"] == f"its array {job} was cancelled by hand (scancel)"
     assert status["counts"]["cancelled"] == 0
@@ -135,11 +140,12 @@ def test_same_task_runs_twice(scenes: dict[str, Faulty]) -> None:
     wait_for(lambda: len(study.attempts()) > 1, 150, "the second run of the task")
     first = study.of(0)[0]
     assert (first.outcome, first.reason) == ("node failed", "its node failed")
-    wait_for(lambda: not Path(f"/proc/{first.group}").exists(), 60, "its training to be ended")
+    study.wait_dead(first)
     first = study.of(0)[0]
     study.wait_end(60)
     assert replace(study.of(0)[0], steps=first.steps) == first, "a stale write was accepted"
-    assert "no longer owns its trial; nothing was written" in study.log_of(first)
+    said = "no longer owns its trial; nothing was written"
+    wait_for(lambda: said in study.log_of(first), 60, "the first run to be refused")
     first, second = study.of(0)
     assert second.host != first.host and second.outcome == "finished"
     # What the first run reported when it was stale, before the checkpoint that was taken, counts.

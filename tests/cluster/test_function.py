@@ -14,7 +14,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_for
 from tests.cluster.user import User
-from tests.waiting import text_of
+from tests.waiting import PATIENCE_S, text_of
 
 pytestmark = pytest.mark.slurm
 
@@ -127,7 +127,7 @@ def test_a_script_launches_its_own_function(user: User, fresh_url: str) -> None:
         counts = heard("status")
         assert (counts["complete"], counts["cancelled"], sum(counts.values())) == (3, 1, 4)
         assert heard("state") == "stopped"
-        assert child.wait(timeout=120) == 0, text_of(user.folder / "said")
+        assert child.wait(timeout=PATIENCE_S) == 0, text_of(user.folder / "said")
     finally:
         child.kill()
         child.wait()

@@ -12,7 +12,14 @@ import pytest
 from sweep.storage.connection import Database
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_for
-from tests.cluster.test_launch import FROM_OUTPUT, no_elements, train, watch, wrap_sbatch
+from tests.cluster.test_launch import (
+    FROM_OUTPUT,
+    no_elements,
+    train,
+    train_until,
+    watch,
+    wrap_sbatch,
+)
 from tests.cluster.user import User
 
 pytestmark = pytest.mark.slurm
@@ -29,9 +36,20 @@ def url(fresh_url: str) -> dict[str, str]:
     return {"SWEEP_STORAGE": fresh_url}
 
 
-def end(user: User, name: str, trials: int, parallel: int, timeout_s: float = 300) -> set[str]:
-    """Wait until exactly N trials are complete; return the arrays that it took."""
-    most, arrays = watch(user, no_elements(user), timeout_s)
+def end(
+    user: User,
+    name: str,
+    trials: int,
+    parallel: int,
+    timeout_s: float = 300,
+    gate: Path | None = None,
+) -> set[str]:
+    """Wait until exactly N trials are complete; return the arrays that it took.
+
+    Args:
+        gate: For which the trials wait; a short array can be missed by watching.
+    """
+    most, arrays = watch(user, no_elements(user), timeout_s, gate)
     assert most <= parallel
     counts = user.wait_state(name, "finished")["counts"]
     assert counts["complete"] == trials == sum(counts.values())
@@ -40,16 +58,18 @@ def end(user: User, name: str, trials: int, parallel: int, timeout_s: float = 30
 
 def test_max_submit_jobs_of_a_qos(user: User, url: dict[str, str]) -> None:
     """50 jobs at once: a wave of 48 and its finaliser; each task pulls trial after trial."""
+    gate = user.folder / "gate"
+    wait = f"while [ ! -e {gate} ]; do sleep 0.1; done; echo value=$0"
     path = user.study(
         "small",
-        ["/bin/echo", "value={x}"],
+        ["/bin/sh", "-c", wait, "{x}"],
         objective=FROM_OUTPUT,
         trials=100,
         max_parallel=8,
         slurm={"qos": "small"},
     )
     assert "--array=0-47%8" in user.sweep("launch", path, env=url).stdout
-    assert len(end(user, "small", 100, 8)) == 1
+    assert len(end(user, "small", 100, 8, gate=gate)) == 1
 
 
 @pytest.mark.parametrize(
@@ -134,9 +154,10 @@ def test_nodes_that_may_not_submit_are_found_out(user: User, url: dict[str, str]
     """The finaliser fails, status says so, and launch queues the waves as a chain."""
     refuse = "if [ -n \"$SWEEP_JOB\" ]; then echo 'sbatch: error: Access denied' >&2; exit 1; fi\n"
     env = url | wrap_sbatch(user, refuse + 'exec "$real" "$@"')
+    gate = user.folder / "gate"
     path = user.study(
         "chain",
-        train(0),
+        train_until(gate),
         objective=FROM_OUTPUT,
         trials=8,
         max_parallel=2,
@@ -144,6 +165,7 @@ def test_nodes_that_may_not_submit_are_found_out(user: User, url: dict[str, str]
         trials_per_task=1,
     )
     user.sweep("launch", path, env=env)
+    gate.touch()
     wait_for(lambda: no_elements(user)(), 60, "the first wave to end")
     status = user.status("chain")
     assert (status["state"], status["counts"]["complete"]) == ("idle", 3)
@@ -151,10 +173,11 @@ def test_nodes_that_may_not_submit_are_found_out(user: User, url: dict[str, str]
         "the finaliser could not submit the next wave" in note and "Access denied" in note
         for note in status["notes"]
     )
+    gate.unlink()
     user.sweep("launch", path, env=env)
     # 3 and 2 tasks for the 5 trials that are left; with as many as K to spare: 3, 3 and 1.
-    assert len(end(user, "chain", 8, 2)) == 3
-    assert user.queue() == []
+    assert len(end(user, "chain", 8, 2, gate=gate)) == 3
+    user.wait_empty()
 
 
 @pytest.mark.long
@@ -181,7 +204,7 @@ def test_alloc_nodes_of_a_partition(user: User, url: dict[str, str]) -> None:
         assert len(end(user, "alloc", 8, 2) | names) >= 4
     finally:
         user.cluster.run([*update, "AllocNodes=ALL"], check=True)
-    assert user.queue() == []
+    user.wait_empty()
 
 
 @pytest.mark.long

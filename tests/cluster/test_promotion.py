@@ -19,6 +19,11 @@ from tests.storage.test_promotion import TRAINING
 
 pytestmark = pytest.mark.slurm
 
+# Nobody ends before all faults have happened.
+LAST_STEP = """    while step == 9 and not os.path.exists(sys.argv[3]):
+        time.sleep(0.05)
+"""
+
 
 @pytest.fixture
 def user(slurm: Cluster, tmp_path: Path) -> Iterator[User]:
@@ -56,10 +61,13 @@ def test_promotion_with_kills(
     """Every other victim is a task's worker: its trial goes on elsewhere. N holds, the best trial
     of a noiseless study is complete, no step is lost, and what is paused keeps its checkpoint."""
     env = {"SWEEP_STORAGE": fresh_url}
-    script = user.write("promoted.py", TRAINING.replace("range(30)", "range(16)"))
+    logs = "    reporter.log("
+    assert logs in TRAINING
+    training = TRAINING.replace("range(30)", "range(16)").replace(logs, f"{LAST_STEP}{logs}")
+    script, gate = user.write("promoted.py", training), user.folder / "gate"
     path = user.study(
         "promoted",
-        [str(user.bin / "python"), str(script), "{x}", step_s],
+        [str(user.bin / "python"), str(script), "{x}", step_s, str(gate)],
         objective={"metric": "score", "direction": "maximize"},
         trials=trials,
         max_parallel=parallel,
@@ -76,6 +84,8 @@ def test_promotion_with_kills(
         victims = find(user, "promoted.py" if done % 2 == 0 else "sweep.task")
         if done < kills and find(user, "promoted.py") and victims:
             done += kill(chance.choice(victims))
+        if done == kills:
+            gate.touch()
         time.sleep(chance.uniform(0.2, 1.0))
     assert done == kills, "too few faults to mean anything"
     assert sum(status["counts"].values()) == trials

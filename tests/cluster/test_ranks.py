@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.faulty import parent
 from tests.cluster.processes import wait_for
 from tests.cluster.user import User
 from tests.trainer.curves import read_curve
@@ -112,7 +113,8 @@ def test_a_killed_rank_ends_the_trial(user: User, fresh_url: str) -> None:
     user.sweep("launch", path, env={"SWEEP_STORAGE": fresh_url})
     folder = attempt(user, "killed")
     wait_for((folder / "metrics.jsonl").exists, 120, "the first epoch")
-    (rank,) = (pid for pid, environ in processes(folder) if "SLURM_PROCID=3" in environ)
+    ranks = [pid for pid, environ in processes(folder) if "SLURM_PROCID=3" in environ]
+    (rank,) = (pid for pid in ranks if parent(pid) not in ranks)  # not what it may have started
     os.kill(rank, 9)
     wait_for((folder / "exit.json").exists, 180, "the end of the trial")
     user.wait_state("killed", "finished", "held")
@@ -120,7 +122,7 @@ def test_a_killed_rank_ends_the_trial(user: User, fresh_url: str) -> None:
     assert trial["state"] == "failed"
     assert "rank 3 of 4 on n" in trial["reason"] and "killed by SIGKILL" in trial["reason"]
     assert "sweep: the last lines of rank 3:" in (folder / "log.txt").read_text()
-    assert processes(folder) == []
+    wait_for(lambda: not processes(folder), 60, "the end of all ranks")
     assert max(read_curve(folder / "metrics.jsonl")) < 9000
 
 

@@ -34,7 +34,6 @@ SHORT = {
 class OnSlurm(SchedulerContract):
     """A real cluster; elements take seconds to start and end."""
 
-    patience_s = 90.0
     shortest_limit_s = 60
 
     @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg2
@@ -15,6 +17,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_for
 from tests.cluster.test_launch import FROM_OUTPUT
 from tests.cluster.user import User
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slurm
 
@@ -37,6 +40,15 @@ def user(slurm: Cluster, tmp_path: Path) -> Iterator[User]:
         yield u
 
 
+def contents(top: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the files below a folder with what they hold, but for those that go meanwhile."""
+    for folder, _, names in os.walk(top):
+        for file in (Path(folder, name) for name in names):
+            with suppress(FileNotFoundError):
+                if file.is_file():
+                    yield file, file.read_bytes()
+
+
 def test_canaries_are_found_nowhere(user: User, fresh_url: str) -> None:
     """A password and a key are not in what Slurm prints, records or keeps, in ps or in logs."""
     word, key = f"canary{secrets.token_hex(8)}", f"wandb{secrets.token_hex(8)}"
@@ -54,7 +66,7 @@ def test_canaries_are_found_nowhere(user: User, fresh_url: str) -> None:
     run = user.cluster.run
     texts: dict[str, str] = {}
     child = user.start("launch", path, env=env)
-    give_up_at = time.monotonic() + 120
+    give_up_at = time.monotonic() + 2 * PATIENCE_S
     number = 0
     while child.poll() is None or user.queue():
         assert time.monotonic() < give_up_at, user.explain()
@@ -77,16 +89,20 @@ def test_canaries_are_found_nowhere(user: User, fresh_url: str) -> None:
 
     wait_for(lambda: bool(ours()), 60, "the study's jobs in the accounting")
     ids = ",".join(ours())
-    for name, more in (("sacct", ["-o", "ALL"]), ("env", ["--env-vars"]), ("batch", ["-B"])):
-        texts[name] = run(["sacct", "-P", "-j", ids, *more]).stdout
-    assert "SWEEP_RUNS=" in texts["env"]  # what Slurm keeps of the environment
-    assert "exec" in texts["batch"]
+
+    def is_all_kept() -> bool:
+        """What Slurm keeps of the environment and of the script."""
+        for name, more in (("sacct", ["-o", "ALL"]), ("env", ["--env-vars"]), ("batch", ["-B"])):
+            texts[name] = run(["sacct", "-P", "-j", ids, *more]).stdout
+        return "SWEEP_RUNS=" in texts["env"] and "exec" in texts["batch"]
+
+    wait_for(is_all_kept, 60, "environment and script in the accounting")
     dump = ["mariadb-dump", "--no-defaults", f"--socket={user.cluster.root}/run/mariadb.socket"]
     texts["accounting"] = run([*dump, "slurm_acct_db"], check=True).stdout
     assert "sweep-canary" in texts["accounting"]
-    root, kept = user.cluster.root, {}
-    for top in (root / "state", root / "log", root / "spool", user.runs):
-        kept |= {file: file.read_bytes() for file in top.rglob("*") if file.is_file()}
+    root = user.cluster.root
+    tops = (root / "state", root / "log", root / "spool", user.runs)
+    kept = {file: data for top in tops for file, data in contents(top)}
     found = [name for name, text in texts.items() if word in text or key in text]
     assert found == []
     found = [file for file, data in kept.items() if word.encode() in data or key.encode() in data]

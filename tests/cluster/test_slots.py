@@ -140,6 +140,7 @@ def test_a_slot_that_dies_and_a_task_that_is_requeued(faulty: Faulty) -> None:
     faulty.kill(faulty.worker_of(first[0]))
     run, user = faulty.cluster.run, faulty.cluster.user
     run(["scontrol", "requeue", f"{second[0].job}_1"], user, check=True)
+    faulty.wait_dead(first[0], *second)
     faulty.gate.touch()
     faulty.wait_end(120)
     faulty.check_whole(8)

@@ -33,6 +33,7 @@ from sweep.schedulers.slurm.text.scontrol import (
 from sweep.schedulers.slurm.text.submit import ArrayRequest, parse_sbatch, sbatch_argv
 from tests.cluster import processes
 from tests.cluster.cluster import Cluster
+from tests.waiting import text_of
 
 
 def submit(slurm: Cluster, name: str, script: str, **fields: object) -> str:
@@ -91,6 +92,9 @@ def test_array_from_submission_to_accounting(clean_slurm: Cluster) -> None:
     done = slurm.run(excluded_argv(job), user=slurm.user)
     assert parse_excluded(done.stdout) == ("n3", "n4")
 
+    # It is called running before its script begins.
+    log = slurm.home / f"wave-1-{job}_0.log"
+    processes.wait_for(lambda: "CUDA_VISIBLE_DEVICES=" in text_of(log), 60, "its environment")
     done = slurm.run(cancel_argv(job, [0, 8, 9]), user=slurm.user)
     check_update("scancel", done.stdout, done.stderr, done.returncode)
     processes.wait_for(
@@ -112,9 +116,7 @@ def test_array_from_submission_to_accounting(clean_slurm: Cluster) -> None:
 
     # An element's end is known before who cancelled it.
     processes.wait_for(lambda: ends() == {("CANCELLED", uid)}, 60, "sacct to know of the end")
-    log = (slurm.home / f"wave-1-{job}_0.log").read_text()
-    assert "CUDA_VISIBLE_DEVICES=" in log
-    assert "canary-4711" not in log
+    assert "canary-4711" not in log.read_text()
 
 
 def test_signal_reaches_the_batch_process(slurm: Cluster) -> None:

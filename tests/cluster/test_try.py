@@ -32,5 +32,5 @@ def test_on_a_node(user: User) -> None:
     assert metric["state"] == "ok", metric
     assert data["series"]["value"]["points"] == [[0, 0.5]]
     assert data["host"] in user.cluster.nodes
-    assert user.queue() == [] and user.processes() == []
+    user.check_nothing_left()
     assert not user.runs.exists()

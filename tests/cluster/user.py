@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.cluster import Cluster, Missing
-from tests.cluster.processes import wait_for
+from tests.cluster.processes import is_stepd, read_parents, read_start, shows_job, wait_for
+from tests.waiting import PATIENCE_S, text_of
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("sweep", "templates", "trainer", "studies")
@@ -94,7 +95,7 @@ class User:
         *arguments: str | Path,
         env: Mapping[str, str] | None = None,
         code: int | None = 0,
-        timeout_s: float = 180,
+        timeout_s: float = 2 * PATIENCE_S,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command of sweep's; fail when it ends with another exit code (None: any)."""
         argv = [str(self.bin / "sweep"), *map(str, arguments)]
@@ -167,40 +168,59 @@ class User:
     def processes(self) -> list[str]:
         """Return the user's processes that no job of Slurm's holds: pid and command line.
 
-        The database's server does not show its job; it counts as held while the job serves it.
+        The database's server does not show its job; it counts as held while the job serves it. What
+        a task asks of Slurm does not either: it is held as the task above it is. Nor does what a
+        slurmstepd is about to become.
         """
         import pwd
 
         uid = pwd.getpwnam(self.cluster.user).pw_uid
         found, served, data = [], "", self.runs / ".postgres"
-        if (data / "lease").exists() and (data / "pgdata/postmaster.pid").exists():
-            served = (data / "pgdata/postmaster.pid").read_text().split()[0]
+        if (data / "lease").exists():
+            served = text_of(data / "pgdata/postmaster.pid").partition("\n")[0]
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 if entry.stat().st_uid != uid:
                     continue
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-                environ = (entry / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if served and served in (entry.name, read_parent(entry)):
+            above = [int(entry.name), *read_parents(int(entry.name))]
+            if served and int(served) in above:
                 continue
-            if command and not any(line.startswith(b"SLURM_JOB_ID=") for line in environ):
+            held = any(shows_job(pid) or is_stepd(pid) for pid in above)
+            # Looked at last: what ended meanwhile shows neither an environment nor a start.
+            if command and not held and read_start(int(entry.name)):
                 found.append(f"{entry.name} {command}")
         return found
+
+    def check_no_processes(self) -> None:
+        """Wait until the user has no process outside of jobs; fail where one stays.
+
+        What has been told to end may still be at it when a command returns.
+        """
+        try:
+            wait_for(lambda: not self.processes(), 60, "what was started here to end")
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.processes()}\n{self.explain()}") from None
+
+    def check_nothing_left(self) -> None:
+        """Wait until nothing of the user's is queued or alive; fail where something stays."""
+        self.wait_empty()
+        self.check_no_processes()
 
     def logs(self, name: str) -> str:
         """Return every log of a study's jobs, each under its name."""
         folder = self.runs / name / "logs"
         paths = sorted(folder.glob("*")) if folder.is_dir() else []
-        return "\n".join(f"--- {path.name}\n{path.read_text()}" for path in paths)
+        return "\n".join(f"--- {path.name}\n{text_of(path)}" for path in paths)
 
     def explain(self) -> str:
         """Return the end of what jobs have logged, for a failure's message."""
         found = [str(row) for row in self.queue()[:20]]
         for path in sorted(self.runs.glob("*/logs/*"), key=lambda path: path.stat().st_mtime)[-8:]:
             found.append(f"--- {path}")
-            found += path.read_text(errors="replace").splitlines()[-12:]
+            found += text_of(path).splitlines()[-12:]
         return "\n".join(found)
 
     @contextmanager
@@ -219,14 +239,6 @@ class User:
                     os.kill(with_pid, 9)
                 except ProcessLookupError:
                     continue
-
-
-def read_parent(entry: Path) -> str:
-    """Return the parent of a process in /proc; empty when it is gone."""
-    try:
-        return (entry / "stat").read_text().rpartition(")")[2].split()[1]
-    except OSError:
-        return ""
 
 
 def _install(cluster: Cluster) -> Path:

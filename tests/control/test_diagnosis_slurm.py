@@ -10,7 +10,7 @@ from sweep.control.diagnosis import Case, decide, is_whole_array, requeued, whos
 from sweep.core import outcomes
 from sweep.core.outcomes import HALTED
 from sweep.core.scheduler import ENDED, PENDING, RUNNING, TaskState
-from sweep.core.system.memory import count_kills
+from sweep.core.system.memory import count_job_kills, count_kills
 from sweep.core.trial import End
 
 ME, SITE = 1000, 42
@@ -284,3 +284,21 @@ def test_kills_are_counted(
     path.parent.mkdir(parents=True)
     path.write_text(text)
     assert count_kills(tmp_path / "cgroup", tmp_path / "fs") == kills
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "kills"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_17/step_batch/user/task_0\n", 3),
+        ("0::/system.slice/slurmstepd.scope/job_18/step_batch/user/task_0\n", None),
+        ("4:memory:/slurm_n1/uid_0/job_17/step_0/task_0\n", None),
+    ],
+)
+def test_kills_in_all_steps_of_a_job(tmp_path: Path, cgroup: str, kills: int | None) -> None:
+    """Version 2 counts in a group what happened in those within it; version 1 does not."""
+    (tmp_path / "cgroup").write_text(cgroup)
+    for job in ("job_17", "job_18/step_batch"):
+        path = tmp_path / "fs/system.slice/slurmstepd.scope" / job
+        path.mkdir(parents=True)
+        (path / "memory.events").write_text("oom 9\noom_kill 3\noom_group_kill 0\n")
+    assert count_job_kills("17" if kills else "18", tmp_path / "cgroup", tmp_path / "fs") == kills

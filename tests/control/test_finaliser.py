@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sweep.control.finaliser import was_fruitless
+from sweep.control import launch
+from sweep.control.finaliser import _finalise, _has_tried, was_fruitless
 from sweep.core.errors import CouldNotAsk
-from sweep.core.scheduler import ENDED, TaskState, Wave
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.scheduler import ENDED, Beside, TaskState, Wave
+from sweep.core.study import Environment
 from sweep.storage import studies
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.training import build, images
 from tests.storage.ledgers import do, make
 from tests.storage.test_ledger import PLACE, STUDY
 
@@ -64,6 +70,58 @@ def test_a_second_wave_that_did_no_better(ledger: Ledger) -> None:
     write(ledger, "a", 101.0)
     write(ledger, "b", 102.0)
     assert judge(ledger, "b", TaskState(ENDED, started=False))
+
+
+def test_an_image_that_its_job_did_not_build(ledger: Ledger, tmp_path: Path) -> None:
+    """Slurm has cancelled what waited for it: the study is held, with what the job said. One that
+    went while trials ran is built again."""
+    given = Environment("apptainer", "a.def", built=str(tmp_path / "a-1.sif"))
+    study = dataclasses.replace(STUDY, environment=given)
+    ledger = Ledger(ledger.db, ledger.study_id, study)
+    folder = StudyFolder(tmp_path)
+    folder.logs.mkdir()
+    folder.study.write_text(study.to_json())
+    (folder.logs / "build_7.log").write_text("a line\nsweep: a.def could not be built.\n | why\n")
+    write(ledger, "a", 101.0)
+    schedule: Any = SimpleNamespace(runs=lambda _: True)
+    for _ in range(2):
+        reason = _finalise(ledger, folder, schedule, "a")
+        assert reason == (
+            f"environment.image: a.def was not built to {tmp_path}/a-1.sif: a.def could not be "
+            f"built; see {folder.logs}/build_*.log and {tmp_path}/a-1.sif.log"
+        )
+        state = do(ledger, lambda: studies.read_state(ledger.db, ledger.study_id))
+        assert (state.word, state.reason) == (studies.HELD, reason)
+        do(ledger, lambda: studies.write_state(ledger.db, ledger.study_id, studies.StudyState()))
+    do(ledger, lambda: ledger.claim("t", PLACE))
+    assert not _has_tried(ledger, "b") and _has_tried(ledger, "a")
+
+
+def test_a_launch_over_tasks_that_live_builds_for_them(ledger: Ledger, tmp_path: Path) -> None:
+    """They wait for no job. Not where none lives, and not beside the job that builds already."""
+    (tmp_path / "apptainer").write_text(
+        '#!/bin/sh\nfor word; do case $word in *.tmp) : > "$word";; esac; done\n'
+    )
+    (tmp_path / "apptainer").chmod(0o755)
+    (tmp_path / "a.def").write_text("Bootstrap: docker\n")
+    runs = Runs(tmp_path / "runs")
+    given = Environment("apptainer", "a.def", build="here")
+    named = dataclasses.replace(STUDY, environment=given, workdir=str(tmp_path))
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    target = str(images.plan(named, runs, environ).target)
+    study = dataclasses.replace(named, environment=dataclasses.replace(given, built=target))
+    beside = Beside(builds="job 6 waits")
+    schedule: Any = SimpleNamespace(finalises_by_job=True, beside=lambda _: beside)
+    folder = runs.study("s")
+    prepared = launch.Prepared(study, runs, folder, schedule, environ, lambda _: None)
+    rows = launch.Rows(ledger, False, 0, [])
+    launch.build_for_tasks(prepared, rows)
+    write(ledger, "a", 101.0)
+    launch.build_for_tasks(prepared, rows)
+    assert build.is_missing(study)
+    beside = Beside()
+    launch.build_for_tasks(prepared, rows)
+    assert not build.is_missing(study)
 
 
 def test_a_wave_that_was_stopped_says_nothing(ledger: Ledger) -> None:

@@ -102,7 +102,9 @@ def mover(
     return Mover(tmp_path / "work", runs, fresh_url)
 
 
-@pytest.mark.parametrize(("one", "other"), [("local", "spool"), ("spool", "local")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("spool", "local"), pytest.param("local", "spool", marks=pytest.mark.long)]
+)
 def test_while_an_array_lives_the_study_stays(mover: Mover, one: str, other: str) -> None:
     """There is no second array beside it, and its own executor ends the study."""
     mover.launch(one)
@@ -135,8 +137,10 @@ def test_what_an_earlier_executor_left_is_settled_by_it(mover: Mover) -> None:
     mover.launch("local")
     mover.wait(lambda: len(mover.trainings()) == 2)
     (wave,) = mover.waves()
-    for found in find_processes(mover.runs / "toy"):
-        kill(found.pid, signal.SIGKILL)
+    found = find_processes(mover.runs / "toy")
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # none sees that another one is gone
+        for process in found:
+            kill(process.pid, number)
     mover.wait(lambda: not mover.trainings())
     mover.launch("spool")
     attempts = [a for a in mover.ask(lambda o: o.ledger.all_attempts()) if a.job == wave.job]

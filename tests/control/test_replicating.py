@@ -36,13 +36,19 @@ def db(database_url: str) -> Iterator[Database]:
 
 
 def train(
-    ledger: Ledger, value: float, steps: int = 2, *, end: End | None = None, **more: float
+    ledger: Ledger,
+    value: float,
+    steps: int = 2,
+    *,
+    first: int = 0,
+    end: End | None = None,
+    **more: float,
 ) -> tuple[Claim, str]:
     """Claim a trial, report its objective, and let its training end; return the trial's state."""
     token = f"t{ledger.count_attempts()}"
     claim = do(ledger, lambda: ledger.claim(token, Place("job", 0, "node", "boot")))
     metrics = {"acc": value, **more}
-    reports = [Report(step, 1.0, metrics) for step in range(steps)]
+    reports = [Report(step, 1.0 + step, metrics) for step in range(first, first + steps)]
     do(ledger, lambda: ledger.record(token, reports))
     made = end or End("finished")
     return claim, do(ledger, lambda: settle(ledger, token, claim.trial_id, made, None))
@@ -96,6 +102,18 @@ def test_an_interrupted_replicate_goes_on_as_itself(db: Database) -> None:
     claim, state = train(ledger, 0.7)
     assert (claim.replicate, claim.attempt, claim.first, state) == (2, 3, 2, "complete")
     assert record_of(ledger, 0).values == (pytest.approx(0.6),)
+
+
+def test_until_when_an_interrupted_attempt_counts_is_kept(db: Database) -> None:
+    """Its successor goes on from step 2, so what came after step 1 is done again; the curve is gone
+    once the next replicate has begun."""
+    ledger = make(db, study_of(2, 2))
+    train(ledger, 0.5, steps=4, end=End("interrupted"))
+    train(ledger, 0.6, first=2)
+    train(ledger, 0.7)
+    found = record_of(ledger, 0)
+    assert [one.kept for one in found.replicates] == [((1, 2.0),), ()]
+    assert found.metrics == {"acc": [(0, 0.7), (1, 0.7)]}
 
 
 @pytest.mark.parametrize("outcome", ["error", "finished"])

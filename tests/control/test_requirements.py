@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from sweep.control.check import FAILED, OK, quick, requirements
 from sweep.core.errors import InputError, SweepError
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Choice, Objective, Resources, Share, Study
+from sweep.core.study import Choice, Objective, Study
 from sweep.search import samplers
 
 SPACE = Space((Parameter("lr", "float", low=0.0, high=1.0),))
@@ -62,17 +61,6 @@ def test_a_plain_study_needs_nothing_more(monkeypatch: pytest.MonkeyPatch) -> No
     for sampler in ("auto", "tpe", "random", "grid", "nsgaii"):
         requirements.check(make(sampler))
         assert requirements.needed(make(sampler)) == ["optuna"]
-
-
-def test_trials_that_share_a_gpu_are_refused_where_they_cannot() -> None:
-    """With what to do instead; on this machine, and where nothing is decided, they may."""
-    shares = Resources(gpus=1, share=Share())
-    study = make("random", resources=shares)
-    for executor in ("local", "auto"):
-        quick.check_startable(dataclasses.replace(study, executor=executor), os.environ)
-    with pytest.raises(InputError, match="cannot share a GPU on Slurm") as caught:
-        quick.check_startable(dataclasses.replace(study, executor="slurm"), os.environ)
-    assert "--executor local" in caught.value.hint
 
 
 def test_on_a_node_each_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

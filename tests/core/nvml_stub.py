@@ -5,7 +5,8 @@ NVML_ERROR_NOT_SUPPORTED from cards that do not count. $NVML_STUB has a word for
 in milliwatts, 0 for a card that does not count, after a colon its name, "+mig" for MIG mode.
 
 With $NVML_STUB_MODEL, a folder, the cards are those of tests/packed_gpu.py instead: what 0.json
-says of the first one, and what the trainings that live on it wrote to the folder 0.
+says of the first one, and what the trainings that live on it wrote to the folder 0. $NVML_STUB_UUID
+begins their UUIDs.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ int nvmlDeviceGetName(void *device, char *name, unsigned int length) {
   return SUCCESS;
 }
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int length) {
-  snprintf(uuid, length, "GPU-%08x-stub", card_of(device));
+  const char *own = getenv("NVML_STUB_UUID");
+  if (own) snprintf(uuid, length, "GPU-%s%d", own, card_of(device));
+  else snprintf(uuid, length, "GPU-%08x-stub", card_of(device));
   return SUCCESS;
 }
 int nvmlDeviceGetMigMode(void *device, unsigned int *current, unsigned int *pending) {
@@ -125,6 +128,12 @@ int nvmlDeviceGetMigMode(void *device, unsigned int *current, unsigned int *pend
   *current = *pending = folder() ? model(card_of(device), "slices") > 0
                                  : strstr(words[card_of(device)], "+mig") != NULL;
   return *current ? SUCCESS : NOT_SUPPORTED;
+}
+int nvmlDeviceGetComputeMode(void *device, unsigned int *mode) {
+  int said = reached(device);
+  if (said || !folder()) return said ? said : NOT_SUPPORTED;
+  *mode = (unsigned int)model(card_of(device), "mode");
+  return SUCCESS;
 }
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
   process found[256];
@@ -145,8 +154,17 @@ int nvmlDeviceGetUtilizationRates(void *device, unsigned int *rates) {
   if (said || !folder() || slice_of(device) >= 0) return said ? said : NOT_SUPPORTED;
   double busy = model(card_of(device), "busy") * living(device, found, 256);
   rates[0] = (unsigned int)(busy > 100 ? 100 : busy);
-  rates[1] = 0;
+  double traffic = model(card_of(device), "traffic") * living(device, found, 256);
+  rates[1] = (unsigned int)(traffic > 100 ? 100 : traffic);
   return SUCCESS;
+}
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned int *milliwatts) {
+  *milliwatts = folder() ? (unsigned int)model(card_of(device), "limit_milliwatts") : 0;
+  return reached(device) ? reached(device) : *milliwatts ? SUCCESS : NOT_SUPPORTED;
+}
+int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) {
+  *milliwatts = (unsigned int)model(card_of(device), "milliwatts");
+  return reached(device);
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *n, process *into) {
   process found[257];

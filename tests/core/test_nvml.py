@@ -14,6 +14,7 @@ import pytest
 
 from sweep.core.packing.card import CardState
 from sweep.core.system import nvml
+from sweep.core.system.mps import Identity
 from sweep.core.system.nvml import Cards, Sample
 from tests.conftest import ROOT
 from tests.packed_gpu import PackedGpu, nvml_library, packed_gpu, write_training  # noqa: F401
@@ -82,6 +83,19 @@ def test_an_idle_card(gpu: PackedGpu) -> None:
     assert (sample.total_bytes, sample.used_bytes, sample.busy) == (80 * GB, 0, 0.0)
     assert sample.processes == {} and sample.trouble == "" and not sample.is_lost
     assert sample.energy_mj is not None and look().energy_mj >= sample.energy_mj  # type: ignore[operator]
+
+
+def test_what_mps_is_decided_by(gpu: PackedGpu) -> None:
+    """Its UUID, its compute mode, who computes on it; nothing of one that is lost."""
+    found = cards_of(["0"], {"CUDA_VISIBLE_DEVICES": "0"})
+    assert found is not None
+    assert found.identity(0) == Identity("GPU-00000000-stub", "Default", [])
+    gpu.set(mode=3, neighbour=GB)
+    assert found.identity(0) == Identity("GPU-00000000-stub", "Exclusive_Process", [os.getpid()])
+    gpu.set(mode=2)
+    assert (identity := found.identity(0)) is not None and identity.mode == "Prohibited"
+    gpu.set(lost=True)
+    assert found.identity(0) is None
 
 
 def test_whose_memory_it_is(gpu: PackedGpu, start: Start) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from sweep.core.packing.peaks import CONTEXT_BYTES
 from sweep.core.study import Share
+from sweep.core.system.mps import Facts, Mps
 from sweep.core.system.nvml import Sample
 from sweep.core.system.seats import SEAT_VARIABLE, Seat, SeatState, numbers_of, read_card
 from sweep.core.system.shared_card import SharedCard
@@ -225,7 +226,7 @@ def test_what_a_killed_worker_left(scene: Callable[[Share], Scene]) -> None:
     found = read_card(path.with_name("card.json"))
     assert found is not None and found.let_in == [] and found.about["training"] == 0
     s.card.close()
-    assert os.listdir(path.parent) == []
+    assert not path.parent.exists()
 
 
 def test_without_a_seat() -> None:
@@ -235,3 +236,102 @@ def test_without_a_seat() -> None:
 
 def test_parameters_that_are_numbers() -> None:
     assert numbers_of({"a": 1, "b": "x", "c": True, "d": 0.5}) == {"a": 1.0, "d": 0.5}
+
+
+def test_a_driver_that_hides_whose_memory_it_is(scene: Callable[[Share], Scene]) -> None:
+    """What training itself says counts then, with its context; before, what the card holds."""
+    s = scene(Share(max=4))
+    s.driver.sample = Sample(total_bytes=80 * 10**9, used_bytes=0)
+    s.tick()
+    s.sit(0)
+    s.ask(0)
+    s.tick()
+    s.begin(0)
+    s.seats[0]._written = 0.0
+    s.seats[0].report([(s.clock.now, 1.0)], 30 * 10**9)
+    s.driver.sample = Sample(total_bytes=80 * 10**9, used_bytes=50 * 10**9)
+    s.pass_s(2.0)
+    s.tick()
+    ((_, _, peak),) = s.card.packing.to_json()["peaks"]
+    assert peak == 30 * 10**9 + CONTEXT_BYTES
+
+
+class Served(Mps):
+    """MPS that needs no program; counts the looks at it."""
+
+    def __init__(self, wanted: str = "auto") -> None:
+        super().__init__(wanted, lambda: Facts(None, None))
+        self.is_on = True
+        self.looks: list[bool] = []
+
+    def variables(self) -> dict[str, str]:
+        return {"PIPE": "/p"} if self.is_on else {}
+
+    def look(self, *, failed: bool = False) -> None:
+        self.looks.append(failed)
+        if len(self.looks) > 2:
+            self.give_up("it failed")
+
+
+def test_ends_under_mps(scene: Callable[[Share], Scene]) -> None:
+    """A fault lowers no level; the server is looked after, and who fails then is told of it."""
+    s = scene(TWO)
+    s.card.mps = served = Served()
+    s.tick()
+    s.sit(0, 1, 2)
+    for number, ran_out, looks in (
+        (0, "fault", [False]),
+        (1, "mps", [False, True]),
+        (2, "stuck", [False, True, False]),
+    ):
+        s.ask(number)
+        s.tick()
+        assert s.seats[number].mps() == ({"PIPE": "/p"}, 0)
+        s.begin(number)
+        s.tick()
+        s.end(number, ran_out)
+        s.pass_s(1.0)
+        s.tick()
+        assert served.looks == looks
+        assert s.card.level.trials == 2
+    assert s.seats[0].faulted_s() == pytest.approx(s.clock.now - 1.0, abs=1.1)
+    assert s.seats[0].mps() == ({}, 0)
+    about = s.card.about()
+    assert (about["mps"], about["mps_why"]) == ("off", "it failed")
+    assert s.card.closed_why == "" and not s.seats[0].is_lost()
+
+
+def test_a_worker_killed_under_mps(scene: Callable[[Share], Scene]) -> None:
+    s = scene(TWO)
+    s.card.mps = served = Served()
+    s.tick()
+    s.sit(0, 1)
+    s.ask(0)
+    s.tick()
+    s.begin(0)
+    s.tick()
+    s.card.take_seat(0)
+    s.card.take_seat(1)  # it trained nothing
+    assert served.looks == [False]
+
+
+def test_a_gpu_without_the_mps_that_it_is_to_have(scene: Callable[[Share], Scene]) -> None:
+    """Nobody trains there, and it is said."""
+    s = scene(TWO)
+    s.card.mps = served = Served("on")
+    s.tick()
+    s.sit(0)
+    s.ask(0)
+    served.give_up("it failed")
+    s.tick()
+    assert s.seats[0].must_leave() and s.seats[0].is_lost() and not s.seats[0].is_let_in()
+    assert s.card.room == 0
+    assert s.card.about()["text"] == "mps: on, but it failed"
+
+
+def test_an_exclusive_gpu_without_mps(scene: Callable[[Share], Scene]) -> None:
+    s = scene(Share(max=4, measured=False))
+    s.card.mps.is_exclusive = True
+    s.tick()
+    assert s.card.level.trials == 1
+    assert "lets one process have it, and MPS is off" in s.card.about()["text"]

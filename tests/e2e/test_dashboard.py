@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import pytest
 
 from tests.conftest import Sweep, run_sweep, stop_runs
 from tests.needs import require
+from tests.ports import quiet_port
 from tests.toys import write_toy
 from tests.waiting import PATIENCE_S
 
@@ -49,9 +49,7 @@ def url(study: Sweep) -> str:
 @pytest.fixture
 def dashboard(url: str, tmp_path: Path) -> Iterator[str]:
     """The address of Optuna's dashboard on that server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = quiet_port()
     with (tmp_path / "dashboard.log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", SERVE, url, "--port", str(port), "--server", "wsgiref"],

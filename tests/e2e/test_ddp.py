@@ -65,6 +65,23 @@ if os.environ["RANK"] == "1":
     raise ValueError("no such layer")
 time.sleep(600)
 """
+# Tells how many ranks there are too many; needs no torch.
+COUNTS = """
+import os
+from sweep.report import Reporter
+if os.environ["RANK"] == "0":
+    Reporter().log(step=0, val_accuracy=int(os.environ["WORLD_SIZE"]) - 2)
+"""
+# Of the first attempt's torchrun: it does not begin before its port was taken.
+LATE = """
+import os, sys, time
+while (
+    "torch.distributed.run" in sys.orig_argv
+    and os.environ["SWEEP_ATTEMPT"] == "1"
+    and not os.path.exists(os.environ["STOLEN"])
+):
+    time.sleep(0.05)
+"""
 # Each pair sums its trial's number over its ranks.
 SUMS = """
 import os, torch
@@ -141,6 +158,7 @@ def test_a_killed_rank_and_the_curve_of_one_process(
         assert got[step] == pytest.approx(metrics, rel=TOLERANCE), step
 
 
+@pytest.mark.long  # trainer/test_ddp has the ranks' part, tasks/test_worker the verdict's way there
 def test_pruning_ends_all_ranks(tmp_path: Path, sweep: Sweep, runs: Path) -> None:
     """The verdict reaches rank 0 by the control file, and the others through it."""
     (tmp_path / "waits.py").write_text(WAITS)
@@ -185,10 +203,15 @@ def test_a_port_taken_after_the_test_costs_an_attempt(
     tmp_path: Path, sweep: Sweep, runs: Path
 ) -> None:
     """A forced clash is reported as one; the next attempt takes another port."""
-    (tmp_path / "sums.py").write_text(SUMS)
+    (tmp_path / "counts.py").write_text(COUNTS)
     low = two_free_ports()
     ddp = {"ranks_per_node": 2, "port_range": [low, low + 1]}
-    assert sweep("launch", write(tmp_path, command="python sums.py", ddp=ddp)).code == 0
+    stolen, late = tmp_path / "stolen", tmp_path / "late"
+    late.mkdir()
+    (late / "sitecustomize.py").write_text(LATE)
+    environment = {"env": {"PYTHONPATH": str(late), "STOLEN": str(stolen)}}
+    path = write(tmp_path, command="python counts.py", ddp=ddp, environment=environment)
+    assert sweep("launch", path).code == 0
     locks = [Path(f"/tmp/sweep-ports-{os.geteuid()}/{port}") for port in (low, low + 1)]
 
     def held() -> list[int]:
@@ -204,10 +227,11 @@ def test_a_port_taken_after_the_test_costs_an_attempt(
 
     wait_for(lambda: bool(held()), "the trial's port")
     wait_for((attempt(runs, 0, 1) / "log.txt").exists, "torchrun to start")
-    # Chosen and tested; torchrun, which is to listen there, still loads torch.
+    # Chosen and tested; torchrun, which is to listen there, has not begun.
     with socket.socket() as thief:
         thief.bind(("0.0.0.0", held()[0]))
         thief.listen()
+        stolen.touch()
         _, out, err = sweep("launch", "study.yaml", "--wait")
     log = (attempt(runs, 0, 1) / "log.txt").read_text()
     assert "EADDRINUSE" in log, log
@@ -231,7 +255,8 @@ def test_a_missing_script_is_known_before(tmp_path: Path, sweep: Sweep) -> None:
     assert code == 2 and "gone.py does not exist" in err
 
 
-@pytest.mark.parametrize("pairs", [2, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.long  # training/test_launchers has which port each takes
+@pytest.mark.parametrize("pairs", [2, 50])
 def test_pairs_that_start_at_once_keep_to_themselves(
     tmp_path: Path, sweep: Sweep, pairs: int
 ) -> None:

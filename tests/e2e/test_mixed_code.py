@@ -29,7 +29,7 @@ def collected(sweep: Sweep) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("code", ["frozen", "live"])
+@pytest.mark.parametrize("code", [pytest.param("frozen", marks=pytest.mark.long), "live"])
 def test_trials_of_different_code_are_told_apart(
     tmp_path: Path, runs: Path, sweep: Sweep, fresh_url: str, monkeypatch, code: str
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from sweep.core.space import Space
 from sweep.core.study import Study
 from sweep.core.system.crash import write_crash
 from tests.cli.commands import wait_for_runners
-from tests.conftest import stop_runs, sweep_environment
+from tests.conftest import run_sweep, stop_runs
 from tests.toys import write_toy
 
 Run = Callable[..., str]
@@ -55,16 +53,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def run(folder: Path, *words: str) -> None:
     """Run a command under umask 000."""
-    call = [sys.executable, "-m", "sweep", *words]
-    done = subprocess.run(
-        ["sh", "-c", 'umask 000; exec "$@"', "sh", *call],
-        cwd=folder,
-        env=sweep_environment(folder / "runs"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, (words, done.stderr)
+    before = os.umask(0)
+    try:
+        ran = run_sweep(*words, runs=folder / "runs", cwd=folder)
+    finally:
+        os.umask(before)
+    assert ran.code == 0, (words, ran.err)
 
 
 def modes(root: Path) -> Iterator[tuple[Path, int]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.chaos.scene import Scene, kill
+from tests.search.test_hub import commit, git
 
 CODE = """
 import optuna
@@ -37,6 +39,33 @@ def collected(scene: Scene) -> dict[int, dict[str, Any]]:
     done = scene.sweep("collect", scene.name, "--format", "json", env=scene.env)
     assert done.code == 0, done
     return {row["trial"]: row for row in json.loads(done.out)}
+
+
+@pytest.mark.long
+def test_one_of_optunahub(tmp_path: Path, runs: Path, sweep: Any, fresh_url: str) -> None:
+    """Fetched at launch; its tasks, and later launches, need no registry."""
+    registry = tmp_path / "registry"
+    registry.mkdir()
+    git(registry, "init", "--quiet", "--initial-branch=main")
+    sampler = CODE.replace("BREAKS", "pass").partition("class High")[0]
+    head = commit(registry, {"samplers/steps/__init__.py": sampler})
+    scene = Scene(tmp_path, runs, sweep, fresh_url, trials=2, parallel=1, steps=2)
+    scene.write()
+    text = scene.file.read_text()
+    named = f'{{type: "optunahub:steps", size: 0.1, time_limit: 5min, registry: {registry}}}'
+    scene.file.write_text(text.replace("sampler: random", f"sampler: {named}"))
+    environ = {**scene.env, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    launched = sweep("launch", scene.file.name, env=environ)
+    assert launched.code == 0 and head in launched.out + launched.err, launched
+    scene.wait()
+    shutil.rmtree(registry)
+    shutil.rmtree(tmp_path / "cache")
+    scene.file.write_text(scene.file.read_text().replace("trials: 2", "trials: 4"))
+    launched = sweep("launch", scene.file.name, env=environ)
+    assert launched.code == 0, launched
+    scene.wait()
+    rows = collected(scene)
+    assert [round(rows[n]["params"]["lr"], 6) for n in range(4)] == [0.1, 0.2, 0.3, 0.4]
 
 
 @pytest.mark.long

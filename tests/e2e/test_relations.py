@@ -32,9 +32,9 @@ def is_valid(params: dict[str, Any]) -> bool:
 
 @pytest.fixture
 def scene(tmp_path: Path, runs: Path, sweep: Any, fresh_url: str) -> Scene:
-    """A study of six gated trials, three at once, under relations."""
+    """A study of five gated trials, two at once, under relations."""
     scene = Scene(
-        tmp_path, runs, sweep, fresh_url, trials=6, parallel=3, steps=3, pause_s=0.0, gated=True
+        tmp_path, runs, sweep, fresh_url, trials=5, parallel=2, steps=3, pause_s=0.0, gated=True
     )
     scene.write()
     text = scene.file.read_text().replace("sampler: random", "sampler: tpe")
@@ -65,20 +65,20 @@ def test_a_study_under_relations(scene: Scene) -> None:
     scene.launch()  # takes up what the kill has left
     scene.wait()
     rows = collected(scene)
-    assert len(rows) == 6 and {row["state"] for row in rows} == {"complete"}
+    assert len(rows) == 5 and {row["state"] for row in rows} == {"complete"}
     assert all(is_valid(row["params"]) for row in rows), rows
 
     # What is enqueued with Optuna's API runs as it was given, and that is said.
     url = str(scene.storage).replace("postgresql:", "postgresql+psycopg2:")
     study = optuna.load_study(study_name=scene.name, storage=url)
     study.enqueue_trial({"lr": 0.9, "width": 9, "inner": 1, "opt": "adam"})
-    scene.launch("--set", "trials=12")
+    scene.launch("--set", "trials=9")
     scene.wait()
     rows = collected(scene)
-    assert len(rows) == 12
+    assert len(rows) == 9
     broken = [row for row in rows if not is_valid(row["params"])]
     assert [row["params"]["width"] for row in broken] == [9], rows
-    said = scene.launch("--set", "trials=12")
+    said = scene.launch("--set", "trials=9")
     why = "breaks where: lr * width <= cap / 4: lr is 0.9, width is 9 and cap is 8"
     assert f"note: trial {broken[0]['trial']}: " in said and why in said
 

@@ -8,6 +8,7 @@ import os
 import secrets
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def test_canaries_are_found_nowhere(
     tmp_path: Path, runs: Path, sweep: Sweep, fresh_url: str
 ) -> None:
     """Launched, looked at in every way, run again: only training's own argv has the secrets."""
+    sweep = partial(sweep, env={"SWEEP_STORAGE": fresh_url})
     key, token, word, set_later = (f"canary{secrets.token_hex(8)}" for _ in range(4))
     seen = tmp_path / "seen"
     code = tmp_path / "code"  # the study file, which holds the secrets, lies beside what is frozen
@@ -102,8 +104,9 @@ def test_canaries_are_found_nowhere(
     assert "--api-key" in record and "***" in record
 
 
-def test_a_new_value_of_a_secret_is_no_change(tmp_path: Path, runs: Path, sweep: Sweep) -> None:
+def test_a_new_value_of_a_secret_is_no_change(tmp_path: Path, sweep: Sweep, fresh_url: str) -> None:
     """A key that was renewed: the study goes on, with the new one; a lost one is said."""
+    sweep = partial(sweep, env={"SWEEP_STORAGE": fresh_url})
     (tmp_path / "train.py").write_text(
         "import os, sys, json\n"
         "open(os.environ['SWEEP_METRICS'], 'a').write(\n"

@@ -55,6 +55,7 @@ def test_any_command(sweep: Sweep, checkout: Path) -> None:
     assert {"lr", "hidden", "activation"} <= set(rows[0]["params"])
 
 
+@pytest.mark.long  # cli/test_run trains, evaluates and exports it in every form
 def test_digits(sweep: Sweep, checkout: Path) -> None:
     """The demo's study, four trials of it: real networks on real digits, the best run again."""
     code, out, err = sweep(

@@ -51,6 +51,12 @@ class Installed:
         return self.top / "venv" / "bin"
 
     @property
+    def packages(self) -> Path:
+        """The folder into which the wheel was installed."""
+        (found,) = (self.top / "venv").glob("lib/python*/site-packages")
+        return found
+
+    @property
     def project(self) -> Path:
         """A folder of the user's with a package of its own that is called trainer."""
         return self.top / "project"
@@ -78,7 +84,7 @@ class Installed:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=2 * PATIENCE_S,
             check=False,
         )
         crashes = [path.read_text() for path in self.home.glob("runs/.crashes/*")]
@@ -125,13 +131,18 @@ def installed(wheel: Path) -> Iterator[Installed]:
 
 
 @pytest.fixture(scope="module")
-def with_torch(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """The wheel with the extra ``trainer`` in an environment of its own, for this user."""
+def with_torch(
+    installed: Installed, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    """What ``installed`` holds, with the extra ``trainer``, for this user."""
     pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
     found = Installed(tmp_path_factory.mktemp("with-torch"), [])
     found.make_folder(found.home)
     make_project(found)
-    make_environment(found.top / "venv", Path(sys.executable).resolve(), wheel, WITH_TRAINER)
+    python = Path(sys.executable).resolve()
+    make_environment(found.top / "venv", python, installed.packages, WITH_TRAINER)
+    (found.bin / "sweep").write_text(f'#!/bin/sh\nexec {found.bin}/python -m sweep "$@"\n')
+    (found.bin / "sweep").chmod(0o755)
     yield found
     end_processes(found.top)
 
@@ -162,13 +173,20 @@ def python_for_others(become: list[str]) -> Path:
     skip_or_fail("other_user", f"no Python {version} here that a user who isn't root can run")
 
 
-def make_environment(venv: Path, python: Path, wheel: Path, left_out: re.Pattern[str]) -> None:
-    """Make a virtual environment: the wheel installed, its requirements linked from ours."""
+def make_environment(venv: Path, python: Path, sweep: Path, left_out: re.Pattern[str]) -> None:
+    """Make a virtual environment, its requirements linked from ours.
+
+    Args:
+        sweep: The wheel, which is installed; or the folder with an installed one, which is copied.
+    """
     subprocess.run([python, "-m", "venv", "--without-pip", venv], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python"]
-    quiet = ["--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
-    subprocess.run([*pip, "install", *quiet, "--no-deps", "--no-index", wheel], check=True)
     (target,) = venv.glob("lib/python*/site-packages")
+    if sweep.is_dir():
+        shutil.copytree(sweep / "sweep", target / "sweep")
+    else:
+        pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python"]
+        quiet = ["--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
+        subprocess.run([*pip, "install", *quiet, "--no-deps", "--no-index", sweep], check=True)
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
         if not left_out.match(entry.name):
             (target / entry.name).symlink_to(entry)
@@ -307,7 +325,7 @@ def test_a_trainer_of_the_projects_stays_its_own(installed: Installed) -> None:
     assert "python -m sweep.trainer.data fetch mnist" in said and "-m trainer" not in said
 
 
-@pytest.mark.parametrize("beside", ["nothing", "a project"])
+@pytest.mark.parametrize("beside", ["a project", pytest.param("nothing", marks=pytest.mark.long)])
 def test_a_study_that_names_the_old_trainer_is_told_the_new_one(
     installed: Installed, beside: str
 ) -> None:
@@ -331,28 +349,33 @@ def test_a_study_that_names_the_old_trainer_is_told_the_new_one(
     assert said.startswith("study.yaml: ok\n")
 
 
+@pytest.mark.long  # in every form it trains and evaluates in the test below
 def test_the_reference_trainer_trains_from_the_wheel(with_torch: Installed) -> None:
-    """As two ranks, and as the trial of a study with its evaluation, beside another trainer."""
-    python, sweep, project = with_torch.bin / "python", with_torch.bin / "sweep", with_torch.project
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    train = ["-m", "sweep.trainer.train", "--data", "digits", "--epochs", "1"]
-    assert "best val_accuracy=0." in with_torch.run(python, *torchrun, *train, folder=project)
-
+    """As the two ranks of a trial, with its evaluation, beside another trainer."""
+    sweep, project = with_torch.bin / "sweep", with_torch.project
     text = (ROOT / "studies/digits.yaml").read_text().replace("-m trainer.", "-m sweep.trainer.")
     (project / "study.yaml").write_text(text)
     launch = ["launch", "study.yaml", "--executor", "local", "--wait", "--set", "trials=1"]
-    launch += ["--set", "fixed.epochs=1", "--set", "pruner=none"]
+    for value in ("fixed.epochs=1", "pruner=none", "ddp.ranks_per_node=2", "resources.cpus=2"):
+        launch += ["--set", value]
     with_torch.run(sweep, *launch, folder=project)
     rows = json.loads(with_torch.run(sweep, "collect", "--format", "json", folder=project))
     assert [row["state"] for row in rows] == ["complete"]
+    log = project / "runs/digits/trials/00000/attempts/1/log.txt"
+    assert re.search(r"\[rank0\]: .*best val_accuracy=0\.", log.read_text()), log.read_text()
     said = with_torch.run(sweep, "run", "evaluate", "--wait", "--json", folder=project)
     assert 0.1 < json.loads(said)["metrics"]["test_accuracy"] <= 1
     with_torch.run(sweep, "db", "stop", folder=project)
 
 
 TALK = """
-import contextlib, sys
+import contextlib, os, pathlib, sys
 from sweep.trainer import evaluate, export, fetch, train
+
+os.environ["SWEEP_CHECKPOINT_DIR"] = os.environ["HOME"]
+assert train.main(["--data", "digits", "--epochs", "1"]) == 0
+[path] = pathlib.Path.home().glob("*.pt")
+assert evaluate.main([str(path), "--split", "validation"]) == 0
 
 with contextlib.redirect_stderr(sys.stdout):
     for main in (evaluate.main, export.main, fetch.main):
@@ -363,9 +386,11 @@ with contextlib.redirect_stderr(sys.stdout):
 """
 
 
-def test_messages_name_the_reference_trainer_as_it_is_installed(with_torch: Installed) -> None:
-    """What they say to type works where they say it."""
-    said = with_torch.run(with_torch.bin / "python", "-c", TALK)
+def test_the_reference_trainer_as_it_is_installed(with_torch: Installed) -> None:
+    """It trains beside another trainer; what its messages say to type works where they say it."""
+    said = with_torch.run(with_torch.bin / "python", "-c", TALK, folder=with_torch.project)
+    (trained,) = re.findall(r"best val_accuracy=(0\.[0-9]+)", said)
+    assert f"validation_accuracy={trained} " in said, said
     for name in ("evaluate", "export", "data"):
         assert f"usage: python -m sweep.trainer.{name} " in said
         assert f"example: python -m sweep.trainer.{name} " in said

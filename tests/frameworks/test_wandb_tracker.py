@@ -153,6 +153,27 @@ def test_a_run_starts_with_what_survives(runs: Path) -> None:
     assert (new.config["lr"], new.config["sweep.host"]) == (0.25, "node2")
 
 
+def test_what_a_retry_takes_back_is_tagged(runs: Path) -> None:
+    """A trial that was given back begins anew: its earlier run keeps what it had, and is tagged."""
+    study = make_study(track=("wandb",))
+    folder: StudyFolder = Runs(runs).study("digits")
+    make_private(folder.root)
+    write_atomic(folder.study, study.to_json())
+    outbox = Outbox(study, folder, os.environ)
+    first = report(folder, 1, range(4))
+    outbox.begin(0, 1, 0, "node1")
+    outbox.end(0, 1, "failed")
+    assert outbox.close(LIMIT_S) == []
+    again = report(folder, 2, range(2))
+    outbox.begin(0, 2, 0, "node1", first=2)
+    outbox.end(0, 2, "complete")
+    assert outbox.close(LIMIT_S) == [], (folder.tracking / "wandb.log").read_text()
+    found = read_runs(folder.root)
+    old, new = found["trial 0"], found["trial 0 (attempt 2)"]
+    assert (old.tags, new.tags) == (["superseded"], [])
+    assert (shown(old), shown(new)) == (first, again)
+
+
 def test_a_killed_study_shows_what_collect_shows(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
     """All of it: launch says how to send it, a kill, and the same numbers in the end."""
     study = write_resuming(tmp_path, "wandb")

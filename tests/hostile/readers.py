@@ -53,6 +53,7 @@ from sweep.studyfile.overrides import parse_setting
 from sweep.studyfile.starter.convert import convert
 from sweep.studyfile.starter.flags import read_help, scan
 from sweep.studyfile.starter.init import draft_study
+from sweep.tasks.sharding import examples
 from sweep.training import attempt_files, layouts, memory_messages, save_names
 from sweep.training.command import first_failure, foreign_failure
 from sweep.training.journal import Journal, read_line
@@ -281,6 +282,23 @@ def by_points(data: bytes, folder: Path) -> Any:
     return load(path, (), {})
 
 
+def by_labels(data: bytes, folder: Path) -> Any:
+    (folder / "d").mkdir(exist_ok=True)
+    for number in range(2):
+        (folder / "d" / f"{number}.png").touch()
+    (folder / "labels.csv").write_bytes(data)
+    return examples.read_folder(folder / "d", folder / "labels.csv")
+
+
+def by_features(data: bytes, folder: Path) -> Any:
+    import pyarrow
+
+    from sweep.tasks.sharding import table_rows
+
+    schema = pyarrow.schema([("label", "int64")], metadata={"huggingface": data})
+    return table_rows.class_names(schema, "label")
+
+
 def by_defaults(data: bytes, folder: Path) -> Any:
     path = folder / "config.yaml"
     path.write_bytes(data)
@@ -474,6 +492,7 @@ def by_machine(data: bytes, folder: Path) -> Any:
     sick_nodes.hold_s({sick_nodes.HOLD_VARIABLE: text})
     is_local(folder, text)
     is_local(folder, f"36 35 98:0 / {folder} rw - ext4 /dev/sda rw\n{text}")
+    memory.count_job_kills("17", _put(folder / "cgroup", data), folder)
     return memory.count_kills(_put(folder / "cgroup", data), folder)
 
 
@@ -526,12 +545,16 @@ def by_command_line(data: bytes, folder: Path) -> int:
 
 STUDYFILE = ("sweep.studyfile.tree", "sweep.studyfile.reading")
 STARTER = "sweep.studyfile.starter."
+SHARDING = "sweep.tasks.sharding."
+FEATURES = '{"info": {"features": {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}}}}'
 
 READERS: list[Reader] = [
     Reader("study file", [STUDY], in_file("s.yaml", lambda path: load(path, (), {})), STUDYFILE),
     Reader("--set", ["space.lr.high=0.5", "fixed.sizes=[1, {a: 2}]", "trials=3"], by_override),
     Reader("defaults", ["slurm: {partition: gpu}\nexecutor: auto\n"], by_defaults),
     Reader("points CSV", [CSV], by_points, ("sweep.studyfile.points_file", "sweep.core.cells")),
+    Reader("labels", ["file,label\n0.png,cat\n1.png,2\n"], by_labels, (SHARDING + "examples",)),
+    Reader("features", [FEATURES], by_features, (SHARDING + "table_rows",)),
     Reader("a CSV cell", ["0.5,lr,params.n", '"1"', "[1, 2]", "'=1"], by_cell),
     Reader(
         "W&B, Hydra, NNI, Determined",

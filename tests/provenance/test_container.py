@@ -85,7 +85,9 @@ def inside(runs: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in folder.glob("*.json")]
 
 
-@pytest.mark.parametrize("changed", ["nothing", "shift", "package"])
+@pytest.mark.parametrize(
+    "changed", ["nothing", pytest.param("shift", marks=pytest.mark.long), "package"]
+)
 def test_a_changed_image_is_named(
     changed: str, sweep: Sweep, tmp_path: Path, runs: Path, images: Path
 ) -> None:

@@ -12,13 +12,15 @@ from itertools import pairwise
 
 import pytest
 
-from sweep.core.space import Parameter
+from sweep.core.space import Parameter, Space
 from sweep.core.study import Constraint, Objective, Replicates, Resources, Study
 from sweep.core.trial import Attempt, Replicate, TrialRecord
-from sweep.results.page import accounts, charts, contents, html, tiles, views
+from sweep.results.cost_to_solution import cost
+from sweep.results.page import accounts, charts, contents, html, views
 from sweep.results.page.importance import importances
-from sweep.results.page.lanes import timeline
+from sweep.results.page.lanes import short_hosts, timeline
 from sweep.results.page.source import Source, make
+from sweep.results.shared_gpus import Shared
 from sweep.storage.series import Series
 from tests.study_rows import NOON, make_study
 
@@ -124,31 +126,10 @@ def test_any_finite_values_have_an_axis(values: tuple[float, float], direction: 
 
 def test_hours_are_what_collect_counts(source: Source) -> None:
     """Training is the sum of collect's durations; GPU-hours are those times the GPUs."""
-    spent = accounts.hours(source)
-    assert spent.training == pytest.approx(41 / 60)
-    assert spent.training == pytest.approx(sum(row["duration_s"] for row in source.rows) / 3600)
-    assert spent.of_gpus(spent.training) == pytest.approx(
-        sum(row["gpu_hours"] for row in source.rows)
-    )
-
-
-def test_lost_hours(source: Source) -> None:
-    """Lost: all of a failed trial, after the last step that went on, and what began again."""
-    assert accounts.hours(source).lost == pytest.approx((3 + 2 + 2) / 60)
-
-
-def test_saved_hours(source: Source) -> None:
-    """The pruned trial took 2 minutes a step, and lacked 8 of the usual 10."""
-    assert accounts.hours(source).saved == pytest.approx(16 / 60)
-
-
-def test_shares_of_a_gpu_are_not_known(source: Source) -> None:
-    """With shards nobody knows how many GPUs that were."""
-    study = dataclasses.replace(source.study, resources=Resources(shard=4))
-    spent = accounts.hours(dataclasses.replace(source, study=study))
-    assert spent.gpus is None
-    assert study.resources.gpu_hours(3600.0) is None
-    assert tiles.gpu_text(spent.of_gpus(spent.training)) == "not known"
+    spent = cost(source).spent
+    assert spent.training_s == pytest.approx(41 * 60)
+    assert spent.training_s == pytest.approx(sum(row["duration_s"] for row in source.rows))
+    assert spent.gpu_hours == pytest.approx(sum(row["gpu_hours"] for row in source.rows))
 
 
 def test_interruptions(source: Source) -> None:
@@ -166,26 +147,6 @@ def test_failures_by_reason_and_node(source: Source) -> None:
         ("error", "node2", 1, "boom"),
         ("interrupted", "node1", 1, ""),
     }
-
-
-def test_levels(source: Source) -> None:
-    """Each new best: when it was there, and what all attempts had used by then."""
-    found = accounts.levels(source)
-    assert [(level.value, level.trial, level.ended) for level in found] == [
-        (0.8, 0, 2),
-        (0.9, 2, 3),
-    ]
-    assert [level.after_h for level in found] == pytest.approx([10 / 60, 20 / 60])
-    # Until minute 10: 10 + 4 + 6. Until minute 20: 3 + 8 more.
-    assert [level.training_h for level in found] == pytest.approx([20 / 60, 31 / 60])
-
-
-def test_many_levels_keep_the_largest_steps(source: Source) -> None:
-    """Of many new bests the first, the last and the largest steps stay."""
-    values = [0.1, 0.11, 0.12, 0.5, 0.51, 0.9, 0.91]
-    trials = [record(n, "complete", (v,), attempt(n, 1, n, n + 1)) for n, v in enumerate(values)]
-    found = accounts.levels(make(source.study, trials, []), most=4)
-    assert [level.value for level in found] == [0.1, 0.5, 0.9, 0.91]
 
 
 def test_timeline_packs_attempts_into_slots(source: Source) -> None:
@@ -360,7 +321,7 @@ def test_no_trial_that_breaks_a_constraint_wins() -> None:
     assert (found.tiles[0].value, found.tiles[0].note) == ("0.1", "trial 1")
     assert "--trial 1 " in found.command
     assert [cell["trial"] for cell in views.best_so_far(source).cells] == [0, 1, 1]
-    assert [level.trial for level in found.levels] == [0, 1]
+    assert [level.trial for level in found.cost.levels] == [0, 1]
     bright = {c["group"] for c in views.curves(source).cells} - {"complete"}
     assert bright == {"1. trial 1: 0.1", "2. trial 0: 0"}
     kinds = {cell["trial"]: cell["state"] for cell in views.results(source).cells}
@@ -431,6 +392,32 @@ def test_long_names_are_told_apart() -> None:
     assert charts.names_apart(["short", "x" * 40], 11) == ["short", "xxxxx…xxxxx"]
 
 
+def test_a_long_name_stays_within_its_chart(source: Source) -> None:
+    """An axis' title is cut to its side: the card's heading has all of it."""
+    found = contents.arrange(source)
+    titled = [
+        (side, layer["encoding"][side])
+        for chart in found.charts
+        for layer in chart.spec.get("layer", ())
+        for side in ("x", "y")
+        if chart.key.startswith("slice") and side in layer.get("encoding", {})
+    ]
+    assert titled
+    for side, encoding in titled:
+        expected = {"expr": "width" if side == "x" else "height"}
+        assert encoding["axis"]["titleLimit"] == expected
+
+
+def test_hosts_are_called_by_their_first_word_where_that_is_clear() -> None:
+    """Not where two would be the same, nor addresses."""
+    assert short_hosts(["gpu1.example.org", "gpu2.example.org"]) == {
+        "gpu1.example.org": "gpu1",
+        "gpu2.example.org": "gpu2",
+    }
+    for hosts in (["a.one.org", "a.two.org"], ["10.0.0.1", "node2"]):
+        assert short_hosts(hosts) == {host: host for host in hosts}
+
+
 def test_pictures_are_named_by_parameter(source: Source) -> None:
     """What no file name may hold is left out; two of one name are numbered."""
     keys = [chart.key for chart in contents.arrange(source).charts]
@@ -450,6 +437,57 @@ def test_the_winner_is_marked_in_slices(source: Source) -> None:
     (chart,) = [c for c in contents.arrange(source).charts if c.key == "slice-lr"]
     (cell,) = chart.spec["layer"][-1]["data"]["values"]
     assert (cell["trial"], cell["y"]) == (source.best.number, source.best.values[0])
+
+
+def test_the_winner_is_no_dot_beside_its_diamond(source: Source) -> None:
+    """Dots over a choice are spread, and the winner's would stand beside it as another trial."""
+    assert source.best is not None
+    (chart,) = [c for c in contents.arrange(source).charts if c.key == "slice-lr"]
+    dots = [cell["trial"] for cell in chart.spec["data"]["values"]]
+    assert sorted([*dots, source.best.number]) == [0, 1, 2, 4]
+
+
+def test_slices_of_one_result(source: Source) -> None:
+    """One value's axis is its parameter's; a parameter that the result lacks has no chart."""
+    space = Space(
+        (
+            Parameter("lr", "float", low=0.001, high=1.0, log=True),
+            Parameter("kind", "categorical", choices=("a", "b")),
+            Parameter("momentum", "float", low=0.0, high=0.9, when={"kind": ("b",)}),
+        )
+    )
+    one = record(0, "complete", (0.8,), attempt(0, 1, 0, 10))
+    one = dataclasses.replace(one, params={"lr": 0.01, "kind": "a"})
+    waiting = [
+        dataclasses.replace(one, number=n, state="waiting", values=(), attempts=(), params=params)
+        for n, params in enumerate(
+            [{"lr": 0.1, "kind": "b", "momentum": m} for m in (0.1, 0.2)], start=1
+        )
+    ]
+    found = contents.arrange(make(make_study(space, trials=3), [one, *waiting], []))
+    sliced = {chart.key: chart for chart in found.charts if chart.key.startswith("slice")}
+    assert sorted(sliced) == ["slice-kind", "slice-lr"]
+    (diamond,) = sliced["slice-lr"].spec["layer"]
+    assert diamond["encoding"]["x"]["scale"]["domain"] == [0.001, 1.0]
+    assert "The diamond is the best" in sliced["slice-lr"].caption
+
+
+def test_each_shared_gpu_has_a_chart(source: Source) -> None:
+    """Side by side, each under its name; what is left out is said. All charts have their place."""
+    looks = {"s": [0.0, 10.0], "gpu_busy": [0.4, 0.9], "gpu_memory": [0.1, None]}
+    most = contents.MOST_GPUS
+    for count in (2, most + 3):
+        courses = {f"GPU {number} on n1": looks for number in range(count)}
+        made = contents.arrange(dataclasses.replace(source, shared=Shared(courses=courses)))
+        shown = [chart for chart in made.charts if chart.key.startswith("shared-")]
+        assert [chart.title for chart in shown] == list(courses)[:most]
+        assert len({chart.key for chart in shown}) == len(shown) and shown[0].small
+        left_out = f"Drawn: the first {most} of {count} GPUs."
+        assert shown[-1].caption == (left_out if count > most else "")
+        page = html.render(made, "")
+        assert page.count("GPUs that trials share</h2>") == 1
+        assert [c.key for c in made.charts if f'id="chart-{c.key}"' not in page] == []
+    assert "GPUs that trials share" not in html.render(contents.arrange(source), "")
 
 
 def test_figures_without_meaning_are_left_out(source: Source) -> None:
@@ -515,3 +553,10 @@ def test_curves_are_cut_off_at_the_axis(source: Source) -> None:
     for layer in chart.spec["layer"]:
         assert layer["mark"]["clip"] is True
         assert "clamp" not in layer["encoding"]["y"]["scale"]
+
+
+def test_figures_of_a_study_that_has_not_begun() -> None:
+    """Nothing was trained: that says nothing of GPUs."""
+    found = {tile.name: tile for tile in contents.arrange(make(make_study(), [], [])).tiles}
+    assert found["in training"].note == "0.0 s of training"
+    assert found["trials complete"].value == "0 of 0"

@@ -203,3 +203,13 @@ def test_pdflatex_takes_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Missing character" not in done.stdout
     assert (tmp_path / "paper.pdf").stat().st_size > 1000
+
+
+def test_the_metric_that_ranks_is_a_column() -> None:
+    """Once, whatever it is called by; the objective is asked for as any other column."""
+    study, by = make_study(), Objective("loss", "minimize")
+    assert paper.with_ranking(["rank", "lr"], by, study) == ["rank", "lr", "metrics.loss:min"]
+    for names in (["loss:min"], ["lr", "metrics.loss:min"], []):
+        assert paper.with_ranking(names, by, study) == names
+    assert paper.with_ranking(["lr"], None, study) == ["lr"]
+    assert paper.with_ranking(["lr"], study.objective, study) == ["lr"]

@@ -14,7 +14,7 @@ from rich.console import Console
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import TaskState
 from sweep.core.study import Objective, Resources
-from sweep.results import plain, terminal
+from sweep.results import plain_lines, terminal
 from sweep.results.running import RunningLine, lines_of
 from sweep.results.running_table import RunningTable, bars
 from sweep.results.running_text import ends
@@ -66,7 +66,8 @@ def line_of(tmp_path, of=None, lengths=(20, 20), mean_s=300.0, **changes: Any) -
         ((10, 20), 300.0, {}, None, 175.0),  # of unlike lengths: by the mean time
         (None, 300.0, {}, None, 175.0),
         (None, None, {}, None, None),  # nothing was complete yet
-        ((20, 20), 300.0, {"last_step": 30}, 1.0, 0.0),  # longer than the others
+        ((20, 20), 300.0, {"last_step": 30}, None, None),  # longer than the others: nobody knows
+        ((20, 20), 300.0, {"last_step": 20}, 1.0, 0.0),
         ((20, 20), 300.0, {"first_step": 12}, 0.6, 175.0),  # one report has no pace
         ((20, 20), 300.0, {"used_s": 100.0, "attempt": 2}, 0.6, 75.0),
         ((20, 20), 300.0, {"last_step": None, "first_step": None, "used_s": 100.0}, None, 75.0),
@@ -77,6 +78,15 @@ def test_how_far_and_until_when(tmp_path, lengths, mean_s, changes, share, left_
     """By its own pace to the step at which others ended, else by how long they took."""
     line = line_of(tmp_path, lengths=lengths, mean_s=mean_s, **changes)
     assert (line.share, line.left_s) == (share, left_s)
+
+
+def test_until_when_beside_others(tmp_path):
+    """Until it has a pace of its own, by how long a trial takes on its GPU now."""
+    rows = [row(trial=1, first_step=12), row(trial=2, first_step=12), row(trial=3)]
+    study, usual_s = make_study(objectives=LOSS), {1: 400.0, 3: 400.0}
+    folder = StudyFolder(tmp_path)
+    lines = lines_of(rows, study, (20, 20), 300.0, folder, None, usual_s)
+    assert [line.left_s for line in lines] == [275.0, 175.0, 75.0]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +241,7 @@ def test_panel_and_plain_lines(tmp_path):
     assert "█▅▁ best so far" in text
     assert "2 running, 1 of them without a trial, 1 pending" in text
     assert "trial  attempt  where" in text
-    lines = list(plain.status_lines(status))
+    lines = list(plain_lines.status_lines(status))
     assert lines[0] == "digits: running"
     assert lines[1].startswith("trials: 4 of 10 trials have ended (3 complete")
     assert (

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from sweep.core import outcomes
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import TaskState
 from sweep.core.study import Objective
+from sweep.results import status
 from sweep.results.status import snapshot
 from sweep.storage import status_rows, studies
 from sweep.storage.status_rows import Failure
@@ -117,6 +119,7 @@ def test_json_is_the_contract(database_url, tmp_path):  # noqa: F811
         "slots": 1,
         "spare_tasks": 1,
         "gpus": [],
+        "proposals": {"prepared": 0, "made": 0, "late": 0, "longest_wait_s": 0.0},
         "running": [],
         "best_so_far": [0.5, 0.75],
         "started": "2026-03-01T12:00:00+00:00",
@@ -212,3 +215,22 @@ def test_best_follows_the_direction(database_url, tmp_path):  # noqa: F811
     assert status.best == {"trial": 1, "value": 0.25, "params": {}}
     assert status.started == NOON
     assert status.elapsed_s == timedelta(seconds=60).total_seconds()
+
+
+def test_a_study_whose_tasks_are_all_gone_does_not_run() -> None:
+    """Where nobody has looked after it, as the page does not: only once the scheduler has said that
+    no task is left, and nobody is there who would go on."""
+    counts = dict.fromkeys(outcomes.STATES, 0) | {outcomes.RUNNING: 2, outcomes.WAITING: 3}
+    wanted, none = studies.StudyState(), {"pending": 0, "running": 0}
+
+    def found(tasks: dict[str, int] | None, coming: str = "", *, gone: bool = True) -> str:
+        return status.decide(wanted, counts, 5, tasks, coming=coming, gone=gone)[0]
+
+    assert found(none) == status.IDLE
+    assert (
+        "2 trials run by the database alone" in status.decide(wanted, counts, 5, none, gone=True)[1]
+    )
+    for tasks in (None, {"pending": 1, "running": 0}, {"pending": 0, "running": 1}):
+        assert found(tasks) == studies.RUNNING
+    assert found(none, "its finaliser is at work") == studies.RUNNING
+    assert found(none, gone=False) == studies.RUNNING

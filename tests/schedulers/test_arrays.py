@@ -58,6 +58,24 @@ def test_throttle(parallel: int, slots: int, size: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("slots", "level", "size", "expected"),
+    [
+        *[(1, None, 200, 2), (1, 4, 200, 4), (1, 5, 200, 4), (1, 16, 200, 1), (1, 1, 200, 16)],
+        *[(4, None, 200, 2), (4, 2, 200, 2), (16, None, 200, 1), (1, 4, 3, 3), (1, 64, 9, 1)],
+    ],
+)
+def test_throttle_where_tasks_pack_their_gpus(
+    slots: int, level: int | None, size: int, expected: int
+) -> None:
+    """As many as K trials fill; two until it is known how many a GPU takes. Local ones share."""
+    needs = Resources(gpus=1, share=Share())
+    study = make_study(trials=200, max_parallel=16, executor="slurm", resources=needs)
+    assert throttle_of(study, size, slots, level) == expected
+    local = dataclasses.replace(study, executor="local")
+    assert throttle_of(local, size, 1, level) == min(16, size)
+
+
+@pytest.mark.parametrize(
     ("slots", "parallel", "executor", "expected"),
     [(4, 9, "slurm", 4), (4, 3, "slurm", 3), (4, None, "slurm", 4), (4, 9, "local", 1)],
 )

@@ -37,13 +37,28 @@ def test_nodes() -> None:
     assert (first.name, first.state, first.is_usable) == ("n1", "mixed", True)
     assert first.amounts == (
         Amount("gpu:a100", 1, 4),
-        Amount("shard:a100", 48, 64),
+        Amount("shard:a100", 32, 64),  # GPU 1 is taken whole
         Amount("cpus", 2, 8),
         Amount("memory", 5000, 8000),
     )
     assert (second.state, second.is_usable) == ("drained*", False)
     assert [amount.name for amount in third.amounts] == ["cpus", "memory"]
     assert last.amounts[:2] == (Amount("gpu", 1, 1), Amount("lustre:x", 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("used", "free"),
+    [
+        ("gpu:a100:4(IDX:0-3),shard:a100:0(0/16,0/16,0/16,0/16)", 0),
+        ("gpu:a100:1(IDX:2),shard:a100:0(0/16,0/16,0/16,0/16)", 48),
+        ("gpu:a100:2(IDX:0,3),shard:a100:8(0/16,8/16,0/16,0/16)", 24),
+        ("gpu:a100:0(IDX:N/A),shard:a100:16(16/16,0/16,0/16,0/16)", 48),
+        ("gpu:a100:0,shard:0", 64),
+    ],
+)
+def test_shares_of_a_gpu_that_is_taken_whole_are_not_free(used: str, free: int) -> None:
+    (one,) = parse_nodes(node("n1", "mixed", "6/2/0/8", "8000", "3000", GRES, used))
+    assert one.amounts[1] == Amount("shard:a100", free, 64)
 
 
 def test_waiting() -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from sweep.core.system.processes import is_alive, processes_with
 from sweep.schedulers.local.job import JobFolder, RunnerRecord
 from sweep.schedulers.local.scheduler import LocalScheduler
 from tests.schedulers.scheduler_contract import BRIEF, SIGNALS, WAIT, SchedulerContract, wait_for
-from tests.waiting import text_of
+from tests.waiting import PATIENCE_S, text_of
 
 pytestmark = pytest.mark.real
 
@@ -38,7 +39,6 @@ job = ArrayJob(token=token, size=int(size), throttle=1, argv=["sh", "-c", script
 print(LocalScheduler(Path(root)).submit(job), flush=True)
 """
 PROJECT = Path(__file__).parents[2]
-PATIENCE_S = 60.0  # as long as a busy machine may take
 IGNORES_TERM = "trap '' TERM; touch ready; while true; do sleep 0.05; done"
 
 
@@ -510,7 +510,8 @@ class TestGpus:
         self, scheduler: LocalScheduler, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Two arrays over three GPUs: each element has its own, and the rest wait and say why."""
-        names = [f"{folder.parent.name}-{n}" for n in "abc"]
+        mine = uuid.uuid4().hex  # no other session's
+        names = [f"{mine}-{n}" for n in "abc"]
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(names))
         script = (
             f'echo "$CUDA_VISIBLE_DEVICES" > gpus-$SWEEP_JOB-$SWEEP_ARRAY_INDEX; {WAIT.strip()}'

@@ -23,11 +23,12 @@ from sweep.core.scheduler import (
     Limits,
     TaskState,
 )
-from sweep.core.study import Resources, Service, Slurm, Storage
+from sweep.core.study import DataSet, Resources, Service, Slurm, Storage
 from sweep.schedulers.slurm import ask
 from sweep.schedulers.slurm import scheduler as slurm
 from sweep.schedulers.slurm.ask import Answer
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
+from sweep.schedulers.slurm.small_jobs import BUILD, FETCH
 from tests.schedulers.scripted_slurm import CONFIG, SILENCE, ScriptedSlurm
 from tests.study_rows import make_study
 
@@ -118,6 +119,44 @@ def test_an_array_waits_behind_another_and_stays_away_from_nodes(tmp_path: Path)
         "--exclude=n4",
         "--exclude=n2,n4",
     ]
+
+
+def test_data_are_fetched_by_a_job_before_the_array(tmp_path: Path) -> None:
+    """The array waits until it has ended well, and is cancelled where it has not; one that waits
+    or runs already is not submitted again."""
+    data = {"birds": DataSet("/data/birds", fetch=("get", "{target}"))}
+    run = ScriptedSlurm(sbatch=["6\n", "7\n", "8\n"])
+    asked = scheduler(tmp_path, run, datasets=data, slurm=Slurm(service=Service(partition="cpu")))
+    assert asked.submit(job(tmp_path, fetches=True, behind="5")) == "7"
+    fetch, array, end = run.of("sbatch")
+    token = asked.first_token(FETCH)
+    assert f"--job-name={token}" in fetch and fetch[-1] == "--fetch"
+    assert "--partition=cpu" in fetch and not any("--gres" in word for word in fetch)
+    assert "--dependency=afterok:6,afterany:5" in array
+    assert "--kill-on-invalid-dep=yes" in array
+    assert not any(word.startswith("--kill") for word in [*fetch, *end])
+    queue = row("N/A", "RUNNING", of="6", name=token)
+    asked.run = run = ScriptedSlurm(sbatch=["9\n", "10\n"], squeue=queue)
+    asked.submit(job(tmp_path, fetches=True))
+    array, _ = run.of("sbatch")
+    assert "--dependency=afterok:6" in array
+    assert asked.beside(["sweep-digits-1f"]).fetches == "job 6 runs"
+
+
+def test_an_image_is_built_by_a_job_before_the_array(tmp_path: Path) -> None:
+    """Beside one that fetches data; where the array is refused, what was submitted for it goes."""
+    run = ScriptedSlurm(sbatch=["5\n", "6\n", "7\n", "8\n"])
+    asked = scheduler(tmp_path, run)
+    assert asked.submit(job(tmp_path, fetches=True, builds=True)) == "7"
+    _, build, array, _ = run.of("sbatch")
+    token = asked.first_token(BUILD)
+    assert f"--job-name={token}" in build and build[-1] == "--image"
+    assert "--dependency=afterok:5,afterok:6" in array
+    assert "--kill-on-invalid-dep=yes" in array
+    queue = row("N/A", "PENDING", of="6", name=token)
+    asked.run = ScriptedSlurm(squeue=queue)
+    beside = asked.beside(["sweep-digits-1f"])
+    assert beside.builds.startswith("job 6 waits: ") and not beside.fetches
 
 
 def test_not_all_nodes_are_excluded(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def scheduler(tmp_path: Path) -> Iterator[SpoolScheduler]:
     wait_for(lambda: all(s.state == ENDED for s in spool.poll(jobs).values()), PATIENCE_S)
 
 
+@pytest.mark.long  # the contract itself is tested in every form, by the local scheduler
 class TestSpool(SchedulerContract):
     """The contract."""
 

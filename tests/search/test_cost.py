@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Choice, Study
+from sweep.core.study import Choice, Objective, Study
 from sweep.search import cost, propose, samplers
 from sweep.storage import PostgresStorage
 from tests.search.test_propose import claim, create, make
@@ -21,12 +21,16 @@ SPACE = Space((Parameter("x", "float", low=0.0, high=1.0), Parameter("y", "float
 CASES: list[tuple[int, int, list[float], str]] = [
     (100, 16, [], "tpe"),  # nobody knows yet
     (100, 16, [3.0] * 9, "tpe"),
-    (100, 16, [19.0] * 9, "tpe"),
-    (100, 16, [20.0] * 9, "gp"),
+    (100, 16, [15.0] * 9, "tpe"),  # one process proposes for all slots
+    (100, 16, [16.0] * 9, "gp"),
+    (100, 4, [10.5] * 9, "tpe"),
+    (100, 4, [10.7] * 9, "gp"),
+    (100, 3, [11.0] * 9, "tpe"),  # each task proposes itself
+    (100, 3, [12.0] * 9, "gp"),
     (100, 16, [3.0, 3.0, 900.0], "tpe"),  # one that is long is none of the rule
     (100, 16, [3.0, 600.0, 900.0], "gp"),
-    (100, 100, [30.0], "tpe"),  # each task would import torch for one trial
-    (100, 100, [71.0], "gp"),
+    (100, 100, [99.0], "tpe"),
+    (100, 100, [100.0], "gp"),
     (100, 1, [10.0], "tpe"),
     (100, 1, [11.0], "gp"),
     (200, 4, [3600.0], "gp"),
@@ -40,6 +44,25 @@ def test_what_proposes(trials: int, parallel: int, durations: list[float], expec
     assert samplers.choose(cost.weigh(study, durations))[0] == expected
 
 
+# Trials with two objectives, at once, durations in seconds, what proposes.
+OF_TWO: list[tuple[int, int, list[float], str]] = [
+    (100, 16, [41.0], "tpe"),
+    (100, 16, [42.0], "gp"),
+    (100, 4, [26.0], "tpe"),
+    (100, 4, [27.0], "gp"),
+    (100, 1, [27.0], "gp"),
+]
+
+
+@pytest.mark.parametrize(("trials", "parallel", "durations", "expected"), OF_TWO)
+def test_two_objectives(trials: int, parallel: int, durations: list[float], expected: str) -> None:
+    """A proposal costs more there, and an earlier study's trials count towards fewer."""
+    two = (Objective("a"), Objective("b"))
+    study = make("auto", SPACE, trials=trials, max_parallel=parallel, objectives=two)
+    assert samplers.choose(cost.weigh(study, durations))[0] == expected
+    assert samplers.choose(cost.weigh(study, [1e6], earlier=1))[0] == "tpe"
+
+
 @pytest.mark.parametrize("kind", ["gp", "tpe", "random"])
 def test_what_the_user_has_chosen_stays(kind: str) -> None:
     study = make(kind, SPACE, trials=100)
@@ -51,10 +74,26 @@ def test_where_auto_is_tpe_already_it_stays() -> None:
     assert cost.weigh(study, [1e6]) is study
 
 
+def test_what_an_earlier_study_has_counts_too() -> None:
+    """A Gaussian process learns from its trials as well."""
+    study = make("auto", SPACE, trials=100, max_parallel=1)
+    assert samplers.choose(cost.weigh(study, [60.0], earlier=100))[0] == "gp"
+    assert samplers.choose(cost.weigh(study, [60.0], earlier=101))[0] == "tpe"
+
+
+@pytest.mark.parametrize(
+    ("kind", "trials", "is_said"),
+    [("gp", 300, False), ("gp", 301, True), ("auto", 1000, False), ("tpe", 1000, False)],
+)
+def test_what_gp_by_name_comes_to(kind: str, trials: int, is_said: bool) -> None:
+    said = cost.warn(make(kind, SPACE, trials=trials))
+    assert (f"of {trials} trials it learns from 300" in said) is is_said
+
+
 def test_check_says_so() -> None:
     study = make("auto", SPACE, trials=100, max_parallel=16)
     name, why = cost.describe_choice(study)
-    assert name == "gp" and why.endswith("; tpe while trials take less than 20 s")
+    assert name == "gp" and why.endswith("; tpe while trials take less than 16 s")
     assert cost.describe_choice(make("tpe", SPACE)) == ("tpe", "as the study file says")
 
 

@@ -41,6 +41,8 @@ class Mine(optuna.samplers.BaseSampler):
         done = [t for t in trials if t.state == optuna.trial.TrialState.COMPLETE]
         if self.fault == "raises":
             raise RuntimeError("no idea")
+        if self.fault == "later" and trial.number > 2:
+            raise RuntimeError("too many")
         if self.fault == "exits":
             os._exit(3)
         if self.fault == "sleeps":
@@ -230,3 +232,10 @@ def test_launch_tries_both(workdir: Path) -> None:
     with pytest.raises(OwnFailed, match="KeyError"):
         own.check(study_of(pruner=sampler("mine.search:Half", fault="x")), workdir)
     own.check(make("tpe", SPACE), Path("/nowhere"))
+
+
+def test_a_fault_with_made_up_trials_refuses_nothing(workdir: Path) -> None:
+    """It may be of those alone; it is said."""
+    assert "keeps asked in its object" in own.check(study_of(), workdir)
+    said = own.check(study_of(sampler=sampler(fault="later")), workdir)
+    assert said.startswith("With trials that are made up: ") and "RuntimeError: too many" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import statistics
@@ -14,11 +15,12 @@ import pytest
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from sweep.core.attributes import CONSTRAINTS, REPLICATES
 from sweep.core.errors import InputError, StaleAttempt, SweepError
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Choice, Objective, Study
+from sweep.core.study import Choice, Constraint, Objective, Replicates, Study
 from sweep.search import design, propose, pruning, samplers
-from sweep.search.view import view
+from sweep.search.view import bounded, by_means, view
 from sweep.storage import PostgresStorage
 from sweep.storage.bulk import insert_waiting_trials
 
@@ -41,7 +43,7 @@ STEPPED = Space(
         Parameter("momentum", "float", low=0.0, high=0.9, step=0.3, when={"optimizer": ("sgd",)}),
     )
 )
-SAMPLERS: list[tuple[str, Space, Mapping[str, Any]]] = [
+SAMPLERS: list[Any] = [
     ("auto", MIXED, {}),
     ("grid", STEPPED, {}),
     ("random", MIXED, {}),
@@ -49,9 +51,11 @@ SAMPLERS: list[tuple[str, Space, Mapping[str, Any]]] = [
     ("tpe", MIXED, {"startup_trials": 5}),
     ("tpe", MIXED, {"startup_trials": 5, "multivariate": True, "candidates": 12}),
     ("gp", MIXED, {"startup_trials": 18}),
-    ("gp", NUMBERS, {"startup_trials": 20, "deterministic": True}),
+    pytest.param(
+        "gp", NUMBERS, {"startup_trials": 20, "deterministic": True}, marks=pytest.mark.long
+    ),
     ("cmaes", NUMBERS, {"population": 4}),
-    ("cmaes", NUMBERS, {"sigma0": 0.2, "startup_trials": 3}),
+    pytest.param("cmaes", NUMBERS, {"sigma0": 0.2, "startup_trials": 3}, marks=pytest.mark.long),
     ("nsgaii", MIXED, {"population": 6}),
 ]
 
@@ -317,6 +321,111 @@ def test_view_of_two_objectives() -> None:
     ]
     seen = view(trials, [StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE])
     assert seen[2].values == [3.0, 5.0]
+
+
+def test_a_long_history_is_bounded() -> None:
+    """The best half, a quarter of the most recent, an even choice of the rest; what runs or failed
+    is shown beside, in its order."""
+    values = [5.0, 1.0, 9.0, 2.0, 8.0, 7.0, 3.0, 6.0]
+    trials = [finished(n, COMPLETE, [value]) for n, value in enumerate(values)]
+    trials[5:5] = [finished(20, FAIL), finished(21, RUNNING)]
+
+    def shown(most: int, direction: StudyDirection = StudyDirection.MINIMIZE) -> list[int]:
+        return [trial.number for trial in bounded(trials, [direction], most)]
+
+    assert shown(4) == [0, 1, 3, 20, 21, 7]
+    assert shown(4, StudyDirection.MAXIMIZE) == [0, 2, 4, 20, 21, 7]
+    assert shown(5) == [0, 1, 3, 4, 20, 21, 7]
+    assert shown(7) == [0, 1, 2, 3, 4, 20, 21, 6, 7]
+    assert shown(8) == [0, 1, 2, 3, 4, 20, 21, 5, 6, 7]
+
+
+def test_a_bounded_history_ranks_fronts_and_what_breaks_constraints() -> None:
+    """The newer of two equally good ones; of what breaks a constraint none is among the best."""
+    directions = [StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE]
+    points = [[0.0, 9.0], [1.0, 8.0], [0.0, 5.0], [2.0, 9.9], [0.5, 8.0], [4.0, 1.0], [9.0, 0.0]]
+    trials = [finished(n, COMPLETE, point) for n, point in enumerate(points)]
+    trials[0].system_attrs = {CONSTRAINTS: [2.0]}
+    assert [t.number for t in bounded(trials, directions, 4)] == [0, 3, 4, 6]
+    assert [t.number for t in bounded(trials[:6], directions, 4)] == [0, 3, 4, 5]
+    lost = [finished(n, COMPLETE, [math.inf]) for n in range(8)]
+    assert [t.number for t in bounded(lost, [StudyDirection.MINIMIZE], 4)] == [0, 2, 4, 7]
+
+
+def test_gp_is_shown_so_many_and_repeats_none_of_the_others(
+    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it no longer learns from is still known where duplicates are drawn again."""
+    monkeypatch.setattr("sweep.search.propose.GP_MOST", 4)
+    study = make("gp", Space((Parameter("n", "int", low=0, high=8),)), trials=30)
+    study = dataclasses.replace(study, duplicates="resample")
+    study_id = create(storage, study)
+    for value in range(8):
+        trial_id = storage.create_new_trial(study_id)
+        kind = study.space.get("n").distribution()
+        storage.set_trial_param(trial_id, "n", float(value), kind)
+        storage.set_trial_state_values(trial_id, COMPLETE, [float(value)])
+    view, _ = propose.look(study, storage, study_id)
+    shown = view.get_all_trials(study_id)
+    assert [trial.params["n"] for trial in shown] == [0, 1, 2, 7]
+    assert [trial.params["n"] for trial in view.whole(study_id)] == list(range(8))
+    trial_id = storage.create_new_trial(study_id)
+    assert propose.propose(study, storage, study_id, trial_id, 8) == {"n": 8}
+
+
+def noted(number: int, *values: float, bounded: Sequence[float] = ()) -> FrozenTrial:
+    """Return a running trial that has been trained so many times."""
+    done = [
+        {"number": n, "seed": 0, "attempt": n, "values": [value], "bounded": list(bounded)}
+        for n, value in enumerate(values, 1)
+    ]
+    return finished(number, RUNNING, **({REPLICATES: done} if done else {}))
+
+
+def test_an_open_trial_counts_by_the_mean_of_its_replicates() -> None:
+    study = dataclasses.replace(make("tpe", NUMBERS), replicates=Replicates(2, 4))
+    trials = [noted(0, 2.0, 4.0), noted(1), noted(2, math.inf), finished(3, COMPLETE, [1.0])]
+    seen = [by_means(study, trial) for trial in trials]
+    assert [(t.state.name, t.values) for t in seen] == [
+        ("COMPLETE", [3.0]),
+        ("RUNNING", None),
+        ("RUNNING", None),
+        ("COMPLETE", [1.0]),
+    ]
+    assert trials[0].state == RUNNING
+    odd = finished(4, RUNNING, **{REPLICATES: [{"values": [1.0, 2.0]}, {"values": ["?"]}]})
+    assert by_means(study, odd) is odd
+
+
+def test_an_open_trial_breaks_constraints_by_its_mean() -> None:
+    study = dataclasses.replace(
+        make("tpe", NUMBERS),
+        replicates=Replicates(3, 3),
+        constraints=(Constraint("latency", max=5.0),),
+    )
+    seen = by_means(study, noted(0, 1.0, 2.0, bounded=[8.0]))
+    assert seen.system_attrs[CONSTRAINTS] == [3.0]
+    without = noted(0, 1.0)
+    assert by_means(study, without) is without
+
+
+@pytest.mark.parametrize(
+    ("sampler", "expected"), [("tpe", "COMPLETE"), ("gp", "COMPLETE"), ("nsgaii", "RUNNING")]
+)
+def test_which_samplers_see_means(storage: PostgresStorage, sampler: str, expected: str) -> None:
+    """As they stand at each proposal; what is told of a trial itself stays."""
+    study = dataclasses.replace(make(sampler, NUMBERS), replicates=Replicates(2, 2))
+    study_id = create(storage, study)
+    trial_id = storage.create_new_trial(study_id)
+
+    def look() -> FrozenTrial:
+        return propose.look(study, storage, study_id)[0].get_all_trials(study_id)[0]
+
+    assert look().state == RUNNING
+    storage.set_trial_user_attr(trial_id, REPLICATES, noted(0, 2.5).user_attrs[REPLICATES])
+    assert look().state.name == expected
+    view, _ = propose.look(study, storage, study_id)
+    assert view.told(study_id)[0].state == RUNNING
 
 
 def test_tpe_avoids_where_trials_diverge(storage: PostgresStorage) -> None:

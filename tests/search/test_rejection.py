@@ -26,12 +26,12 @@ MIXED = Space(
 )
 # Less is better towards x = y = 1, and that is not allowed.
 WHERE = ("x + y <= 0.8", "m < x")
-CASES: list[tuple[str, Space, Mapping[str, Any]]] = [
+CASES: list[Any] = [
     ("random", MIXED, {}),
     ("qmc", MIXED, {}),
     ("tpe", MIXED, {}),
-    ("tpe", SPACE, {"multivariate": False}),
-    ("gp", MIXED, {}),
+    pytest.param("tpe", SPACE, {"multivariate": False}, marks=pytest.mark.long),
+    pytest.param("gp", MIXED, {}, marks=pytest.mark.long),  # test_propose has it in every form
     ("auto", SPACE, {}),
     ("cmaes", SPACE, {}),
     ("nsgaii", MIXED, {"population": 6}),

@@ -231,9 +231,14 @@ def make(sampler: str, objectives: int = 1, **more: Any) -> Study:
     )
 
 
+REST = [(1, True), (2, False)]
+
+
 @pytest.mark.parametrize("sampler", ["tpe", "nsgaii", pytest.param("gp", marks=pytest.mark.long)])
-@pytest.mark.parametrize("objectives", [1, 2])
-@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize(
+    ("objectives", "constrained"),
+    [(1, False), (2, True), *(pytest.param(*both, marks=pytest.mark.long) for both in REST)],
+)
 def test_samplers_keep_away(
     storage: PostgresStorage, sampler: str, objectives: int, constrained: bool
 ) -> None:

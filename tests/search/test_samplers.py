@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Choice, Objective, Study
+from sweep.core.study import Choice, Constraint, Objective, Study
 from sweep.search import samplers
 from sweep.search.samplers import choose
 
 LR = Parameter("lr", "float", low=1e-5, high=1e-1, log=True)
 ACT = Parameter("act", "categorical", choices=("relu", "tanh"))
 MOMENTUM = Parameter("momentum", "float", low=0.0, high=1.0, when={"act": ("relu",)})
+TWO = (Objective("loss"), Objective("size"))
 NINE = tuple(Parameter(f"x{i}", "float", low=0.0, high=1.0) for i in range(9))
 
 
@@ -41,7 +42,18 @@ def study(**changes: Any) -> Study:
         ({"space": Space(NINE)}, "tpe", "not 1 to 8 parameters"),
         ({"space": Space(())}, "tpe", "not 1 to 8 parameters"),
         ({"pruner": Choice("asha")}, "tpe", "a pruner stops trials"),
-        ({"objectives": (Objective("loss"), Objective("size"))}, "tpe", "several objectives"),
+        ({"objectives": TWO}, "tpe", "several objectives and a parameter that is no number"),
+        ({"objectives": TWO, "space": Space(NINE[:8])}, "gp", "8 parameters"),
+        ({"objectives": TWO, "space": Space((LR,)), "trials": 100}, "gp", "1 parameters"),
+        ({"objectives": TWO, "space": Space((LR,)), "trials": 101}, "tpe", "more than 100 trials"),
+        (
+            {"objectives": TWO, "space": Space((LR,)), "constraints": (Constraint("m", max=1.0),)},
+            *("tpe", "several objectives"),
+        ),
+        (
+            {"objectives": (*TWO, Objective("time")), "space": Space((LR,))},
+            *("tpe", "several objectives"),
+        ),
         ({"sampler": Choice("qmc")}, "qmc", "as the study file says"),
     ],
 )

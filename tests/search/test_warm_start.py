@@ -52,6 +52,17 @@ def corner(count: int, **changes: Any) -> list[Row]:
     return rows
 
 
+def test_what_breaks_the_relations_is_left_out_with_a_word(db: Database, database_url: str) -> None:
+    fill(database_url, OLD, corner(24))
+    new = replace(OLD, name="new", constraints=(), warm_start="old", where=("x + y <= 1",))
+    found = warm_start.read(db, new)
+    assert found is not None
+    kept = [row["params"] for row in found.trials]
+    assert kept and all(params["x"] + params["y"] <= 1 for params in kept)
+    assert found.breaking == 24 - len(kept) > 0
+    assert f"{found.breaking} break where" in found.describe(new)
+
+
 def start(db: Database, study: Study) -> Ledger:
     with db.transaction():
         found = warm_start.read(db, study)
@@ -87,7 +98,7 @@ def new(sampler: Choice, **changes: Any) -> Study:
     "sampler",
     [
         Choice("tpe", {"startup_trials": 0}),
-        Choice("gp"),
+        pytest.param(Choice("gp"), marks=pytest.mark.long),
         Choice("nsgaii", {"population": 10, "mutation_prob": 0.05}),
     ],
     ids=lambda sampler: sampler.type,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from sweep.core.errors import NoRoom
-from sweep.core.outcomes import CROWDED, INTERRUPTED
+from sweep.core.outcomes import CROWDED, FAULTED, INTERRUPTED
 from sweep.core.study import Choice
 from sweep.core.trial import Claim, End, Place
 from sweep.storage import locks, studies
@@ -200,7 +200,7 @@ def test_what_is_to_be_alone_comes_last(ledger: Ledger) -> None:
     limit(ledger, None)
     for number in range(8):
         assert claim(ledger, f"t{number}")
-    for token, outcome in (("t0", CROWDED), ("t1", INTERRUPTED), ("t2", CROWDED)):
+    for token, outcome in (("t0", CROWDED), ("t1", INTERRUPTED), ("t2", FAULTED)):
         do(ledger, lambda t=token, o=outcome: ledger.leave(t, End(o), None))
     found = [claim(ledger, token) for token in ("a", "b", "c")]
     assert [(c.number, c.attempt, c.is_alone) for c in found if c] == [
@@ -214,3 +214,28 @@ def test_what_is_to_be_alone_comes_last(ledger: Ledger) -> None:
     later = claim(ledger, "d")  # it stays so
     assert later is not None and (later.number, later.attempt, later.is_alone) == (0, 3, True)
     assert claim(ledger, "e") is None
+
+
+def test_room_is_what_could_be_claimed(ledger: Ledger) -> None:
+    """Trials that wait and those that are to go on, as far as max_parallel lets; none once the
+    study is stopped."""
+
+    def room() -> int:
+        return ledger.db.retry(lambda _: ledger.room())
+
+    assert room() == 3
+    claim(ledger, "a")
+    claim(ledger, "b")
+    assert room() == 1
+    limit(ledger, None)
+    assert room() == 6
+    do(ledger, lambda: ledger.leave("a", End(INTERRUPTED), None))
+    assert room() == 7
+    limit(ledger, 1)
+    assert room() == 0
+    limit(ledger, 5)
+    do(
+        ledger,
+        lambda: studies.write_state(ledger.db, ledger.study_id, StudyState(studies.STOPPED, "")),
+    )
+    assert room() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -25,6 +26,7 @@ from sweep.core.system.processes import find_process
 from sweep.storage import access
 from sweep.storage.embedded import server as servers
 from sweep.storage.embedded import start_stop
+from sweep.storage.embedded.binaries import find_binaries
 from sweep.storage.embedded.folder import Folder, Starter, is_locked
 from sweep.storage.embedded.server import Server, clients, connected, running, using
 from sweep.storage.embedded.service import DatabaseService
@@ -53,6 +55,23 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
     start_stop.stop(path)
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a data folder whose server has run and was stopped: initdb is most of a first start."""
+    path = tmp_path_factory.mktemp("made") / ".postgres"
+    start_stop.start(path)
+    start_stop.stop(path)
+    wait_for(lambda: _processes(path) == [], "its watcher to end")
+    return path
+
+
+@pytest.fixture
+def used_dir(data_dir: Path, made_once: Path) -> Path:
+    """Give a data folder whose server has run before, and was moved since."""
+    shutil.copytree(made_once, data_dir, symlinks=True)
+    return data_dir
+
+
 @pytest.fixture
 def open_dir() -> Iterator[Path]:
     """Give a data folder's place that other users can reach (pytest's own is closed to them)."""
@@ -76,7 +95,7 @@ def _run(code: str, *arguments: object, **options: Any) -> subprocess.CompletedP
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         **options,
     )
 
@@ -195,10 +214,13 @@ def test_secrets_and_modes(data_dir: Path) -> None:
     }
     assert not list(data_dir.glob("new-*"))
     seen = Folder(data_dir).log.read_bytes()
+    looked_at = []
     for pid in _processes(data_dir):
-        seen += (
-            Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
-        )
+        with contextlib.suppress(OSError):  # a session's process that ends just now
+            place = Path(f"/proc/{pid}")
+            seen += (place / "cmdline").read_bytes() + (place / "environ").read_bytes()
+            looked_at.append(pid)
+    assert server.pid in looked_at
     assert str(data_dir).encode() in seen
     assert server.password().encode() not in seen
     assert b"do-not-inherit" not in seen
@@ -222,11 +244,11 @@ def test_eight_commands_at_once_start_one_server(data_dir: Path) -> None:
     assert Folder(data_dir).log.read_text().count("starting PostgreSQL") == 1
 
 
-def test_server_outlives_its_starter_and_holds_no_pipe(data_dir: Path) -> None:
+def test_server_outlives_its_starter_and_holds_no_pipe(used_dir: Path) -> None:
     """A pipeline ends although the server lives on, and Ctrl-C in the terminal does not end it."""
     environment = {**os.environ, "PYTHONPATH": str(HOME)}
     command = subprocess.Popen(
-        [sys.executable, "-c", START + "; import time; time.sleep(600)", data_dir],
+        [sys.executable, "-c", START + "; import time; time.sleep(600)", used_dir],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -239,50 +261,69 @@ def test_server_outlives_its_starter_and_holds_no_pipe(data_dir: Path) -> None:
     rest = command.stdout.read()  # returns only when nobody holds the pipe's other end
     assert command.wait(timeout=PATIENCE_S) != 0
     assert "KeyboardInterrupt" in rest
-    server = running(data_dir)
+    server = running(used_dir)
     assert server is not None and server.pid == pid
     assert _query(server, "SELECT 1") == [(1,)]
 
 
-def test_committed_data_survive_sigkill(data_dir: Path) -> None:
+def test_committed_data_survive_sigkill(used_dir: Path) -> None:
     """After SIGKILL of the main process, a client connected, the next start has all commits."""
-    server = start_stop.start(data_dir)
+    server = start_stop.start(used_dir)
     _query(server, "CREATE TABLE kept AS SELECT generate_series(1, 1000) AS number")
     client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     os.kill(server.pid, signal.SIGKILL)
     assert _wait(lambda: find_process(server.pid) is None)
-    again = start_stop.start(data_dir)
+    again = start_stop.start(used_dir)
     assert again.pid != server.pid
     assert again.port == server.port
     assert _query(again, "SELECT count(*) FROM kept") == [(1000,)]
     client.close()
 
 
-def test_stale_pid_of_another_process(data_dir: Path) -> None:
+def test_stale_pid_of_another_process(used_dir: Path) -> None:
     """A pid file left by a crash whose number another process has now stops neither of the two."""
-    server = start_stop.start(data_dir)
-    pid_file = Folder(data_dir).pgdata / "postmaster.pid"
+    server = start_stop.start(used_dir)
+    pid_file = Folder(used_dir).pgdata / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
     os.kill(server.pid, signal.SIGKILL)
     assert _wait(lambda: find_process(server.pid) is None)
     with subprocess.Popen(["/bin/sleep", "600"]) as other:
         try:
             pid_file.write_text("\n".join([str(other.pid), *lines[1:]]) + "\n")
-            assert running(data_dir) is None
-            assert start_stop.stop(data_dir) is False
-            again = start_stop.start(data_dir)
+            assert running(used_dir) is None
+            assert start_stop.stop(used_dir) is False
+            again = start_stop.start(used_dir)
             assert _query(again, "SELECT 1") == [(1,)]
             assert other.poll() is None
         finally:
             other.kill()
 
 
-@pytest.mark.parametrize("moment", ["new-*", "new-*/pgdata/global/pg_control"])
-def test_killed_within_initdb(data_dir: Path, moment: str) -> None:
+# Stands still once it has begun to write the data: whoever is to kill it finds it at that.
+HELD_INITDB = """#!/bin/sh
+"{real}/initdb" "$@" &
+until ls "{data_dir}"/new-*/pgdata/global/pg_control; do sleep 0.01; done
+kill -STOP $!
+exec sleep 600
+"""
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param("new-*", marks=pytest.mark.long), "new-*/pgdata/global/pg_control"]
+)
+def test_killed_within_initdb(data_dir: Path, tmp_path: Path, moment: str) -> None:
     """A command killed while it made the data leaves nothing that the next one stumbles over."""
+    real, programs = find_binaries(), tmp_path / "programs"
+    programs.mkdir()
+    for program in real.iterdir():
+        (programs / program.name).symlink_to(program)
+    (programs / "initdb").unlink()
+    quoted = str(data_dir).translate({ord(letter): f"\\{letter}" for letter in '\\"$`'})
+    (programs / "initdb").write_text(HELD_INITDB.format(real=real, data_dir=quoted))
+    (programs / "initdb").chmod(0o755)
     command = subprocess.Popen(
         [sys.executable, "-c", START, data_dir],
-        env={**os.environ, "PYTHONPATH": str(HOME)},
+        env={**os.environ, "PYTHONPATH": str(HOME), "SWEEP_PG_BIN": str(programs)},
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
@@ -312,28 +353,28 @@ def test_killed_between_the_servers_start_and_its_readiness(data_dir: Path) -> N
     assert Folder(data_dir).log.read_text().count("starting PostgreSQL") == 2
 
 
-def test_port_taken_meanwhile(data_dir: Path) -> None:
+def test_port_taken_meanwhile(used_dir: Path) -> None:
     """The port is kept over a restart, and another is chosen where somebody has taken it."""
-    port = start_stop.start(data_dir).port
-    start_stop.stop(data_dir)
+    port = start_stop.start(used_dir).port
+    start_stop.stop(used_dir)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        server = start_stop.start(data_dir)
+        server = start_stop.start(used_dir)
     assert server.port != port
     assert _query(server, "SELECT 1") == [(1,)]
 
 
-def test_listening_on_all_addresses(data_dir: Path) -> None:
+def test_listening_on_all_addresses(used_dir: Path) -> None:
     """A server for other hosts answers at every address of this one, with its password only."""
-    near = start_stop.start(data_dir)
+    near = start_stop.start(used_dir)
     with pytest.raises(SweepError, match=r"listens on 127\.0\.0\.1 only"):
-        start_stop.start(data_dir, listen="*")
-    assert running(data_dir) == near
-    start_stop.stop(data_dir)
-    server = start_stop.start(data_dir, listen="*")
-    assert start_stop.start(data_dir) == server
+        start_stop.start(used_dir, listen="*")
+    assert running(used_dir) == near
+    start_stop.stop(used_dir)
+    server = start_stop.start(used_dir, listen="*")
+    assert start_stop.start(used_dir) == server
     # Another address than the loopback that the server takes for its own machine.
     address = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
     for host in ["127.0.0.2", *address[:1]]:
@@ -341,46 +382,47 @@ def test_listening_on_all_addresses(data_dir: Path) -> None:
         assert _query(other, "SELECT 1") == [(1,)]
 
 
-def test_server_seen_from_another_host(data_dir: Path) -> None:
+def test_server_seen_from_another_host(used_dir: Path) -> None:
     """A server recorded by another host is used where it answers, and stopped only over there."""
-    server = start_stop.start(data_dir)
-    record_file = Folder(data_dir).record_file
+    server = start_stop.start(used_dir)
+    record_file = Folder(used_dir).record_file
     record = json.loads(record_file.read_text())
     elsewhere = {"host": "node2", "boot_id": "b", "pid_namespace": "pid:[2]"}
     record_file.write_text(json.dumps({**record, "place": elsewhere}))
-    seen = running(data_dir)
+    seen = running(used_dir)
     assert seen is not None and (seen.pid, seen.port) == (0, server.port)
-    assert start_stop.start(data_dir) == seen
-    assert servers.status(data_dir)["on_host"] == "node2"
+    assert start_stop.start(used_dir) == seen
+    assert servers.status(used_dir)["on_host"] == "node2"
     with pytest.raises(SweepError, match="runs on node2"):
-        start_stop.stop(data_dir)
+        start_stop.stop(used_dir)
     record_file.write_text(json.dumps(record))
 
 
-def test_watcher_stops_an_idle_server(data_dir: Path) -> None:
+def test_watcher_stops_an_idle_server(used_dir: Path) -> None:
     """It stops a server that nothing uses, and not while a client or a process needs it."""
-    server = start_stop.start(data_dir, idle_stop_s=1)
-    client = psycopg2.connect(server.url().replace("+psycopg2", ""))
+    with using(used_dir):  # between its start and the client's session it is idle
+        server = start_stop.start(used_dir, idle_stop_s=1)
+        client = psycopg2.connect(server.url().replace("+psycopg2", ""))
     time.sleep(2.5)
     assert find_process(server.pid)
-    with using(data_dir):
+    with using(used_dir):
         client.close()
         time.sleep(2.5)
         assert find_process(server.pid)
-    assert _wait(lambda: running(data_dir) is None)
-    assert _wait(lambda: _processes(data_dir) == [])
+    assert _wait(lambda: running(used_dir) is None)
+    assert _wait(lambda: _processes(used_dir) == [])
 
 
-def test_a_server_is_not_stopped_between_two_sessions(data_dir: Path) -> None:
+def test_a_server_is_not_stopped_between_two_sessions(used_dir: Path) -> None:
     """A launch holds it while it makes the tables; another command that leaves lets it be."""
-    server = start_stop.start(data_dir)
-    with using(data_dir):
+    server = start_stop.start(used_dir)
+    with using(used_dir):
         # A closed session is counted until the server sees that it is.
         wait_for(lambda: servers.is_unused(server), "the sessions of its start to end")
-        assert not access.stop_server(data_dir)
+        assert not access.stop_server(used_dir)
         wait_for(lambda: clients(server) == 0, "it to answer")
-    wait_for(lambda: access.stop_server(data_dir), "it to be stopped")
-    assert running(data_dir) is None
+    wait_for(lambda: access.stop_server(used_dir), "it to be stopped")
+    assert running(used_dir) is None
 
 
 def refuses_sessions(server: Server) -> bool:
@@ -391,43 +433,46 @@ def refuses_sessions(server: Server) -> bool:
     return False
 
 
-def test_a_server_that_others_are_stopping(data_dir: Path) -> None:
+def test_a_server_that_others_are_stopping(used_dir: Path) -> None:
     """A command that leaves neither fails for it nor ends it: a session is still at work."""
-    server = start_stop.start(data_dir)
+    server = start_stop.start(used_dir)
     with connected(server) as cursor:
         os.kill(server.pid, signal.SIGTERM)  # a smart shutdown: it waits for the session
         wait_for(lambda: refuses_sessions(server), "it to take no new session")
         assert not servers.is_unused(server)
-        assert not access.stop_server(data_dir)
+        assert not access.stop_server(used_dir)
         cursor.execute("SELECT 1")
         assert cursor.fetchone() == (1,)
     wait_for(lambda: find_process(server.pid) is None, "its end")
-    assert not access.stop_server(data_dir)
+    assert not access.stop_server(used_dir)
 
 
-def test_one_watcher_over_restarts(data_dir: Path) -> None:
+def test_one_watcher_over_restarts(used_dir: Path) -> None:
     """A server has one watcher, also after quick restarts, and gets a new one if it was killed."""
 
     def watchers() -> list[int]:
-        return [
-            pid
-            for pid in _processes(data_dir)
-            if b"sweep.storage.embedded.watch" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        found = []
+        for pid in _processes(used_dir):
+            with contextlib.suppress(OSError):  # it ends just now
+                if b"sweep.storage.embedded.watch" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
+
+    def the_watcher() -> list[int]:
+        return found if len(found := watchers()) == 1 else []
 
     for _ in range(3):
-        start_stop.start(data_dir)
-        start_stop.start(data_dir)
-        start_stop.stop(data_dir)
-    start_stop.start(data_dir)
+        start_stop.start(used_dir)
+        start_stop.start(used_dir)
+        start_stop.stop(used_dir)
+    start_stop.start(used_dir)
     time.sleep(2)  # longer than a watcher takes to see that a server has ended
-    assert _wait(lambda: len(watchers()) == 1)
-    [watcher] = watchers()
+    [watcher] = wait_for(the_watcher, "one watcher")
     os.kill(watcher, signal.SIGKILL)
     assert _wait(lambda: find_process(watcher) is None)
-    start_stop.start(data_dir)
-    assert _wait(lambda: len(watchers()) == 1)
-    start_stop.stop(data_dir)
+    start_stop.start(used_dir)
+    wait_for(the_watcher, "one watcher again")
+    start_stop.stop(used_dir)
     assert _wait(lambda: watchers() == [])
 
 
@@ -525,14 +570,14 @@ def test_full_disk(tmp_path: Path) -> None:
         subprocess.run(["umount", str(small)], check=True)
 
 
-def test_broken_setting_shows_the_log(data_dir: Path) -> None:
+def test_broken_setting_shows_the_log(used_dir: Path) -> None:
     """A server that does not start says why, in the log's words."""
-    start_stop.start(data_dir)
-    start_stop.stop(data_dir)
-    with (Folder(data_dir).pgdata / "postgresql.conf").open("a") as file:
+    start_stop.start(used_dir)
+    start_stop.stop(used_dir)
+    with (Folder(used_dir).pgdata / "postgresql.conf").open("a") as file:
         file.write("no_such_setting = 1\n")
     with pytest.raises(SweepError, match=r"(?s)did not start.*no_such_setting"):
-        start_stop.start(data_dir)
+        start_stop.start(used_dir)
 
 
 def test_place_that_cannot_be_used(tmp_path: Path) -> None:
@@ -580,76 +625,76 @@ if Path("/proc/net/if_inet6").exists():
 
 
 @pytest.mark.parametrize(("listen", "address"), NEAR)
-def test_listening_on_one_address(data_dir: Path, listen: str, address: str) -> None:
+def test_listening_on_one_address(used_dir: Path, listen: str, address: str) -> None:
     """The server binds to that interface or address alone, and clients are told it."""
-    server = start_stop.start(data_dir, listen=listen)
+    server = start_stop.start(used_dir, listen=listen)
     assert (server.listen, server.host, listening(server)) == (address, address, {address})
-    assert start_stop.start(data_dir) == server, "whoever only needs it takes it as it is"
+    assert start_stop.start(used_dir) == server, "whoever only needs it takes it as it is"
     assert _query(server, "SELECT 1") == [(1,)]
     with pytest.raises(SweepError, match=f"listens on {address} only, and 127.0.0.9 is needed"):
-        start_stop.start(data_dir, listen="127.0.0.9")
-    start_stop.stop(data_dir)
-    everywhere = start_stop.start(data_dir, listen="*")
+        start_stop.start(used_dir, listen="127.0.0.9")
+    start_stop.stop(used_dir)
+    everywhere = start_stop.start(used_dir, listen="*")
     assert listening(everywhere) >= {"0.0.0.0"}
     with pytest.raises(SweepError, match="listens on all addresses, and lo is needed"):
-        start_stop.start(data_dir, listen="lo")
+        start_stop.start(used_dir, listen="lo")
 
 
 @pytest.mark.parametrize("address", own_addresses())
-def test_listening_on_an_address_that_others_reach(data_dir: Path, address: str) -> None:
+def test_listening_on_an_address_that_others_reach(used_dir: Path, address: str) -> None:
     """Not at the loopback then: what is bound is that address and no other."""
-    server = start_stop.start(data_dir, listen=address, idle_stop_s=None)
+    server = start_stop.start(used_dir, listen=address, idle_stop_s=None)
     assert (server.stays, listening(server)) == (True, {address})
-    assert running(data_dir) == server
-    near = Server(data_dir, "127.0.0.1", server.port, server.password_file, 0, address)
+    assert running(used_dir) == server
+    near = Server(used_dir, "127.0.0.1", server.port, server.password_file, 0, address)
     with pytest.raises(SweepError):
         _query(near, "SELECT 1")
 
 
-def test_an_interface_that_is_not_there(data_dir: Path) -> None:
+def test_an_interface_that_is_not_there(used_dir: Path) -> None:
     """It is said with those that are; nothing is started."""
     with pytest.raises(SweepError, match=r"listen is ib7, and \S+ has no such .* lo") as caught:
-        start_stop.start(data_dir, listen="ib7")
+        start_stop.start(used_dir, listen="ib7")
     assert "Name one that every machine has" in caught.value.hint
     with pytest.raises(SweepError, match=r"cannot listen on 192\.0\.2\.1"):
-        start_stop.start(data_dir, listen="192.0.2.1")
-    assert running(data_dir) is None
+        start_stop.start(used_dir, listen="192.0.2.1")
+    assert running(used_dir) is None
 
 
-def test_a_server_that_is_being_ended_is_waited_for(data_dir: Path) -> None:
+def test_a_server_that_is_being_ended_is_waited_for(used_dir: Path) -> None:
     """A job that serves the data ends it without the folder's lock; a command was refused then."""
-    before = start_stop.start(data_dir)
+    before = start_stop.start(used_dir)
     with connected(before):
         os.kill(before.pid, signal.SIGTERM)  # it ends once its sessions have
-        wait_for(lambda: running(data_dir) is None, "the server to be ending")
+        wait_for(lambda: running(used_dir) is None, "the server to be ending")
         found: list[Server] = []
-        thread = threading.Thread(target=lambda: found.append(start_stop.start(data_dir)))
+        thread = threading.Thread(target=lambda: found.append(start_stop.start(used_dir)))
         thread.start()
-        wait_for(lambda: is_locked(Folder(data_dir).lock_file), "the command to be at it")
+        wait_for(lambda: is_locked(Folder(used_dir).lock_file), "the command to be at it")
     thread.join()
     assert found[0].pid != before.pid
     with connected(found[0]):
         pass
 
 
-def test_a_job_whose_server_was_killed_waits_for_a_command_that_serves(data_dir: Path) -> None:
+def test_a_job_whose_server_was_killed_waits_for_a_command_that_serves(used_dir: Path) -> None:
     """A launch has started a server of its own meanwhile: the job ended that one, and itself."""
-    start_stop.start(data_dir)
-    start_stop.stop(data_dir)
+    start_stop.start(used_dir)
+    start_stop.stop(used_dir)
     said: list[str] = []
     commands: list[Server] = []
 
     def kill_and_start() -> str:
         """Called by the job, before it looks at its server."""
-        mine = running(data_dir)
+        mine = running(used_dir)
         if said and not commands and mine is not None:
             os.kill(mine.pid, signal.SIGKILL)
-            wait_for(lambda: running(data_dir) is None, "the server to be gone")
-            Folder(data_dir).port_file.unlink()  # or the command's might be taken for the job's
-            commands.append(start_stop.start(data_dir))
+            wait_for(lambda: running(used_dir) is None, "the server to be gone")
+            Folder(used_dir).port_file.unlink()  # or the command's might be taken for the job's
+            commands.append(start_stop.start(used_dir))
         return ""
 
-    job = DatabaseService(data_dir, Starter(), None, say=said.append, until=kill_and_start)
+    job = DatabaseService(used_dir, Starter(), None, say=said.append, until=kill_and_start)
     ended: list[str] = []
     thread = threading.Thread(target=lambda: ended.append(job.serve()))
     thread.start()
@@ -657,10 +702,10 @@ def test_a_job_whose_server_was_killed_waits_for_a_command_that_serves(data_dir:
         wait_for(lambda: any("a command serves" in line for line in said), "the job to wait")
         with connected(commands[0]):
             assert not ended
-        assert start_stop.stop(data_dir)
-        wait_for(lambda: (found := running(data_dir)) and found.stays, "the job to serve again")
+        assert start_stop.stop(used_dir)
+        wait_for(lambda: (found := running(used_dir)) and found.stays, "the job to serve again")
     finally:
         job.leave("asked")
         thread.join()
     assert ended == ["asked"]
-    assert running(data_dir) is None
+    assert running(used_dir) is None

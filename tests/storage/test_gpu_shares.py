@@ -39,6 +39,10 @@ def test_parts_of_a_gpu_are_summed(database_url: str) -> None:
     told = {row["trial"]: row for row in ranking.rows(found, STUDY, states=STATES)}
     assert told[1]["gpu_hours"] == pytest.approx(25 / 3600)
     assert told[1]["duration_s"] == pytest.approx(100.0)
+    lengths = {
+        round(one.took_s): one.at_once for one in gpu_shares.read_lengths(db, ledger.study_id)
+    }
+    assert lengths == pytest.approx({90: 90 / 50, 100: 4.0})
 
 
 @pytest.mark.parametrize("text", ["[1]", '"x"', '{"1": "many"}', "null"])

@@ -24,7 +24,8 @@ from sweep.storage import PostgresStorage
 from sweep.storage.bulk import insert_waiting_trials
 from sweep.storage.connection import Database
 from sweep.storage.url import normalise
-from tests.postgres_fixture import Server
+from tests.postgres_fixture import Server, copied, make_template
+from tests.waiting import PATIENCE_S
 
 MINIMIZE = [StudyDirection.MINIMIZE]
 UNIT = FloatDistribution(0.0, 1.0)
@@ -49,11 +50,19 @@ class TestOptunaSuite(StorageTestCase):
     """Every test that Optuna has for its storages."""
 
 
+@pytest.fixture(scope="module")
+def plain_database(postgres_server: Server) -> str:
+    """Give a database that Optuna has prepared, not sweep, to be copied."""
+    return make_template(
+        postgres_server, "plain", lambda url: RDBStorage(normalise(url)).engine.dispose()
+    )
+
+
 @pytest.fixture
-def plain_url(empty_url: str) -> str:
+def plain_url(postgres_server: Server, plain_database: str) -> Iterator[str]:
     """Give a database that Optuna has prepared, not sweep."""
-    RDBStorage(normalise(empty_url)).engine.dispose()
-    return empty_url
+    with copied(postgres_server, plain_database) as url:
+        yield url
 
 
 class TestOnOptunasTablesAlone(StorageTestCase):
@@ -385,7 +394,7 @@ def test_fence_holds_against_an_end_in_progress(storage: PostgresStorage) -> Non
         thread = threading.Thread(target=write)
         thread.start()
         waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-        give_up_at = time.monotonic() + 60
+        give_up_at = time.monotonic() + PATIENCE_S
         while not storage.database.execute(waits)[0][0]:
             assert time.monotonic() < give_up_at, "the write does not wait"
             time.sleep(0.02)

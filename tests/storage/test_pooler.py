@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,13 @@ import pytest
 
 from sweep.core.errors import DatabaseUnavailable, SweepError
 from sweep.core.system import processes
-from sweep.storage import locks, tables
+from sweep.storage import locks, tables, tracker_database
 from sweep.storage.connection import Database
-from tests.needs import skip_or_fail
+from sweep.storage.url import dsn
+from tests.cli.commands import wait_for_runners
+from tests.needs import require, skip_or_fail
+from tests.ports import quiet_port
+from tests.postgres_fixture import Server
 from tests.toys import write_toy
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -58,19 +63,24 @@ def pool_mode() -> str:
 
 
 @pytest.fixture
-def pooled(fresh_url: str, tmp_path: Path, pool_mode: str) -> Iterator[str]:
+def pooled_names() -> str:
+    """Which databases the pooler knows; "" for the test's own alone."""
+    return ""
+
+
+@pytest.fixture
+def pooled(fresh_url: str, tmp_path: Path, pool_mode: str, pooled_names: str) -> Iterator[str]:
     """A URL of the same database behind a pooler that keeps four sessions."""
     program, parts = find_pgbouncer(), urlsplit(fresh_url)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = quiet_port()
     folder = tmp_path / "pooler"
     folder.mkdir()
     database = parts.path.lstrip("/")
     password = unquote(parts.password or "").replace("'", "''")
     (folder / "pgbouncer.ini").write_text(
         "[databases]\n"
-        f"{database} = host={parts.hostname} port={parts.port} user={parts.username} "
+        f"{pooled_names or database} = host={parts.hostname} port={parts.port} "
+        f"user={parts.username} "
         f"password='{password}'\n"
         "[pgbouncer]\n"
         f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
@@ -123,6 +133,52 @@ def test_locks_are_given_back(pooled: str, fresh_url: str) -> None:
         wait_for(lambda: db.execute(LOCKS) == [(0,)], "the last lock to be given back")
 
 
+def test_a_trackers_database_that_the_pooler_does_not_know(
+    pooled: str, postgres_server: Server
+) -> None:
+    """It is made, and what to write into PgBouncer's file is said."""
+    with closing(Database(pooled)) as db:
+        name = dsn(tracker_database.url_beside(db))["dbname"]
+        try:
+            with pytest.raises(SweepError, match=r"no such database|config error") as raised:
+                tracker_database.make(db)
+        finally:
+            postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+    assert "PgBouncer's [databases]" in raised.value.hint
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pooled_names", ["*"])
+def test_mlflow_through_a_pooler(pooled: str, postgres_server: Server, tmp_path: Path) -> None:
+    """Its tables are made once, by two at the same time, and a run comes back as it was written."""
+    require("mlflow")
+    from mlflow.entities import Metric
+    from mlflow.tracking import MlflowClient
+
+    with closing(Database(pooled)) as db:
+        tracker_database.make(db)
+        tracker_database.make(db)
+        assert tracker_database.is_made(db)
+        url = tracker_database.url_beside(db)
+
+    def open_client(_: int) -> MlflowClient:
+        with tracker_database.with_tables(url):
+            client = MlflowClient(url)
+            client.search_experiments(max_results=1)
+        return client
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            one, other = pool.map(open_client, range(2))
+        made = one.create_run(one.create_experiment("e", artifact_location=tmp_path.as_uri()))
+        metrics = [Metric("acc", step / 8, 1000 + step, step) for step in range(20)]
+        one.log_batch(made.info.run_id, metrics=metrics)
+        found = other.get_metric_history(made.info.run_id, "acc")
+        assert [(point.step, point.value) for point in found] == [(n, n / 8) for n in range(20)]
+    finally:
+        postgres_server.sql(f"DROP DATABASE {dsn(url)['dbname']} WITH (FORCE)")
+
+
 def test_statements_keep_their_names(pooled: str) -> None:
     """Two of us prepare different statements first; each gets its own back, in any session."""
     questions = ("SELECT %(a)s::int + 1", "SELECT %(a)s::int * 10")
@@ -148,5 +204,6 @@ def test_a_study(sweep: Any, runs: Path, tmp_path: Path, pooled: str, fresh_url:
     again = sweep("launch", path, "--set", "trials=16", "--wait", env=env)
     assert again.code == 0, again
     assert "finished: 16 complete" in again.out
+    wait_for_runners(runs / "toy")  # the finaliser takes locks as well
     with closing(Database(fresh_url)) as db:
-        assert db.execute(LOCKS) == [(0,)]
+        wait_for(lambda: db.execute(LOCKS) == [(0,)], "the last lock to be given back")

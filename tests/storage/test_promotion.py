@@ -28,6 +28,7 @@ from sweep.storage.ledger import Ledger
 from tests.processes import find_processes
 from tests.storage.ledgers import counts, do, make
 from tests.toys import write_toy
+from tests.waiting import PATIENCE_S
 
 PLACE = Place("job", 0, "node1", "boot")
 PRUNER = Choice("promotion", {"min_resource": 1, "max_resource": 9, "reduction_factor": 3})
@@ -275,7 +276,7 @@ def test_one_that_is_ended_while_it_is_promoted_stays_ended(
         with ledger.db.transaction():
             prune_trials(ledger, [best], End("paused", "it was ended"))
             claiming = pool.submit(claim)
-            give_up_at = time.monotonic() + 30
+            give_up_at = time.monotonic() + PATIENCE_S
             while not is_waiting():
                 assert time.monotonic() < give_up_at, "the claim did not wait"
                 time.sleep(0.02)

@@ -210,7 +210,7 @@ def test_a_server_that_may_wake_up_is_left_its_folder(
 @pytest.mark.parametrize(
     ("fate", "words"),
     [
-        (JobFate.LIVES, "scancel 77"),
+        pytest.param(JobFate.LIVES, "scancel 77", marks=pytest.mark.long),
         (CouldNotAsk("squeue got no answer from Slurm."), "no answer from Slurm"),
     ],
 )

@@ -108,6 +108,15 @@ def test_refused(overrides: list[str], sentences: str) -> None:
     assert compare(overrides) == ([], sentences.split("\n"))
 
 
+def test_a_metric_that_no_trial_has_told() -> None:
+    """Until a trial has told the objective, its name may be corrected; its direction may not."""
+    new = loads(BASE, "s.yaml", ["objective.metric=loss"])
+    old = loads(BASE, "s.yaml")
+    assert changes(old, new, is_measured=False) == (compare(["objective.metric=loss"])[1], [])
+    other = loads(BASE, "s.yaml", ["objective.metric=loss", "objective.direction=minimize"])
+    assert changes(old, other, is_measured=False) == changes(old, other)
+
+
 def test_both() -> None:
     """Allowed and refused differences are told apart, all at once."""
     assert compare(["trials=50", "seed=1", "space.lr.high=1"]) == (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweep.core.errors import InputError
+from sweep.core.space import Prior
 from sweep.core.study import Choice, Study
 from sweep.studyfile import loads
 from sweep.studyfile.starter.convert import Converted, convert
@@ -161,6 +163,72 @@ def test_wandb_ranges(given: str, parameter: tuple[Any, ...], lost: str, tmp_pat
     assert (got.type, got.low, got.high, got.step, got.log) == parameter
     about = [sentence for sentence in converted.lost if sentence.startswith("parameters.")]
     assert about == ([lost] if lost else [])
+
+
+def test_constraints_of_ax_are_relations(tmp_path: Path) -> None:
+    """What is none of ours is said, and the rest loads."""
+    relations = ["a + 2 * b <= 1.5", "a <= c", "a <<= b"]
+    ranges = {name: {"type": "range", "bounds": [0.0, 1.0]} for name in "ab"}
+    experiment = {"minimize": True, "parameter_constraints": relations}
+    sweeper = {"ax_config": {"max_trials": 9, "experiment": experiment, "params": ranges}}
+    data = {"defaults": [{"override hydra/sweeper": "ax"}], "hydra": {"sweeper": sweeper}}
+    (tmp_path / "config.yaml").write_text(json.dumps(data))
+    made = convert(tmp_path / "config.yaml")
+    assert loads(made.text, "study.yaml").where == ("a + 2 * b <= 1.5",)
+    about = [one for one in made.lost if "parameter_constraints" in one]
+    assert len(about) == 2
+    assert "a <= c: there is no parameter c" in about[0]
+    assert "a <<= b: " in about[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "ends", "prior", "lost"),
+    [
+        (
+            "{distribution: normal, mu: 1, sigma: 0.5}",
+            (0.0, 2.0),
+            Prior(center=1.0, spread=0.5),
+            "normal has no ends; it became mu ± 2 sigma with a prior, and nothing beyond is tried.",
+        ),
+        (
+            "{distribution: log_normal, mu: 0, sigma: 1}",
+            (0.1353, 7.389),
+            Prior(center=1.0, spread=2.718),
+            "log_normal has no ends; it became mu ± 2 sigma, on a logarithmic scale with a prior, "
+            "and nothing beyond is tried.",
+        ),
+        (
+            "{distribution: q_normal, mu: 10, sigma: 2, q: 2}",
+            (6, 14),
+            Prior(center=10, spread=2.0),
+            "q_normal has no ends; it became mu ± 2 sigma with a prior, and nothing beyond is "
+            "tried.",
+        ),
+        (
+            "{values: [a, b], probabilities: [0.2, 0.8]}",
+            (None, None),
+            Prior(weights=(0.2, 0.8)),
+            "",
+        ),
+        (
+            "{values: [a, a, b], probabilities: [0.2, 0.2, 0.6]}",
+            (None, None),
+            None,
+            "the choice 'a' is there twice, and was dropped once.",
+        ),
+    ],
+)
+def test_wandb_beliefs_are_priors(
+    given: str, ends: tuple[Any, Any], prior: Prior | None, lost: str, tmp_path: Path
+) -> None:
+    """Where the sampler takes them: with the method bayes."""
+    converted, study = convert_text(
+        tmp_path, f"method: bayes\nrun_cap: 9\nparameters: {{x: {given}}}"
+    )
+    got = study.space.get("x")
+    assert (got.low, got.high, got.prior) == (*ends, prior)
+    about = [one.partition(": ")[2] for one in converted.lost if one.startswith("parameters.x")]
+    assert (about[0] if about else "") == lost
 
 
 @pytest.mark.parametrize(

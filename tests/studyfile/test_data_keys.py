@@ -50,6 +50,21 @@ def test_a_path_or_keys() -> None:
     assert Study.from_json(study.to_json()) == study
 
 
+def test_what_fetches_them() -> None:
+    """A command by its words, or addresses."""
+    study = read(
+        "data:\n  mnist: {path: /d, fetch: 'rsync -a host:/mnist/ {target}/'}\n"
+        "  one: {path: /e, fetch: 'https://host/e.tar'}\n"
+        "  two: {path: /f, fetch: ['https://host/a', 'FTP://host/b']}\n"
+    )
+    assert {name: one.fetch for name, one in study.datasets.items()} == {
+        "mnist": ("rsync", "-a", "host:/mnist/", "{target}/"),
+        "one": ("https://host/e.tar",),
+        "two": ("https://host/a", "FTP://host/b"),
+    }
+    assert Study.from_json(study.to_json()) == study
+
+
 def test_paths_without_names_are_recorded_alone() -> None:
     study = read("data: [a, b]\n", HEAD.replace("{data.mnist}", "x"))
     assert (study.data, study.datasets) == (("a", "b"), {})
@@ -71,6 +86,13 @@ def test_paths_without_names_are_recorded_alone() -> None:
         ("data: {mnist: {stage: node}}\n", HEAD, "data.mnist.path: is missing"),
         ("data: {mnist: {path: /d, stage: rack}}\n", HEAD, "must be none or node"),
         ("data: {mnist: {path: /d, where: x}}\n", HEAD, "is not a key of a data set"),
+        ("data: {mnist: {path: /d, fetch: get x}}\n", HEAD, "must say where its data go: {target}"),
+        (
+            "data: {mnist: {path: /d, fetch: ['https://h/a', '{target}']}}\n",
+            HEAD,
+            "must be addresses alone, or a command",
+        ),
+        ("data: {mnist: {path: /d, fetch: 'get {target} | tar x'}}\n", HEAD, "data.mnist.fetch"),
         ("data: {mnist: 5}\n", HEAD, 'data.mnist: must be a path (got 5). Put it in quotes: "5"'),
         ("data: {mnist: /d}\nstaging: {place: local}\n", HEAD, "must be an absolute path"),
     ],

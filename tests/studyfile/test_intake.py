@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -252,6 +253,31 @@ def test_what_is_not_converted_is_named(name: str, tmp_path: Path) -> None:
 
 
 # Files that search nothing: what they are, and the name that the error says.
+@pytest.mark.parametrize(
+    ("tuner", "priors"), [("TPE", [(0.5, 0.25), (1.0, 2.718), (8, 2.0)]), ("Random", [None] * 3)]
+)
+def test_normal_ranges_of_nni(tuner: str, priors: list[Any], tmp_path: Path) -> None:
+    """They have no ends; what is believed of them is a prior, for samplers that take one."""
+    kinds = {"x": ("normal", [0.5, 0.25]), "y": ("lognormal", [0, 1]), "z": ("qnormal", [8, 2, 1])}
+    space = {name: {"_type": kind, "_value": value} for name, (kind, value) in kinds.items()}
+    experiment = {"searchSpace": space, "trialCommand": "python t.py", "tuner": {"name": tuner}}
+    (tmp_path / "nni.yml").write_text(json.dumps(experiment))
+    made = convert(tmp_path / "nni.yml")
+    study = loads(made.text, "study.yaml")
+    got = [
+        parameter.prior and (parameter.prior.center, parameter.prior.spread)
+        for parameter in study.space
+    ]
+    assert got == priors
+    assert [(p.type, p.low, p.high, p.log) for p in study.space] == [
+        ("float", 0.0, 1.0, False),
+        ("float", 0.1353, 7.389, True),
+        ("int", 4, 12, False),
+    ]
+    word = "no ends" if tuner == "TPE" else "no counterpart"
+    assert sum(word in one for one in made.lost) >= 3
+
+
 EMPTY = {
     "single.yaml": (
         "hyperparameters: {lr: 0.1}\nsearcher: {name: single, metric: loss}\nentrypoint: m:T",

@@ -35,9 +35,36 @@ def test_a_name_alone() -> None:
     assert study.pruner == Choice("mine:Half", {"arguments": {}, "time_limit_s": 60})
 
 
+def test_one_of_optunahub() -> None:
+    """Its registry, revision and class are none of its arguments."""
+    study = read(
+        "sampler: 'optunahub:auto_sampler'\n"
+        "pruner: {type: 'optunahub:never', registry: /r, revision: v1, class: N, k: 2}\n"
+    )
+    public = "https://github.com/optuna/optunahub-registry"
+    assert study.sampler.options == {
+        "arguments": {},
+        "time_limit_s": 60,
+        "registry": public,
+        "revision": "main",
+        "class": "",
+    }
+    assert study.sampler.is_hub and study.sampler.is_own
+    assert study.pruner.options == {
+        "arguments": {"k": 2},
+        "time_limit_s": 60,
+        "registry": "/r",
+        "revision": "v1",
+        "class": "N",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("sampler: 'optunahub:a/b'", "sampler: must be optunahub: and a name of its registry"),
+        ("sampler: {type: 'optunahub:a', revision: 3}", "sampler.revision: must be text"),
+        ("sampler: {type: 'optunahub:a', registry: '--x'}", "sampler.registry: must be text"),
         ("sampler: 'mine: Half'", 'sampler: must be package.module:Class (got "mine: Half")'),
         ("sampler: {type: '1:Half'}", "sampler.type: must be package.module:Class"),
         ("sampler: {type: 'm:A', time_limit: 5}", "sampler.time_limit: must be a time with a unit"),

@@ -126,7 +126,7 @@ def test_what_an_earlier_version_stored() -> None:
     del data["objectives"][0]["step_pattern"], data["space"]["parameters"][0]["prior"]
     del data["slurm"]["service"]["qos"], data["share"], data["notify"]
     del data["datasets"], data["staging"], data["replicates"], data["resources"]["share"]
-    del data["environment"]["make_binds"]
+    del data["environment"]["make_binds"], data["profile"]
     assert Study.from_json(json.dumps(data)) == study
 
 
@@ -401,8 +401,14 @@ def test_where_nothing_can_listen(text: str, words: str) -> None:
     [
         ("auto", Share()),
         ("8", Share(max=8, measured=False)),
-        ("{max: 16, memory: 10G, mps: off}", Share(max=16, memory_mb=10240)),
+        ("{max: 16, memory: 10G, mps: off}", Share(max=16, memory_mb=10240, mps="off")),
+        ("{mps: on}", Share(mps="on")),
         ("{max: 4}", Share(max=4)),
+        ("{fixed: 8}", Share(max=8, measured=False)),
+        (
+            "{fixed: 8, memory: 10G, mps: off}",
+            Share(max=8, memory_mb=10240, mps="off", measured=False),
+        ),
     ],
 )
 def test_trials_that_share_a_gpu(text: str, share: Share) -> None:
@@ -411,6 +417,21 @@ def test_trials_that_share_a_gpu(text: str, share: Share) -> None:
     assert study.resources.share == share
     assert study.resources.most_on_gpu == share.max
     assert Study.from_json(study.to_json()) == study
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{fixed: 4, max: 8}", "resources.share: must have max or fixed, not both"),
+        ("{fixed: 0}", "resources.share.fixed: must be a whole number from 1 to 48"),
+        ("{fixed: auto}", "resources.share.fixed: must be a whole number"),
+        ("{count: 4}", "Did you mean fixed?"),
+        ("{min: 4, max: 4}", "Did you mean fixed?"),
+    ],
+)
+def test_how_trials_share_no_gpu(text: str, words: str) -> None:
+    with pytest.raises(StudyFileError, match=re.escape(words)):
+        read(f"resources: {{gpus: 1, share: {text}}}\n")
 
 
 @pytest.mark.parametrize(
@@ -609,6 +630,12 @@ def test_variables_in_paths_of_the_environment(monkeypatch: pytest.MonkeyPatch) 
         text = text.replace(name, path)
     given = read(text).environment
     assert (given.image, given.binds) == ("/i/ada/a.sif", ("/data/adax:/d:ro",))
+    monkeypatch.setenv("HOME", "/home/ada")
+    home = read('environment: {runtime: apptainer, image: $HOME/a.sif, binds: ["$HOME/d:/d"]}\n')
+    assert (home.environment.image, home.environment.binds) == (
+        "/home/ada/a.sif",
+        ("/home/ada/d:/d",),
+    )
     for name, rule in {"NOWHERE": "is not set here", "MY_TOKEN": "may be a secret"}.items():
         with pytest.raises(StudyFileError, match=rf"names \${name}, which {rule}"):
             read(text.replace("$DATA_ROOT", f"${name}"))

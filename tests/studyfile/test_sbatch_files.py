@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sweep.core.errors import InputError
 from sweep.studyfile import loads
 from sweep.studyfile.starter.convert import Converted, convert
 
@@ -133,3 +134,22 @@ def test_options_as_slurm_reads_them(tmp_path: Path, option: str, becomes: str) 
     found = convert(path)
     loads(found.text, "study.yaml")
     assert becomes in found.text
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f'T=$(sed -n {ID}p values.txt)\npython train.py --api-key "$T"',
+        f"read -r lr bs opt <<< $(sed -n {ID}p values.txt)\n"
+        "python train.py --lr $lr --bs $bs --hf-token $opt",
+    ],
+)
+def test_secrets_of_a_file_are_not_made_values(tmp_path: Path, script: str) -> None:
+    with pytest.raises(InputError, match="is varied, and is a secret by its name"):
+        converted(tmp_path, script)
+
+
+def test_numbers_of_a_secret_name_are_values(tmp_path: Path) -> None:
+    found = converted(tmp_path, f"K=$(sed -n {ID}p values.tsv | cut -f2)\npython t.py --key $K")
+    (only,) = loads(found.text, "study.yaml").space.parameters
+    assert list(only.choices) == [32, 64]

@@ -81,8 +81,9 @@ def test_a_sampler_that_fails(
 ) -> None:
     """The study is held, and says why; the trial waits to be claimed again after a launch."""
 
-    def fail(*given: object) -> None:
+    def fail(*given: object, is_late: bool) -> None:
         assert given[-1] is ASKED
+        assert not is_late, "three trials are proposed for when they are claimed"
         raise error
 
     monkeypatch.setattr(propose, "propose", fail)

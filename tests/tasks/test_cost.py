@@ -25,6 +25,7 @@ pytestmark = pytest.mark.real
 # Runs one task to its end in its own process, counting what it asks of the database.
 TASK = """
 import json, os, sys, time
+from sweep.core.system import processes
 from sweep.tasks import main as task
 from sweep.storage.connection import Database
 
@@ -35,14 +36,14 @@ def count(self, connection, sql, *rest, **more):
     return run(self, connection, sql, *rest, **more)
 
 Database._run = count
-at_spawn, given, spawn = [], [], task.processes.spawn
+at_spawn, given, spawn = [], [], processes.spawn
 
 def spawn_noted(*args, **options):
     at_spawn.append([time.process_time(), *sys.modules])
     given.append(options["env"].get("OPENBLAS_NUM_THREADS"))
     return spawn(*args, **options)
 
-task.processes.spawn = spawn_noted
+processes.spawn = spawn_noted
 code = task.main([sys.argv[1]])
 tops = sorted({name.partition(".")[0] for name in sys.modules})
 print(json.dumps({"code": code, "asked": asked, "modules": tops, "all": sorted(sys.modules),

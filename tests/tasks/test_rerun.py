@@ -18,7 +18,7 @@ from sweep.core.paths import Runs
 from sweep.core.scheduler import RUNNING, TaskState
 from sweep.core.trial import End, Replicate
 from sweep.storage import replicates, reruns
-from sweep.tasks.side_runs.reproduction import judge
+from sweep.tasks.side_runs.reproduction import agrees_alone, judge, trained_beside
 from sweep.tasks.side_runs.rerun import choose_trial, choose_trials, newest, passes, plan, refresh
 from sweep.tasks.side_runs.side_run import ask
 from tests.study_rows import Row, Tried, fill, make_study
@@ -170,3 +170,48 @@ def test_a_trial_of_replicates_is_repeated_whole(
         assert noise is None
     else:
         assert noise is not None and (noise.runs, noise.high) == (2, pytest.approx(max(again, 0.5)))
+
+
+@pytest.mark.parametrize(
+    ("beside", "value", "others", "explains"),
+    [
+        (3, 0.90, [0.90], True),
+        (3, 0.90, [0.80, 0.9001], True),
+        (3, 0.90, [0.80], False),  # the training itself differs from run to run
+        (3, 0.90, [], False),  # one run alone tells nothing
+        (3, 0.90, [None], False),
+        (3, None, [0.90], False),
+        (0, 0.90, [0.90], False),  # it had its GPU for itself
+    ],
+)
+def test_sharing_a_gpu_explains_a_difference(
+    beside: int, value: float | None, others: list[float | None], explains: bool
+) -> None:
+    """Only where a second run alone agrees with the first."""
+    assert agrees_alone(beside, value, others, 0.01) is explains
+
+
+def test_a_trial_that_trained_beside_others(opened: Opened) -> None:
+    """One run alone that differs says what to do; a second one that agrees with it explains it."""
+    _, trial_id, _ = choose_trial(opened, 0)
+    for attempt, trials in ((1, 4), (2, 1), (3, "x")):
+        made = opened.folder.attempt(0, attempt)
+        made.root.mkdir(parents=True)
+        made.provenance.write_text(f'{{"execution": {{"trials_on_gpu": "{trials}"}}}}')
+    assert trained_beside(opened.folder, 0) == 0
+    text = '{"execution": {"trials_on_gpu": 4}}'
+    opened.folder.attempt(0, 1).provenance.write_text(text)
+    assert trained_beside(opened.folder, 0) == 3
+    assert trained_beside(opened.folder, 1) == 0
+    (first,) = repeat(opened, trial_id, [0.4], "7")
+    found = judge(opened, first)
+    assert found.verdict == "differs" and "rerun-best once more" in found.causes[0]
+    (second,) = repeat(opened, trial_id, [0.4], "8")
+    found = judge(opened, second)
+    assert found.verdict == "explained"
+    assert found.differences == [
+        "the trial trained beside 3 others on its GPU; two runs alone agree with each other"
+    ]
+    (third,) = repeat(opened, trial_id, [0.3], "9")
+    found = judge(opened, third)
+    assert found.verdict == "differs" and found.differences == []

@@ -11,7 +11,15 @@ import pytest
 from sweep.core.errors import InputError
 from sweep.core.study import Ddp, Resources, Study
 from sweep.tasks.side_runs.scaling import plan
-from sweep.tasks.side_runs.scaling_figures import bottleneck, compare, figures, table
+from sweep.tasks.side_runs.scaling_figures import (
+    bottleneck,
+    compare,
+    figures,
+    pool,
+    repeated,
+    table,
+)
+from sweep.tasks.side_runs.scaling_report import markdown
 from tests.training.test_command import make_study
 
 STUDY = make_study(["python", "t.py"], executor="slurm", trials=30)
@@ -102,6 +110,84 @@ def test_speedup_and_efficiency() -> None:
 def test_the_bottleneck(rows: list[Any], sentence: str) -> None:
     """What an example costs more of, not what has the largest share."""
     assert sentence in bottleneck(compare(rows), "GPU")
+
+
+def ran(ranks: int, *rates: float | str) -> dict[str, Any]:
+    """Return one case of several trainings: of some the rate, of others why they failed."""
+    machine = {
+        "host": "n1",
+        "cpu": "Xeon|6",
+        "cpus": 8,
+        "kernel": "6.1",
+        "gpus": ["H200", "H200"],
+        "packages": {"torch": "2.9"},
+    }
+    return pool(
+        [
+            {**row(ranks, 0, 0.9, 0, 0), "samples_per_s": None, "failed": rate, "machine": None}
+            if isinstance(rate, str)
+            else {**row(ranks, rate, 0.9, 0, 0), "failed": "", "machine": machine}
+            for rate in rates
+        ]
+    )
+
+
+def test_repeats() -> None:
+    """Medians of those that did not fail; how far they lie apart, and how many failed."""
+    one, two = ran(1, 100.0, 90.0, 104.0), ran(2, "out of memory", 150.0, 170.0)
+    assert (one["samples_per_s"], one["failures"], one["spread"]) == (100.0, 0, 0.14)
+    assert (two["samples_per_s"], two["failures"], two["spread"]) == (160.0, 1, 0.125)
+    assert two["failed"] == "" and two["machine"]["host"] == "n1" and two["rates"] == [150, 170]
+    rows = compare([one, two])
+    assert rows[1]["speedup"] == 1.6 and rows[1]["efficiency"] == 0.8
+    said = "1 of 6 trainings failed (17%); the rates of repeats lie at most 14.0% of their median "
+    assert repeated(rows) == said + "apart."
+    assert table(rows).splitlines()[3].split()[-3:] == ["12.5%", "1", "3"]
+    near = compare([one, ran(2, 190.0, 190.0, 190.0)])
+    assert repeated(near).endswith("no less than what the most ranks are away from linear.")
+
+
+def test_repeats_that_fail() -> None:
+    both = ran(2, "boom", "out of memory")
+    assert both["failed"] == "boom" and both["reasons"] == ["boom", "out of memory"]
+    assert (both["samples_per_s"], both["spread"], both["rates"]) == (None, None, [])
+    assert repeated([both]).startswith("2 of 2 trainings failed (100%); too few are left")
+    once = compare([ran(1, 100.0)])
+    assert repeated(once) == "" and "spread" not in table(once)
+
+
+def test_the_report_is_one_page() -> None:
+    """Commands, environment, table, picture and conclusion; no text of theirs is markup."""
+    rows = compare([ran(1, 100.0, 90.0), ran(2, "<b>boom</b>", "<b>boom</b>", 180.0)])
+    text = markdown(
+        {
+            "study": "dig_its",
+            "mode": "weak",
+            "unit": "GPU",
+            "repeats": 3,
+            "rows": rows,
+            "params": {"lr": 0.1, "api_token": "abc", "name": "a`b"},
+            "made": "2026-03-01",
+            "bottleneck": bottleneck(rows, "GPU"),
+            "repeated": repeated(rows),
+            "called": "sweep scaling study.yaml --gpus 1,2",
+            "command": "python train.py\n```\n# x",
+            "code": {"commit": "0123456789abcdef", "dirty": True},
+        },
+        "scaling-weak.png",
+    )
+    parts = [line for line in text.splitlines() if line.startswith("#")]
+    assert parts == ["# dig\\_its: weak scaling", "## Commands", "## Environment", "## Result",
+                     "## Conclusion"]  # fmt: skip
+    assert "    sweep scaling study.yaml --gpus 1,2\n    python train.py\n    ```" in text
+    assert "`lr=0.1`" in text and "abc" not in text and '`name="a\'b"`' in text
+    assert "- code: commit `0123456789ab` with uncommitted changes" in text
+    assert "- 8 CPUs, Xeon\\|6; 2 × H200; torch 2.9 (host n1, kernel 6.1)" in text
+    assert "- 2: 2 of 3 failed: \\<b\\>boom\\</b\\>" in text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(lines) == 4 and len({line.count("|") for line in lines}) == 1
+    assert "![Speed and shares of the time](scaling-weak.png)" in text
+    assert text.endswith(repeated(rows) + "\n")
 
 
 def test_what_is_run() -> None:

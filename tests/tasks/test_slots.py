@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from sweep.control.place import place_from
+from sweep.control.place import SLOT_VARIABLE, place_from
+from sweep.core.paths import StudyFolder
 from sweep.core.study import Resources
 from sweep.schedulers.slurm.own_task import threads_per_core
 from sweep.schedulers.slurm.scheduler import SlurmScheduler
-from sweep.schedulers.slurm.text.steps import names_memory, parse_held, step_argv, step_environment
+from sweep.schedulers.slurm.text.steps import (
+    names_memory,
+    parse_held,
+    seat_argv,
+    step_argv,
+    step_environment,
+)
+from sweep.tasks.slots import STEP_END_S, Slots
+from tests.waiting import PATIENCE_S, wait_for
+
+if TYPE_CHECKING:
+    from sweep.tasks.context import Context
 
 
 @pytest.mark.parametrize(
@@ -51,6 +67,13 @@ def test_share_of_four_slots(
     assert argv[:4] == ["srun", "--exact", "--nodes=1", "--ntasks=1"]
     assert argv[4:-2] == expected
     assert argv[-2:] == ["--input=none", "--mpi=none"]
+
+
+def test_a_seat_has_all_that_its_task_has() -> None:
+    """Workers that share GPUs hold nothing for themselves: no step waits for another's memory."""
+    argv = seat_argv({"SLURM_CPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "1200"}, "a100:2")
+    assert argv[:4] == ["srun", "--overlap", "--nodes=1", "--ntasks=1"]
+    assert argv[4:7] == ["--cpus-per-task=8", "--mem=0", "--gres=gpu:a100:2"]
 
 
 def test_the_step_is_not_told_of_the_task_by_its_environment() -> None:
@@ -118,3 +141,43 @@ def test_a_worker_knows_its_slot() -> None:
     environ = {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}
     assert place_from(environ, SlurmScheduler).slot is None
     assert place_from({**environ, "SWEEP_SLOT": "7_1.3"}, SlurmScheduler).slot == 3
+
+
+def test_a_step_that_waits_for_a_worker_that_is_gone(tmp_path: Path) -> None:
+    """Where Slurm's own process of a step was killed its srun waits for ever: it is ended. One
+    whose worker has not come yet is left alone."""
+    said: list[str] = []
+    environ = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+    context = SimpleNamespace(
+        folder=StudyFolder(tmp_path),
+        ledger=None,
+        schedule=None,
+        place=place_from(environ, SlurmScheduler),
+        end_time_s=None,
+        say=said.append,
+    )
+    slots = Slots(cast("Context", context), 2, {})
+    first, second = slots.slots
+    worker = subprocess.Popen(["sleep", "600"], env={SLOT_VARIABLE: slots.key(first)})
+    first.step, second.step = (subprocess.Popen(["sleep", "600"]) for _ in range(2))
+
+    def look() -> None:
+        slots.look_at = 0.0
+        slots.end_deserted([first, second])
+
+    try:
+        wait_for(lambda: look() or first.has_worked, "the worker to be seen")
+        worker.kill()
+        worker.wait()
+        look()
+        assert first.gone_at is not None and first.step.poll() is None
+        first.gone_at -= STEP_END_S
+        look()
+        assert first.step.wait(PATIENCE_S) == -signal.SIGTERM
+        assert said == ["slot 0: its step has no worker any more, and is ended"]
+        look()
+        assert second.gone_at is None and second.step.poll() is None
+    finally:
+        for child in (worker, first.step, second.step):
+            child.kill()
+            child.wait()

@@ -13,25 +13,31 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweep import load
-from sweep.control import tracker_trouble
+from sweep.control import tracker_gaps, tracker_trouble
 from sweep.control.tracker_trouble import Trouble
 from sweep.core import outcomes
 from sweep.core.files import make_private, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Objective
 from sweep.core.trial import Report, replicate_seed
+from sweep.storage import access, tracker_database
+from sweep.storage.connection import Database
+from sweep.storage.url import dsn
 from sweep.tasks.tracking.feeder import feed
-from sweep.tasks.tracking.outbox import Outbox
+from sweep.tasks.tracking.outbox import Outbox, busy_s_of, wait_while_busy
 from sweep.tasks.tracking.tracker import Described
-from tests.cli.commands import wait_for
+from tests.cli.commands import counts, wait_for, wait_for_runners
 from tests.conftest import ROOT, Sweep
 from tests.needs import mlflow_server_python, require
+from tests.ports import quiet_port
+from tests.postgres_fixture import Server
 from tests.reports import append
 from tests.study_rows import make_study
 from tests.toys import TRAINING, write_toy
@@ -189,20 +195,32 @@ def of_hparams(folder: Path) -> list[Any]:
     return sorted(handler.run().session_groups, key=lambda group: str(group.name))
 
 
-@pytest.fixture(params=["files", pytest.param("server", marks=pytest.mark.long)])
-def mlflow_uri(request: pytest.FixtureRequest, folder: StudyFolder) -> str:
-    """Where MLflow keeps runs: in files of the study's, or behind a server."""
+@pytest.fixture
+def mlflow_database(
+    folder: StudyFolder, empty_url: str, postgres_server: Server, runs: Path
+) -> Iterator[str]:
+    """MLflow's database beside the study's, as launch makes it."""
     require("mlflow")
-    if request.param == "server":
-        return str(request.getfixturevalue("server"))
-    return (folder.root / "mlruns").as_uri()
+    access.remember(folder, empty_url, Runs(runs))
+    with closing(Database(empty_url)) as db:
+        tracker_database.make(db)
+        url = tracker_database.url_beside(db)
+    yield url
+    postgres_server.sql(f"DROP DATABASE {dsn(url)['dbname']} WITH (FORCE)")
+
+
+@pytest.fixture(params=["database", pytest.param("server", marks=pytest.mark.long)])
+def mlflow_uri(request: pytest.FixtureRequest) -> str:
+    """Where MLflow keeps runs: in the database beside the study's, or behind a server."""
+    return str(
+        request.getfixturevalue("server" if request.param == "server" else "mlflow_database")
+    )
 
 
 def test_mlflow_follows_the_lineage(
     mlflow_uri: str, folder: StudyFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the worker's own end: metrics, parameters, status, system and files of a resumed trial."""
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     if mlflow_uri.startswith("http"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_uri)
     outbox = Outbox(make_study(track=("mlflow",)), folder, os.environ)
@@ -223,16 +241,11 @@ def test_mlflow_follows_the_lineage(
     assert (run.data.tags["sweep.host"], run.data.tags["sweep.attempt"]) == ("node2", "2")
 
 
-def test_mlflow_keeps_the_runs_of_all_seeds(
-    folder: StudyFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mlflow_keeps_the_runs_of_all_seeds(folder: StudyFolder, mlflow_database: str) -> None:
     """Of a trial with replicates: what an earlier training has given counts, as in its mean; what
     was interrupted within one does not. Where a retry begins anew, nothing of before counts."""
-    require("mlflow")
     from sweep.tasks.tracking.mlflow import MlflowTracker
 
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    uri = (folder.root / "mlruns").as_uri()
     tracker = MlflowTracker(make_study(), folder)
 
     def train(attempt: int, replicate: int, state: str) -> list[str]:
@@ -243,7 +256,9 @@ def test_mlflow_keeps_the_runs_of_all_seeds(
         tracker.begin(described)
         tracker.log(described, [Report(attempt, 1.0, {"acc": 0.5})])
         tracker.end(described, state)
-        return sorted(run.data.tags["sweep.attempt"] for run in of_mlflow(uri, "digits")[1])
+        return sorted(
+            run.data.tags["sweep.attempt"] for run in of_mlflow(mlflow_database, "digits")[1]
+        )
 
     assert train(1, 1, "killed") == ["1"]
     assert train(2, 1, outcomes.REPLICATED) == ["2"]
@@ -288,6 +303,36 @@ def test_a_tracker_that_hangs_is_not_waited_for(folder: StudyFolder) -> None:
     assert process.poll() is not None
 
 
+def test_a_tracker_that_computes_is_waited_for() -> None:
+    """On a busy node its package's import alone takes longer than a hanging one is given."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        looks: list[float] = []
+
+        def computes(pid: int) -> float:
+            looks.append(float(len(looks)))
+            if len(looks) == 6:  # until then it was waited for
+                process.stdin.close()  # type: ignore[union-attr]
+            return looks[-1]
+
+        late = time.monotonic() + PATIENCE_S
+        assert not wait_while_busy(process, 0.0, late, lambda pid: 1.0, 0.01)  # it hangs
+        assert not wait_while_busy(process, 0.0, 0.0, computes, 0.01)  # too long
+        assert wait_while_busy(process, 0.0, late, computes, 0.01)
+
+
+def test_what_a_process_and_its_children_use() -> None:
+    """W&B's client does its work in a process of its own."""
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
+    process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    try:
+        wait_for(lambda: busy_s_of(process.pid) > 0.3, "its child to compute")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert busy_s_of(process.pid) == 0.0
+
+
 def test_a_tracker_whose_package_is_missing_says_so(folder: StudyFolder) -> None:
     """The worker goes on; the tracker's log says what to install."""
     hidden = folder.root / "hidden"
@@ -311,7 +356,7 @@ class Refusing:
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals
         self.got: list[int] = []
-        self.state = ""
+        self.state = self.hindered = ""
         self.params: Mapping[str, Any] = {}
 
     def begin(self, described: Described) -> None:
@@ -335,6 +380,9 @@ class Refusing:
 
     def close(self) -> None:
         pass
+
+    def trouble(self) -> str:
+        return self.hindered
 
 
 def test_a_tracker_that_comes_back_gets_everything(folder: StudyFolder) -> None:
@@ -360,6 +408,70 @@ def test_a_tracker_that_comes_back_gets_everything(folder: StudyFolder) -> None:
     assert tracker.got == list(range(STEPS))
     assert tracker.state == "complete"
     assert [text for text in said if "connection refused" in text] == said != []
+
+
+def test_what_a_tracker_keeps_for_later_is_said(folder: StudyFolder) -> None:
+    """It takes everything, and yet status says what hinders it, until nothing does."""
+    report(folder, 1, range(STEPS))
+    begin = {"event": "begin", "trial": 0, "attempt": 1, "first_step": 0, "host": "node1"}
+    end = {"event": "end", "trial": 0, "attempt": 1, "state": "complete"}
+    trouble = Trouble(folder, "wandb")
+    tracker, seen = Refusing(0), list[list[str]]()
+
+    def messages(_: float) -> list[Mapping[str, Any]] | None:
+        seen.append(tracker_trouble.notes(folder))
+        tracker.hindered = "its server is away" if len(seen) == 1 else ""
+        return [[begin], [end], None][len(seen) - 1]
+
+    feed(make_study(), folder, tracker, messages, trouble.note, trouble.is_over)
+    assert ["its server is away" in " ".join(notes) for notes in seen] == [False, True, False]
+    assert "wandb sync" in seen[1][0]
+    assert (tracker.got, tracker.state) == (list(range(STEPS)), "complete")
+
+
+def test_what_is_refused_is_given_up_once_the_worker_has_gone(folder: StudyFolder) -> None:
+    """The task waits for it at its end."""
+    report(folder, 1, range(STEPS))
+    begin = {"event": "begin", "trial": 0, "attempt": 1, "first_step": 0, "host": "node1"}
+    messages = iter([[begin], None])
+    said: list[str] = []
+    tracker = Refusing(10**9)
+    left = feed(
+        make_study(), folder, tracker, lambda _: next(messages, None), said.append, give_up_s=0.0
+    )
+    assert left == 1
+    assert said and tracker.got == []
+
+
+def test_a_csv_file_follows_the_lineage(folder: StudyFolder) -> None:
+    """By the worker's own end: a row for each report, and what counts of the earlier attempt."""
+    study = make_study(track=("csv",))
+    write_atomic(folder.study, study.to_json())
+    outbox = Outbox(study, folder, os.environ)
+    first = report(folder, 1, range(5)) | report(folder, 1, range(5), "rare,\n")
+    outbox.begin(0, 1, 0, "node1")
+    outbox.end(0, 1, "killed")
+    assert outbox.close(60.0) == []
+    assert of_csv(folder) == first
+    again = report(folder, 2, range(3, 7)) | report(folder, 2, [4], "late")
+    outbox.begin(0, 2, 0, "node2")
+    outbox.end(0, 2, "complete")
+    assert outbox.close(60.0) == [], (folder.tracking / "csv.log").read_text()
+    assert of_csv(folder) == first | again
+    assert "lr: 0.25" in (folder.csv / "00000/hparams.yaml").read_text()
+
+
+def of_csv(folder: StudyFolder, trials: int = 1) -> Points:
+    rows = []
+    for trial in range(trials):
+        with (folder.csv / f"{trial:05d}/metrics.csv").open(newline="") as stream:
+            rows += [(trial, row) for row in csv.DictReader(stream)]
+    return points(
+        (trial, name, int(row["step"]), float(value))
+        for trial, row in rows
+        for name, value in row.items()
+        if name != "step" and value
+    )
 
 
 class Keeping(Refusing):
@@ -440,6 +552,40 @@ def test_tensorboard_shows_what_collect_shows(sweep: Sweep, runs: Path, tmp_path
     assert b"seed" in shown.tensor_proto.string_val[0]
 
 
+def test_csv_files_of_a_killed_study_show_what_collect_shows(
+    sweep: Sweep, runs: Path, tmp_path: Path
+) -> None:
+    """A training is killed and goes on, the study is stopped and launched again: the files' numbers
+    are those of ``collect``, none of them twice."""
+    gate = tmp_path / "gate"
+    training = TRAINING.replace(
+        "    if reporter.checkpoint_dir:",
+        """\
+    if step == 2 and os.environ["SWEEP_TRIAL"] == "1" and os.environ["SWEEP_ATTEMPT"] == "2":
+        os.kill(os.getpid(), 9)  # beyond its checkpoint of step 1
+    if reporter.checkpoint_dir:""",
+    )
+    study = write_toy(
+        tmp_path, trials=2, training=training, fixed=f"{{steps: 4, gate: '{gate}'}}", track="[csv]"
+    )
+    assert sweep("launch", study).code == 0
+    wait_for(lambda: len(collected(runs)) == 8, "both trials' first two steps", LAUNCH_S)
+    assert sweep("stop").code == 0
+    wait_for(lambda: "running" not in counts(sweep), "both trainings to leave", LAUNCH_S)
+    gate.touch()
+    assert sweep("launch", study, "--wait", timeout_s=LAUNCH_S).code == 0
+    root = runs / "toy"
+    wait_for_no_feeder(root)
+    there = Runs(runs).study("toy")
+    told = tracker_gaps.read_told(there)
+    assert sorted(told) == [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3)]
+    wait_for_runners(root)  # the finaliser sends what was missed
+    expected = collected(runs)
+    assert len(expected) == 2 * 4 * 2
+    assert of_csv(there, trials=2) == expected
+    assert "tracker csv" not in sweep("status").out
+
+
 @pytest.mark.long
 def test_tensorboard_follows_a_resumed_trial(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
     """What a killed attempt reported beyond its checkpoint is replaced by its successor."""
@@ -472,9 +618,13 @@ def server(tmp_path: Path) -> Iterator[str]:
     """A real MLflow server with a database of its own."""
     require("mlflow")
     require("mlflow_server")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    with serve_mlflow(tmp_path, quiet_port()) as address:
+        yield address
+
+
+@contextmanager
+def serve_mlflow(tmp_path: Path, port: int) -> Iterator[str]:
+    """Run a real MLflow server; yields its address."""
     address = f"http://127.0.0.1:{port}"
     with (tmp_path / "server.log").open("w") as log:
         process = subprocess.Popen(
@@ -513,7 +663,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         yield address
     finally:
         os.killpg(process.pid, 15)
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
 
 @pytest.mark.long
@@ -529,27 +679,27 @@ def test_mlflow_server_shows_what_collect_shows(
 
 
 @pytest.mark.long
-def test_mlflow_files_show_what_collect_shows(sweep: Sweep, runs: Path, tmp_path: Path) -> None:
-    """Without a server: the same, in files of the study's."""
+def test_mlflows_database_shows_what_collect_shows(
+    sweep: Sweep, runs: Path, tmp_path: Path
+) -> None:
+    """Without a server: the same, in a database beside the study's, on the embedded server."""
     require("mlflow")
     study = write_resuming(tmp_path, "mlflow")
     assert sweep("launch", study, "--wait", timeout_s=LAUNCH_S).code == 0
     root = runs / "resuming"
     wait_for_no_feeder(root)
-    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
-    check_mlflow((root / "mlruns").as_uri(), runs)
+    check_mlflow(sweep("mlflow", "--url").out.strip(), runs)
+    assert (root / "mlruns").is_dir()  # the files of its runs
 
 
 @pytest.mark.long
 def test_both_trackers_show_what_the_command_prints(
-    sweep: Sweep, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, runs: Path, tmp_path: Path
 ) -> None:
     """One study, two trackers; MLflow's and TensorBoard's readers against ``sweep collect``, its
     table of trials and its long form."""
     require("mlflow")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     root = runs / "toy"
-    uri = (root / "mlruns").as_uri()
     training = TRAINING.replace(
         "    if reporter.checkpoint_dir:",
         """\
@@ -566,6 +716,7 @@ def test_both_trackers_show_what_the_command_prints(
         track="[mlflow, tensorboard]",
     )
     assert sweep("launch", study).code == 0
+    uri = sweep("mlflow", "--url").out.strip()
     # MLflow's client takes seconds to load, and is waited for 20 s at the end.
     wait_for(lambda: begun(uri) == 2, "both first trials' runs", LAUNCH_S)
     gate.touch()
@@ -597,14 +748,12 @@ def begun(uri: str) -> int:
     """Return for how many trials MLflow has a run."""
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name("sweep/toy")
+    with tracker_database.alone(uri):  # the first of us makes the tables
+        client = MlflowClient(uri)
+        experiment = client.get_experiment_by_name("sweep/toy")
     if experiment is None:
         return 0
-    try:
-        runs = client.search_runs([experiment.experiment_id])
-    except ValueError:
-        return 0  # MLflow's files are half written at times
+    runs = client.search_runs([experiment.experiment_id])
     return len({run.data.tags.get("sweep.trial") for run in runs} - {None})
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sweep.core.paths import AttemptFolder
 from sweep.core.study import Environment
-from sweep.core.system.seats import CardNotice, Seat, SeatState, Use
-from sweep.core.trial import Claim, End
+from sweep.core.system.seats import CardNotice, Seat, SeatState, Use, read_seat
+from sweep.core.trial import Claim, End, Report
 from sweep.tasks.turn import LeftBeforeTurn, Turn, small_at_first
 from tests.study_rows import make_study
 
@@ -18,14 +20,16 @@ GPU_SHORT = "memory ran out on the GPU (PyTorch): CUDA out of memory."
 INIT = ["RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate`"]
 
 
-def make_turn(folder: Path, most: int, *, is_lost: bool = False) -> Turn:
+def make_turn(folder: Path, most: int, *, is_lost: bool = False, **more: Any) -> Turn:
     seat = Seat(folder / "seat-3.json")
     seat.ask(SeatState(token="t", trial=0, attempt=1))
-    notice = CardNotice(let_in=["t"], used={"t": Use(most=most)}, is_lost=is_lost)
+    notice = CardNotice(let_in=["t"], used={"t": Use(most=most)}, is_lost=is_lost, **more)
     seat.card.write_text(notice.to_json())
-    seat.begin(1)
     ledger: Any = SimpleNamespace()
-    return Turn(seat, ledger, Claim(1, 0, 1, "t"))
+    turn = Turn(seat, ledger, Claim(1, 0, 1, "t"))
+    assert turn.variables() == more.get("mps", {})
+    seat.begin(1)
+    return turn
 
 
 @pytest.mark.parametrize(
@@ -48,6 +52,85 @@ def test_an_end_beside_others(
     found = make_turn(tmp_path, most).read_end(end, log)
     assert found.outcome == outcome
     assert end.reason in found.reason
+
+
+SERVED = {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent"}
+FAULT = ["RuntimeError: CUDA error: an illegal memory access was encountered", "Compile with"]
+LET_DOWN = ["RuntimeError: CUDA error: MPS client failed to connect to the MPS control daemon"]
+
+
+@pytest.mark.parametrize(
+    ("most", "log", "faulted", "outcome", "said"),
+    [
+        (2, FAULT, False, "fault on a shared GPU", "fault"),
+        (1, FAULT, False, "error", ""),
+        (2, ["ValueError: no"], False, "error", ""),
+        (2, ["exit"], True, "fault on a shared GPU", ""),  # as another says that it faulted
+        (1, ["exit"], True, "error", ""),
+        (2, LET_DOWN, False, "interrupted", "mps"),
+        (1, LET_DOWN, False, "interrupted", "mps"),
+    ],
+)
+def test_an_end_under_mps(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    log: list[str],
+    faulted: bool,
+    outcome: str,
+    said: str,
+) -> None:
+    """MPS names no culprit: each goes on alone, and what faults alone has failed. What MPS itself
+    did is no trial's fault."""
+    monkeypatch.setattr("sweep.tasks.turn.FAULT_LAG_S", 0.0)
+    turn = make_turn(tmp_path, most, mps=SERVED, faulted_s=time.time() if faulted else 0.0)
+    assert turn.read_end(End("error", "exit code 1"), log).outcome == outcome
+    turn.end()
+    seat = read_seat(turn.seat.path)
+    assert seat is not None and seat.ran_out == said
+
+
+@pytest.mark.parametrize(("most", "outcome"), [(1, "error"), (2, "error")])
+def test_a_fault_without_mps_is_the_trials_own(tmp_path: Path, most: int, outcome: str) -> None:
+    assert make_turn(tmp_path, most).read_end(End("error", "1"), FAULT).outcome == outcome
+
+
+def test_an_end_with_a_server_that_was_renewed(tmp_path: Path) -> None:
+    turn = make_turn(tmp_path, 1, mps=SERVED)
+    turn.seat.card.write_text(CardNotice(mps=SERVED, generation=1).to_json())
+    assert turn.read_end(End("error", "exit code 1"), FAULT).outcome == "interrupted"
+    assert turn.read_end(End("finished"), []).outcome == "finished"
+
+
+@pytest.mark.parametrize("served", [{}, SERVED])
+def test_what_mps_did_not_serve_and_went_on(tmp_path: Path, served: dict[str, str]) -> None:
+    """It has ended well, and its note says that it may have had no GPU; MPS is looked at."""
+    turn = make_turn(tmp_path, 2, mps=served)
+    folder = AttemptFolder(tmp_path / "1")
+    folder.root.mkdir()
+    folder.log.write_text("".join(f"{line}\n" for line in ["begin", *LET_DOWN, *["epoch"] * 500]))
+    turn.begin(1, folder)
+    assert turn.read_end(End("finished"), ["epoch"]).outcome == "finished"
+    turn.end()
+    seat = read_seat(turn.seat.path)
+    assert seat is not None and seat.is_complete
+    assert seat.ran_out == ("mps" if served else "")
+    note = f"may have trained without the GPU, as MPS did not serve it: {LET_DOWN[0]}"
+    assert turn.notes == ([note] if served else [])
+
+
+def test_a_training_that_mps_does_not_let_go(tmp_path: Path) -> None:
+    """Whoever packs the card is told, and sees to the server."""
+    turn = make_turn(tmp_path, 2, mps=SERVED)
+    turn.let_go()
+    turn.end()
+    seat = read_seat(turn.seat.path)
+    assert seat is not None and seat.ran_out == "stuck"
+    turn = make_turn(tmp_path, 2)
+    turn.let_go()  # nothing serves it
+    turn.end()
+    seat = read_seat(turn.seat.path)
+    assert seat is not None and seat.ran_out == ""
 
 
 @pytest.mark.parametrize(
@@ -85,3 +168,16 @@ def test_frameworks_do_not_take_the_whole_card(
     study = small_at_first(make_study(environment=Environment(env=env)), environ)
     names = ("XLA_PYTHON_CLIENT_PREALLOCATE", "TF_FORCE_GPU_ALLOW_GROWTH")
     assert tuple(study.environment.env.get(name) for name in names) == expected
+
+
+def test_what_training_says_of_its_memory(tmp_path: Path) -> None:
+    """It is passed on with its reports, and stays where a later report says nothing of it."""
+    turn, folder = make_turn(tmp_path, 2), AttemptFolder(tmp_path / "1")
+    folder.root.mkdir()
+    turn.begin(1, folder)
+    for text in ('{"gpu_bytes": 5000}\n', ""):
+        folder.answer.write_text(text)
+        turn.seat._written = 0.0
+        turn.report([Report(1, 2.0, {"loss": 1.0})])
+        said = read_seat(turn.seat.path)
+        assert said is not None and said.allocator_bytes == 5000

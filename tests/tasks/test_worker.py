@@ -80,14 +80,15 @@ def test_a_stalled_training_is_ended_and_tried_again(scene: Scene) -> None:
 
 def test_output_is_a_sign_of_life(scene: Scene) -> None:
     """A training that prints has not stalled."""
-    scene.more = "stall_time: 4s\n"
-    script = "import time\nfor n in range(12):\n    time.sleep(0.5)\n    print(n, flush=True)\n"
+    scene.more = "stall_time: 8s\n"
+    script = "import time\nfor n in range(5):\n    time.sleep(2)\n    print(n, flush=True)\n"
     script += DEAF
     scene.write(f"python {scene.name}-train.py 1 0", script).launch()
     scene.wait()
     assert (scene.record().state, len(scene.record().attempts)) == ("complete", 1)
 
 
+@pytest.mark.long  # training/test_supervisor has its time, control/test_settle what comes of it
 def test_trial_time(scene: Scene) -> None:
     """A trial that has used up its time is asked to end, and keeps what it has reached."""
     scene.more = "trial_time: 3s\n"
@@ -99,6 +100,7 @@ def test_trial_time(scene: Scene) -> None:
     assert record.values == (record.metrics["loss"][-1][1],)
 
 
+@pytest.mark.long  # training/test_supervisor has the signal
 def test_trial_time_ends_a_script_that_does_not_listen(scene: Scene) -> None:
     """One whose metric is read from its output gets SIGTERM at once."""
     scene.more = "trial_time: 3s\n"
@@ -152,6 +154,7 @@ def test_a_terminated_worker_ends_a_training_that_does_not_listen(scene: Scene) 
     scene.wait_for(lambda: not scene.processes())
 
 
+@pytest.mark.long  # a cluster of Slurm has it in every form
 def test_a_time_limit_shorter_than_the_trial(scene: Scene) -> None:
     """USR1 comes ``grace`` before the limit; wave after wave goes on until it is complete."""
     scene.steps, scene.pause_s = 25, 0.3
@@ -168,6 +171,7 @@ def test_a_time_limit_shorter_than_the_trial(scene: Scene) -> None:
     ]
 
 
+@pytest.mark.long  # control/test_settle has the rule
 def test_a_trial_that_never_gets_anywhere_is_given_up(scene: Scene) -> None:
     """Two time limits without a checkpoint: it would go on so for ever."""
     scene.more = "resources: {time: 5s}\ngrace: 2s\n"
@@ -182,6 +186,7 @@ def test_a_trial_that_never_gets_anywhere_is_given_up(scene: Scene) -> None:
     assert len(record.attempts) == 2
 
 
+@pytest.mark.long  # cli/test_stop goes on from its checkpoints
 def test_stop_and_go_on(scene: Scene) -> None:
     """``stop`` lets trials save and leave, as often as one likes; launch takes them up again."""
     scene.trials, scene.parallel, scene.steps, scene.pause_s = 3, 2, 8, 0.0
@@ -229,6 +234,7 @@ if sys.argv[1] == "done":
 """
 
 
+@pytest.mark.long  # training/test_supervisor has the grace time
 def test_stop_gives_a_training_its_grace(scene: Scene) -> None:
     """It gets no SIGTERM before that, and its trial goes on later."""
     scene.more = "grace: 2s\n"
@@ -243,6 +249,7 @@ def test_stop_gives_a_training_its_grace(scene: Scene) -> None:
     assert float(signalled.removeprefix("SIGTERM after ")) > 1.9
 
 
+@pytest.mark.long  # training/test_supervisor has the signal
 def test_stop_ends_a_script_that_does_not_listen(scene: Scene) -> None:
     """One whose metric is read from its output gets SIGTERM at once."""
     script = "import time\nfor n in range(6000):\n    print('loss:', n, flush=True)\n"
@@ -348,6 +355,7 @@ def test_local_tasks_within_a_job_of_slurms(scene: Scene) -> None:
     assert log.splitlines()[-1] == "saw SLURM_CPUS_ON_NODE"
 
 
+@pytest.mark.long  # cli/test_stop drains a study
 def test_drain(scene: Scene) -> None:
     """``stop --drain`` lets running trials end and starts no further one."""
     scene.trials, scene.parallel, scene.steps, scene.pause_s = 4, 2, 4, 0.0
@@ -383,6 +391,7 @@ def test_files_of_finished_trials(scene: Scene) -> None:
     assert kept == {record.number for record in best}
 
 
+@pytest.mark.long  # every test with scene.check() leans on it
 def test_a_resumed_trial_reports_like_an_undisturbed_one(scene: Scene) -> None:
     """The helper's own promise: what ``check`` expects is what a training alone would report."""
     scene.steps, scene.pause_s = 3, 0.0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.conftest import fork_server
 from tests.fork_server import Forked, ForkServer
+from tests.ports import quiet_port
 from tests.waiting import PATIENCE_S
 
 # What a rank runs: the command, with a plant in front (code that patches something in one rank).
@@ -27,12 +27,6 @@ QUICK = (
     "--device",
     "cpu",
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def torch_server(environ: Mapping[str, str]) -> ForkServer:
@@ -74,7 +68,7 @@ def start(
         if not name.startswith(("SWEEP_", "SLURM_"))
     }
     server = torch_server(clean)
-    found = port or free_port()
+    found = port or quiet_port()
     processes = []
     for rank in only or range(world):
         place = dict(zip(names, (str(rank), str(rank), str(world)), strict=True))

@@ -136,7 +136,7 @@ def test_bad_config_files_are_refused(tmp_path: Path, text: str, expected: str) 
         (
             ["--data", "minst"],
             "--data: must be one of digits, mnist, fashion-mnist, cifar10, "
-            "shards, synthetic (got minst). Did you mean mnist.",
+            "shards, images, parquet, synthetic (got minst). Did you mean mnist.",
         ),
         (
             ["--lr=-1", "--threads=-2"],

@@ -9,12 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 
-from trainer import data, fetch  # noqa: E402
+from trainer import data, fetch, split  # noqa: E402
 from trainer.config import InputError, Options  # noqa: E402
 
 
-def rows(split: data.Split) -> list[bytes]:
-    return [bytes(image.flatten().tolist()) for image in split.images]
+def rows(part: split.Split) -> list[bytes]:
+    return [bytes(image.flatten().tolist()) for image in part.images]
 
 
 def test_digits_are_split_into_1197_300_and_300() -> None:
@@ -64,47 +64,47 @@ def test_synthetic_data_is_a_function_of_size_and_split_seed() -> None:
     assert (len(first.train), len(first.validation), len(first.test)) == (100, 12, 13)
 
 
-def drain(sampler: data.Sampler) -> list[list[int]]:
+def drain(sampler: split.Sampler) -> list[list[int]]:
     return [batch.tolist() for batch in sampler.rest_of_epoch(torch.device("cpu"))]
 
 
 def test_an_epoch_visits_examples_once_and_leaves_out_the_short_batch() -> None:
     """10 examples in batches of 4 make 2 batches of distinct ones."""
-    got = drain(data.Sampler(10, 4, seed=0))
+    got = drain(split.Sampler(10, 4, seed=0))
     assert [len(batch) for batch in got] == [4, 4]
     assert len({index for batch in got for index in batch}) == 8
 
 
 def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     """The order depends on the seed and the epoch, and on nothing else."""
-    sampler = data.Sampler(10, 5, seed=0)
+    sampler = split.Sampler(10, 5, seed=0)
     first = drain(sampler)
     sampler.end_epoch()
     torch.manual_seed(123)
-    again = data.Sampler(10, 5, seed=0)
+    again = split.Sampler(10, 5, seed=0)
     assert drain(again) == first
     assert drain(sampler) != first
-    assert drain(data.Sampler(10, 5, seed=1)) != first
+    assert drain(split.Sampler(10, 5, seed=1)) != first
 
 
 def test_a_sampler_goes_on_in_the_middle_of_an_epoch() -> None:
     """Setting epoch and batch continues the same order."""
-    whole = drain(data.Sampler(100, 10, seed=3))
-    later = data.Sampler(100, 10, seed=3)
+    whole = drain(split.Sampler(100, 10, seed=3))
+    later = split.Sampler(100, 10, seed=3)
     later.batch = 7
     assert drain(later) == whole[7:]
 
 
 def test_ranks_share_each_batch_without_overlap() -> None:
     """The parts of two ranks make up the batch of one process."""
-    whole = drain(data.Sampler(20, 8, seed=0))
-    parts = [drain(data.Sampler(20, 8, seed=0, rank=rank, world=2)) for rank in (0, 1)]
+    whole = drain(split.Sampler(20, 8, seed=0))
+    parts = [drain(split.Sampler(20, 8, seed=0, rank=rank, world=2)) for rank in (0, 1)]
     assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == [sorted(b) for b in whole]
 
 
 def test_a_set_smaller_than_a_batch_makes_one_batch() -> None:
     """No epoch without a step."""
-    assert [len(batch) for batch in drain(data.Sampler(5, 64, seed=0))] == [5]
+    assert [len(batch) for batch in drain(split.Sampler(5, 64, seed=0))] == [5]
 
 
 def idx(shape: tuple[int, ...], values: bytes) -> bytes:

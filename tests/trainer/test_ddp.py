@@ -14,7 +14,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 
 from sweep.report import Reporter, decode  # noqa: E402
-from tests.trainer.ranks_of_trainer import QUICK, finish, free_port, start  # noqa: E402
+from tests.ports import quiet_port  # noqa: E402
+from tests.trainer.ranks_of_trainer import QUICK, finish, start  # noqa: E402
 from trainer import checkpoint, config, loop  # noqa: E402
 
 pytestmark = pytest.mark.real
@@ -74,6 +75,24 @@ def test_ranks_give_the_curve_of_one_process(
     assert got.keys() == expected.keys() == {1, 2}
     for step in expected:
         assert got[step] == pytest.approx(expected[step], rel=TOLERANCE)
+
+
+def test_where_the_time_goes(tmp_path: Path) -> None:
+    """Asked for, one process and two ranks report their shares, and only ranks communicate."""
+    argv = [*QUICK, "--epochs", "2", "--batch-size", "8"]  # more steps than are looked at
+    done = finish(start(2, tmp_path / "two", *argv, SWEEP_PROFILE="1"))
+    assert [code for code, _, _ in done] == [0, 0], done
+    (tmp_path / "one").mkdir()
+    alone = Reporter({"SWEEP_METRICS": str(tmp_path / "one" / "metrics.jsonl")})
+    loop.train(config.parse(argv, {"SWEEP_PROFILE": "1"}), alone, lambda line: None)
+    one, two = curve(tmp_path / "one"), curve(tmp_path / "two")
+    assert one.keys() == two.keys() == {1, 2}
+    for row in (*one.values(), *two.values()):
+        shares = [row[f"share_{name}"] for name in ("compute", "communication", "data")]
+        assert row["share_compute"] > 0 and min(shares) >= 0 and 0 < sum(shares) <= 1.000001
+        assert row["samples_per_s"] > 0 and row["memory_gb"] > 0.05
+    assert {row["share_communication"] for row in one.values()} == {0.0}
+    assert all(row["share_communication"] > 0 for row in two.values())
 
 
 def test_pruning_stops_all_ranks_at_the_same_step(tmp_path: Path) -> None:
@@ -168,7 +187,7 @@ def test_a_rank_of_another_run_at_the_same_port_is_turned_away(tmp_path: Path) -
 @pytest.mark.long
 def test_a_run_goes_on_when_a_stranger_knocks(tmp_path: Path) -> None:
     """The stranger leaves; the run that owns the port ends well."""
-    port = free_port()
+    port = quiet_port()
     ranks = start(
         2,
         tmp_path / "own",
@@ -217,7 +236,7 @@ def test_a_batch_that_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
     assert "2 ranks cannot share it evenly. Take a multiple of 2." in done[0][2]
 
 
-@pytest.mark.long  # e2e/test_ddp and e2e/test_wheel start it so in every form
+@pytest.mark.long  # e2e/test_ddp starts it so in every form
 def test_torchrun_starts_it(tmp_path: Path) -> None:
     """The launcher's own store and variables."""
     done = subprocess.run(

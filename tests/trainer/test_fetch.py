@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.server
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,10 +130,10 @@ def test_without_network_it_says_what_to_copy_where(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A refused connection, as on a closed port: exit 1, no traceback, an empty folder."""
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as closed:
-        port = closed.server_address[1]
-    argv = ["fetch", "mnist", "--to", str(tmp_path), "--from", f"http://127.0.0.1:{port}"]
-    assert fetch.main(argv) == 1
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # it does not listen, and nobody else can
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        assert fetch.main(["fetch", "mnist", "--to", str(tmp_path), "--from", address]) == 1
     said = capsys.readouterr().err
     assert "no connection (Connection refused)" in said
     assert f"copy the four files into {tmp_path}." in said

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the trainer needs torch (extra: trainer)")
 
 from sweep.report import Reporter, decode  # noqa: E402
-from trainer import checkpoint, data, evaluate, loop, model, optimizer  # noqa: E402
+from trainer import checkpoint, evaluate, loop, model, optimizer, split  # noqa: E402
 from trainer import train as command  # noqa: E402
 from trainer.config import InputError, Options  # noqa: E402
 
@@ -91,17 +91,22 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not(tmp_path: Pat
     assert first.reports() != third.reports()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"optimizer": "adamw", "lr": 0.01},
-        {"schedule": "one-cycle"},
-        {"schedule": "constant"},
-        {"model": "cnn", "width": 4},
-    ],
+# One epoch of each for the short form, and all of one.
+CHANGES: tuple[dict[str, Any], ...] = (
+    {},
+    {"optimizer": "adamw", "lr": 0.01},
+    {"schedule": "one-cycle"},
+    {"schedule": "constant"},
+    {"model": "cnn", "width": 4},
 )
-@pytest.mark.parametrize("at", [1, 2, 3])
+LEFT = [
+    pytest.param(at, changes, marks=pytest.mark.long if changes and at != 2 else ())
+    for at in (1, 2, 3)
+    for changes in CHANGES
+]
+
+
+@pytest.mark.parametrize(("at", "changes"), LEFT)
 def test_a_run_that_left_after_an_epoch_goes_on_exactly(
     tmp_path: Path, changes: dict[str, Any], at: int
 ) -> None:
@@ -272,7 +277,7 @@ def test_a_full_disk_ends_with_what_to_do(
 def test_schedules_follow_the_place_in_the_run(name: str, expected: list[float]) -> None:
     """Four steps of two epochs."""
     options = Options(lr=1.0, epochs=2, schedule=name)
-    sampler = data.Sampler(2, 1, seed=0)
+    sampler = split.Sampler(2, 1, seed=0)
     got = []
     for sampler.epoch in (0, 1):
         for sampler.batch in (0, 1):
@@ -329,7 +334,7 @@ def test_measuring_counts_every_example_once() -> None:
 
     images = torch.tensor([0, 1, 2, 2] * 600, dtype=torch.uint8).view(-1, 1, 1, 1)
     labels = torch.tensor([0, 1, 2, 1] * 600)
-    got = evaluate.measure(Echo(), data.Split(images, labels), classes=3)
+    got = evaluate.measure(Echo(), split.Split(images, labels), classes=3)
     assert got == {
         "loss": 25.0,
         "accuracy": 0.75,

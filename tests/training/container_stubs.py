@@ -118,12 +118,21 @@ if sys.argv[1:2] == ["--inside"]:  # the step's own process
     image = given.get("image", "")
     if "name" in given:
         name, _, flag = given["name"].partition(":")
-        root = roots / ("pyxis_" + name)
-        if flag == "no_exec" or (root / "whole").exists():
-            image_env = check_root(root, fail)
-        else:
+        if (flag or "auto") not in ("auto", "create", "exec", "no_exec"):
+            fail('--container-name: flag must be "auto", "create", "exec" or "no_exec"')
+        job = os.environ.get("SLURM_JOB_ID") if (roots / "scope-job").exists() else None
+        root = roots / ("pyxis_" + (job + "_" if job else "") + name)
+        passed = 'error: "' + flag + '" flag was passed to --container-name but the container '
+        if flag == "exec":
+            fail(passed + "is not running")
+        if flag == "create" and root.exists():
+            fail(passed + "already exists")
+        if not root.exists() and not image:
+            fail('error: a container with name "' + root.name + '" does not exist, and '
+                 "--container-image is not set")
+        if not root.exists():
             make_root(root, image, fail)
-            image_env = check_root(root, fail)
+        image_env = check_root(root, fail)
     elif image.startswith(("/", "./")):
         if not os.path.exists(image):
             fail("failed to import image: No such file or directory: " + image)

@@ -48,6 +48,17 @@ def test_of_which_step(name: str, saved_s: float, expected: int | None) -> None:
     assert (found and found.step) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"), [("last.pt", None), ("epoch_2.pt", 2), ("epoch_7.pt", None)]
+)
+def test_of_which_of_several_at_once(name: str, expected: int | None) -> None:
+    """Steps of 30 ms: the clock of a file system may be that far from the training's."""
+    steps = [ReportedStep(step, 10 + 0.03 * step, 0.0) for step in range(5)]
+    save = Save(Path(name), (Path(name),), parse(name), int(10.07 * 1e9))
+    found = step_of(save, steps)
+    assert (found and found.step) == expected
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> AttemptFolder:
     found = AttemptFolder(tmp_path / "1")
@@ -56,7 +67,16 @@ def folder(tmp_path: Path) -> AttemptFolder:
 
 
 def report(step: int, value: float) -> Report:
-    return Report(step, time.time(), {"acc": value, "loss": 1.0})
+    """Return a report, ten seconds after that of the step before."""
+    return Report(step, 1e9 + 10.0 * step, {"acc": value, "loss": 1.0})
+
+
+def save(folder: AttemptFolder, path: Path, text: str, reported: Report) -> None:
+    """Save as a training does right after a report, however long it takes here."""
+    made, saved_s = folder.root.parent / "made", reported.time_s + 0.01
+    made.write_text(text)
+    os.utime(made, (saved_s, saved_s))
+    made.replace(path)
 
 
 def kept(folder: AttemptFolder) -> str:
@@ -71,10 +91,11 @@ def test_it_stays_while_its_training_removes_it(folder: AttemptFolder, name: str
     keeper.start()
     before: Path | None = None
     for step, value in ((1, 0.5), (2, 0.9), (3, 0.7), (4, 0.8)):
-        keeper.see([report(step, value)])
+        reported = report(step, value)
+        keeper.see([reported])
         path = folder.checkpoints / name.format(step)
         path.parent.mkdir(exist_ok=True)
-        path.write_text(f"weights of {step}")
+        save(folder, path, f"weights of {step}", reported)
         if step <= 2:
             wait_for(lambda value=value: find_best(folder, value), f"the save of {step}")
         if before is not None and before != path:
@@ -93,12 +114,14 @@ def test_one_that_is_saved_into_the_folder_itself(folder: AttemptFolder) -> None
     """Then all of the folder is the checkpoint, and each save writes into it again."""
     keeper = BestKeeper(folder, Objective("acc", "maximize"))
     keeper.start()
+    first = report(1, 0.5)
     for name in ("__0_0.distcp", ".metadata"):
-        (folder.checkpoints / name).write_text("step 1")
-    keeper.see([report(1, 0.5)])
+        save(folder, folder.checkpoints / name, "step 1", first)
+    keeper.see([first])
     wait_for(lambda: find_best(folder, 0.5), "the save of 1")
-    (folder.checkpoints / "__0_0.distcp").write_text("step 2, which is worse")
-    keeper.see([report(2, 0.4)])
+    second = report(2, 0.4)
+    save(folder, folder.checkpoints / "__0_0.distcp", "step 2, which is worse", second)
+    keeper.see([second])
     keeper.finish()
     found = find_best(folder, 0.5)
     assert found == folder.best / "checkpoint"

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from sweep.training.exit_reason import read_end
 from tests.conftest import Sweep, run_sweep, sweep_environment
 from tests.needs import as_other_user, require, skip_or_fail
 from tests.toys import write_toy
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -111,7 +113,7 @@ def environment_of(kind: str, images: Path) -> str:
     return json.dumps({"runtime": "apptainer", "image": str(image), "binds": BINDS})
 
 
-@pytest.mark.parametrize("kind", ["sif", "sandbox", "def"])
+@pytest.mark.parametrize("kind", ["sif", pytest.param("sandbox", marks=pytest.mark.long), "def"])
 def test_a_study_trains_in_an_image(
     kind: str, sweep: Sweep, tmp_path: Path, runs: Path, images: Path
 ) -> None:
@@ -255,12 +257,12 @@ BUILD = """\
 import json, os, sys
 from pathlib import Path
 import sweep.schedulers  # as every process of sweep's does
-from sweep.training import build
+from sweep.training import build, ready
 from sweep.core.paths import Runs
 from sweep.core.study import Study
 study = Study.from_json(Path("study.json").read_text())
 if study.environment.built:
-    build.make_ready(study, os.environ, print)
+    ready.make_ready(study, os.environ, print)
 else:
     print(build.ensure(study, Runs(Path("runs").absolute()), os.environ, print)[1].path)
 """
@@ -288,7 +290,7 @@ def test_sixteen_at_once_build_once(who: str, tmp_path: Path, images: Path) -> N
         )
         for _ in range(16)
     ]
-    ended = [(child.communicate(timeout=120)[0], child.returncode) for child in started]
+    ended = [(child.communicate(timeout=PATIENCE_S)[0], child.returncode) for child in started]
     assert [code for _, code in ended] == [0] * 16, ended
     assert sum("building" in text for text, _ in ended) == 1
     (made,) = (tmp_path / "runs/.images").glob("*.sif")
@@ -496,7 +498,8 @@ def test_as_a_user(tmp_path: Path, images: Path) -> None:
     python = "/usr/bin/python3"
     if not Path(python).exists():
         skip_or_fail("other_user", "no /usr/bin/python3, which any user may run")
-    folder = Path(f"/tmp/sweep-containers-{os.getpid()}")
+    folder = Path(tempfile.mkdtemp(prefix="sweep-containers-"))
+    folder.chmod(0o755)
     home = folder / "home"
     try:
         home.mkdir(parents=True)

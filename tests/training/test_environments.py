@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from sweep.core.paths import Runs
 from sweep.core.study import Environment, Slurm
 from sweep.provenance import manifest
-from sweep.training import build
+from sweep.training import build, ready
 from sweep.training.exit_reason import read_end
 from tests.conftest import Sweep, run_sweep
 from tests.needs import ensure_modules, require
@@ -215,7 +215,12 @@ def test_whose_exit_code_it_is(
     [
         ({"image": "/no/such.sqsh"}, ["true"], "not started", "No such file or directory"),
         ({"binds": ("/no/such",)}, ["true"], "not started", "failed to mount"),
-        ({"name": "never-made"}, ["true"], "not started", "No such file or directory"),
+        (
+            {"image": "", "name": "never-made"},
+            ["true"],
+            "not started",
+            "--container-image is not set",
+        ),
         ({}, ["no-such-program"], "not started", "Command not found: no-such-program"),
         ({}, ["sh", "-c", "exit 1"], "error", "exit code 1"),
         ({}, ["sh", "-c", "exit 2"], "error", "exit code 2"),
@@ -258,7 +263,9 @@ def test_a_study_in_enroot_from_a_registry(sweep: Sweep, tmp_path: Path, runs: P
     assert provenance["built"].startswith("toy-1-") and len(provenance["image_sha256"]) == 64
 
 
-@pytest.mark.parametrize("runtime", ["conda", "modules", "enroot"])
+@pytest.mark.parametrize(
+    "runtime", ["conda", pytest.param("modules", marks=pytest.mark.long), "enroot"]
+)
 def test_what_is_installed_is_recorded(
     runtime: str, sweep: Sweep, tmp_path: Path, runs: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -357,13 +364,32 @@ def test_a_half_made_root_is_made_anew(tmp_path: Path, stubs: dict[str, str]) ->
         locks.mkdir(mode=0o700, exist_ok=True)
         (locks / f"{name}.making").touch()
         said: list[str] = []
-        build.make_ready(study, environ, said.append)
+        ready.make_ready(study, environ, said.append)
         assert said == [f"removing the root {name}, which was half made"]
         assert len(noted(tmp_path, "root")) == 1
         assert run(study, tmp_path, env=stubs)[0].returncode == 0
     finally:
         for path in locks.glob(f"{name}.*"):
             path.unlink()
+
+
+def test_a_root_of_pyxis_that_belongs_to_its_job(tmp_path: Path, stubs: dict[str, str]) -> None:
+    """With ``container_scope=job`` it has the job's number in its name: what a killed task has left
+    half made is found all the same."""
+    (tmp_path / "roots").mkdir()
+    (tmp_path / "roots/scope-job").touch()
+    given = Environment("pyxis", image(tmp_path), name="mine")
+    study = dataclasses.replace(
+        make_study(tmp_path, ["sh", "-c", "echo it trains"], given), executor="slurm"
+    )
+    environ = {**os.environ, **stubs, "SLURM_JOB_ID": "7"}
+    (tmp_path / "roots/pyxis_7_mine").mkdir()
+    said: list[str] = []
+    ready.make_ready(study, environ, said.append)
+    assert said == ["the root pyxis_mine could not be made; once more without what is left of it"]
+    assert [one["name"] for one in noted(tmp_path, "root")] == ["pyxis_7_mine"]
+    done, _ = run(study, tmp_path, env={**stubs, "SLURM_JOB_ID": "7"})
+    assert done.stdout == "it trains\n"
 
 
 def test_a_container_of_pyxis_that_the_user_made(tmp_path: Path, stubs: dict[str, str]) -> None:
@@ -376,7 +402,7 @@ def test_a_container_of_pyxis_that_the_user_made(tmp_path: Path, stubs: dict[str
         tmp_path, ["sh", "-c", "echo $FROM_IMAGE"], Environment("pyxis", name="mine")
     )
     study = dataclasses.replace(study, executor="slurm")
-    build.make_ready(study, {**os.environ, **stubs}, pytest.fail)
+    ready.make_ready(study, {**os.environ, **stubs}, pytest.fail)
     done, _ = run(study, tmp_path, env=stubs)
     assert done.stdout == "mine\n"
     assert not noted(tmp_path, "root") and not noted(tmp_path, "import")

@@ -360,6 +360,17 @@ PRINTED: dict[str, tuple[str | bytes, str, list[float]]] = {
         "loss=([0-9.]+)",
         [0.5, 0.3],
     ),
+    "signs that the group does not name": (
+        "loss=1.5\nloss=0.3\nloss=-0.25\nval_loss=-9.5\nloss=−.5\nloss=-1e-3\n",
+        "loss=([0-9.]+)",
+        [1.5, 0.3, -0.25, -0.5, -0.001],
+    ),
+    "signs before what the group ends": (
+        "acc 0.5 of x\nacc -0.5 of x\nacc -7 of x\nacc -0.1 of y\n",
+        r"acc (\d\.\d+) of x",
+        [0.5, -0.5, -7.0],
+    ),
+    "a sign that the pattern names": ("nll=-0.5\nnll=-0.75\n", "nll=-([0-9.]+)", [0.5, 0.75]),
     "a longer name alone": ("val_loss=0.4\nval_loss=0.3\n", "loss=([0-9.]+)", [0.4, 0.3]),
     "latin-1": (each("Époque {e}: précision val_acc={v}\n").encode("latin-1"), ACC, THREE),
     "utf-16": (each("epoch {e} val_acc={v}\r\n").encode("utf-16"), ACC, THREE),
@@ -415,6 +426,25 @@ def test_what_trainings_print(tmp_path: Path, name: str, monkeypatch: pytest.Mon
     for cut in cuts:
         found = read(folder, data, pattern, cut, rank="torchrun" in name)
         assert repr(dict(sorted(found.items()))) == expected, cut
+
+
+@pytest.mark.parametrize(
+    ("pattern", "printed", "said"),
+    [
+        (r"acc: (0\.\d+)", "acc: 0.9\nacc: 1.0\n", "1 line with a number"),
+        (r"acc: (\d+\.\d+)", "acc: 0.9\nacc: 1\nacc: 2\n", "2 lines with a number"),
+        (r"acc: ([0-9.]+)", "acc: 0.9\nacc: -0.5\n", "'-0.5' was printed where"),
+        (r"acc: ([0-9.]+) x", "acc: 0.9 x\nacc: 0.7 y\n", ""),
+        (r"acc: (.*)", "acc: 0.9\nloss: 0.7\n", ""),
+        (r"(?:acc|loss): ([\d.]+)", "acc: 0.9\ntop: 0.7\n", ""),
+    ],
+)
+def test_numbers_that_a_group_does_not_take_are_said(pattern: str, printed: str, said: str) -> None:
+    output = Output([Objective("acc", "maximize", pattern=pattern)])
+    for line in printed.splitlines():
+        output.take(line, "\n")
+    notes = " ".join(output.notes())
+    assert said in notes and bool(notes) == bool(said)
 
 
 def test_a_bar_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,19 @@ def test_a_script_that_spawns_is_said(workdir: Path) -> None:
         assert own_ranks.notes(make(command, workdir)) == []
 
 
+def test_a_script_with_data_parallel_is_said(workdir: Path) -> None:
+    """It uses all GPUs in one process; each of several would use all of them."""
+    (workdir / "dp.py").write_text("import torch\nmodel = torch.nn.DataParallel(model)\n")
+    (workdir / "ddp.py").write_text("model = DistributedDataParallel(model)\n")
+    (said,) = own_ranks.notes(make("python dp.py", workdir))
+    assert said == (
+        "dp.py uses all GPUs in one process (DataParallel, line 2), and torchrun starts 2 of it. "
+        "Unless it does so only where it is alone, write launcher: python."
+    )
+    assert own_ranks.notes(make("python dp.py", workdir, launcher="python")) == []
+    assert own_ranks.notes(make("python ddp.py", workdir)) == []
+
+
 def test_two_launchers_are_refused(workdir: Path) -> None:
     """In a script as in the command itself; where it may not be called, it is said."""
     study = make("bash two.sh", workdir, launcher="torchrun")

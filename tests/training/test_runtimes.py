@@ -177,6 +177,15 @@ def test_pythonpath_keeps_what_is_visible() -> None:
         ("enroot", 127, ["[ERROR] Command not found: x"], "Command not found"),
         ("pyxis", 1, ["slurmstepd: error: pyxis: failed to import image"], "failed to import"),
         ("pyxis", 2, ["slurmstepd: error: pyxis: no such file: x"], "no such file"),
+        (
+            "pyxis",
+            1,
+            [
+                'slurmstepd: error: pyxis: error: a container with name "pyxis_7_mine" does not '
+                "exist, and --container-image is not set"
+            ],
+            "container_scope=job",
+        ),
         ("pyxis", 255, ["srun: unrecognized option '--container-image=/x'"], "has no Pyxis"),
         ("pyxis", 1, ["ValueError: x"], None),
         ("conda", 1, ["oops", "sweep: a line of environment.setup failed"], "failed: oops"),

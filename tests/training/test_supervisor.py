@@ -224,9 +224,9 @@ def test_nothing_is_killed_before_slurm_does(
     numbers: Sequence[int], end_in_s: float | None, left_s: float | None
 ) -> None:
     """Where SIGTERM follows the first signal, that alone says when its time is over."""
+    began = time.monotonic()
     end_s = None if end_in_s is None else time.time() + end_in_s
     leave = Leave(4.0, 58.0, end_s, term_follows=True)
-    began = time.monotonic()
     for number in numbers:
         leave.on_signal(number, None)
     took_s = time.monotonic() - began
@@ -244,8 +244,8 @@ def test_a_grace_time_reaches_training(tmp_path: Path) -> None:
     leave = Leave(4.0, 1.0, time.time() + 3600.0, term_follows=True)
     leave.on_signal(signal.SIGUSR1, None)
     timer = threading.Timer(6.0, leave.on_signal, (signal.SIGTERM, None))
-    timer.start()
     began = time.monotonic()
+    timer.start()
     ended = watch(tmp_path, script, leave)
     timer.join()
     assert (ended.told, ended.signal) == ("checkpoint", signal.SIGTERM)
@@ -302,12 +302,14 @@ def test_a_training_that_cannot_be_ended_is_said(
     assert "it cannot be ended: killed, and alive" in AttemptFolder(tmp_path).log.read_text()
 
 
-# Stops itself for some seconds (its child wakes it), then goes on to its end.
-STOPS = """
+# Stops itself for longer than a limit (its child wakes it), then goes on to its end.
+LIMIT_S = 8
+WAKE = "until grep -q 'State:.T' /proc/{0}/status; do sleep 0.05; done; sleep 11; kill -CONT {0}"
+STOPS = f"""
 import subprocess, os, signal, time
 from sweep.report import Reporter
 r = Reporter(); r.log(loss=1.0)
-subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])
+subprocess.Popen(["sh", "-c", {WAKE!r}.format(os.getpid())])
 os.kill(os.getpid(), signal.SIGSTOP)
 r.log(loss=0.5)
 """
@@ -316,9 +318,9 @@ r.log(loss=0.5)
 @pytest.mark.parametrize("limit", ["stall_time_s", "trial_time_s"])
 def test_the_time_in_which_training_was_stopped_does_not_count(tmp_path: Path, limit: str) -> None:
     """Neither for a stall nor for the trial's own time; what it lost is known."""
-    ended = watch(tmp_path, STOPS, Leave(4.0, 58.0), **{limit: 4})
+    ended = watch(tmp_path, STOPS, Leave(4.0, 58.0), **{limit: LIMIT_S})
     assert (ended.exit_code, ended.told) == (0, "")
-    assert ended.suspended_s > 4.0
+    assert ended.suspended_s > LIMIT_S
 
 
 def test_a_stop_within_a_look_does_not_count(
@@ -329,12 +331,12 @@ def test_a_stop_within_a_look_does_not_count(
 
     def jump(journal: Journal) -> float:
         if not jumps and journal.folder.answer.exists():
-            jumps.append(time.sleep(5))
+            jumps.append(time.sleep(LIMIT_S + 1))
         return idle_s(journal)
 
     monkeypatch.setattr(Journal, "idle_s", jump)
-    script = REPORTER.replace("told()\n", "time.sleep(7)\n")
-    ended = watch(tmp_path, script, Leave(4.0, 58.0), stall_time_s=4)
+    script = REPORTER.replace("told()\n", f"time.sleep({LIMIT_S + 3})\n")
+    ended = watch(tmp_path, script, Leave(4.0, 58.0), stall_time_s=LIMIT_S)
     assert jumps
     assert (ended.exit_code, ended.told) == (0, "")
 
@@ -345,17 +347,18 @@ def test_the_time_in_which_sweep_was_stopped_does_not_count(tmp_path: Path) -> N
     leave.listen()
     script = f"""
 import os, signal, subprocess, time
-subprocess.Popen(["sh", "-c", "sleep 6; kill -CONT {os.getpid()} " + str(os.getpid())])
+wake = {WAKE!r}.format(os.getpid()) + " {os.getpid()}"  # once both are stopped
+subprocess.Popen(["sh", "-c", wake])
 os.kill({os.getpid()}, signal.SIGSTOP); os.kill(os.getpid(), signal.SIGSTOP)
 time.sleep(1)
 """
     try:
-        ended = watch(tmp_path, script, leave, stall_time_s=4, trial_time_s=4)
+        ended = watch(tmp_path, script, leave, stall_time_s=LIMIT_S, trial_time_s=LIMIT_S)
     finally:
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
             signal.signal(number, signal.SIG_DFL)
     assert (ended.exit_code, ended.told) == (0, "")
-    assert ended.suspended_s > 4.0
+    assert ended.suspended_s > LIMIT_S
 
 
 MANY = 3 * MOST_REPORTS + 7

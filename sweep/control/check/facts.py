@@ -21,6 +21,7 @@ from typing import Any
 from sweep.core.files import hash_file
 from sweep.core.study import Environment, Study
 from sweep.core.system import processes
+from sweep.training.build import is_missing
 from sweep.training.registry_names import read_registry_name
 
 ASK_S = 20.0
@@ -171,6 +172,8 @@ def ask_image(
     runtime = study.environment.runtime
     if path is None:
         return {"not_asked": f"runtime {runtime} has no image here"}
+    if is_missing(study):
+        return {"not_asked": "a job builds it before any task starts"}
     fact: dict[str, Any] = {
         "image": str(path),
         "given": study.environment.image,

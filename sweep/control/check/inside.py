@@ -189,9 +189,9 @@ def run_signal():
 
 def run_reduce(wanted):
     """Sum a vector over all ranks; rank 0 prints how fast that was."""
-    import torch
-    import torch.distributed as ranks
+    import torch.distributed
 
+    ranks = torch.distributed
     environ = os.environ
     environ.setdefault("RANK", environ.get("SLURM_PROCID", "0"))
     environ.setdefault("WORLD_SIZE", environ.get("SLURM_NTASKS", "1"))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep.control.check import facts, inside, probes, requirements
+from sweep.control.check import facts, inside, probes, requirements, sharing_gpus
 from sweep.control.place import place_from, training_environ
 from sweep.control.short_job import result_file
 from sweep.core.errors import SweepError
@@ -32,7 +32,7 @@ from sweep.core.study import Study
 from sweep.core.system import processes
 from sweep.core.trial import trial_seed
 from sweep.schedulers.choose import scheduler_of
-from sweep.training import build
+from sweep.training import ready
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.launchers import PYTHON
@@ -114,6 +114,8 @@ def run(folder: StudyFolder) -> None:
     ask("image", lambda: facts.ask_image(study, request.recorded))
     ask("binds", lambda: facts.ask_binds(study.environment, study.workdir))
     ask("gpus", lambda: probes.ask_gpus(study))
+    if study.resources.share is not None:
+        ask("mps", lambda: sharing_gpus.ask_mps(study))
     ask("space", lambda: probes.ask_space(home if home.exists() else home.parent, write=True))
     ask("scratch", probes.ask_scratch)
     ask("clock", lambda: probes.ask_clock(folder.root))
@@ -123,7 +125,7 @@ def run(folder: StudyFolder) -> None:
     ask("network", lambda: probes.ask_network(study, os.environ))
     ask("ports", lambda: probes.ask_ports(study))
     if study.environment.make_binds:  # as a trial's task does before it trains
-        ask("made", lambda: {"made": build.make_binds(study, environ, print)})
+        ask("made", lambda: {"made": ready.make_binds(study, environ, print)})
     inner = Inside(study, folder, values, environ)
     ask("inside", inner.ask_facts)
     ask("training_signal", inner.ask_signal)

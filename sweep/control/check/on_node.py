@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control import short_job
-from sweep.control.check import facts, judge_node, judge_services, judge_training, requirements
+from sweep.control.check import (
+    facts,
+    judge_node,
+    judge_services,
+    judge_training,
+    requirements,
+    sharing_gpus,
+)
 from sweep.control.check.lines import FAILED, OK, Line, judged
 from sweep.control.check.node_task import REDUCE_S, Request, request_file
 from sweep.control.check.probes import gpus_within
@@ -109,6 +116,8 @@ def judge(study: Study, went: Went) -> list[Line]:
     lines += _inside(study, found.get("inside"), missing)
     add("gpus", lambda fact: judge_node.gpus(fact, not kind.shares_this_machine))
     add("compute mode", judge_node.compute_mode, "gpus")
+    if study.resources.share is not None:
+        add("mps", sharing_gpus.judge_mps)
     add("space", lambda fact: judge_node.space(fact, trials=study.trials))
     add("scratch", lambda fact: judge_node.space(fact, "scratch"))
     add("database", judge_services.database)

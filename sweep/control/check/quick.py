@@ -13,44 +13,49 @@ from sweep.control.check import (
     judge_node,
     judge_services,
     patterns,
+    pointers,
     probes,
     reach,
     requirements,
+    sharing_gpus,
     trackers,
 )
 from sweep.control.check.lines import FAILED, WARNING, Line, judged, table
 from sweep.core.dependencies import refuse_too_old
-from sweep.core.errors import DamagedFile, InputError, SweepError
+from sweep.core.errors import DamagedFile, SweepError
 from sweep.core.executors import kind_of, slots_of
 from sweep.core.files import read_json
-from sweep.core.paths import Runs
+from sweep.core.paths import Runs, StudyFolder
 from sweep.core.study import Study
+from sweep.search import hub
 from sweep.training.command.preflight import check_command
 
 MOST_HASHED_BYTES = 100 << 20  # a tenth of a second
 DATABASE_S = 3.0
 
 
-def check_startable(study: Study, environ: Mapping[str, str]) -> None:
+def check_startable(
+    study: Study, environ: Mapping[str, str], folder: StudyFolder | None = None
+) -> str:
     """Refuse a study whose command, or whose search, could not start here.
 
+    Args:
+        folder: The study's, which may have what was fetched for it.
+
+    Returns:
+        What is to be known of a sampler of the user's own; "" where there is nothing.
+
     Raises:
-        InputError: The command cannot be started, the sampler cannot search this space, or trials
-            cannot share GPUs where the study runs.
+        InputError: The command cannot be started, its data were not fetched, or the sampler cannot
+            search this space.
         SweepError: A package that the sampler, the terminator or a tracker needs is missing, or one
             that sweep needs is too old.
     """
     refuse_too_old()
-    place = kind_of(study)
-    if study.resources.share is not None and not place.shares_gpus:
-        raise InputError(
-            f"resources.share: trials cannot share a GPU on {place.place} yet: there a task has "
-            "its GPU for one trial.",
-            "Remove share; or use executor: local within a job that holds the GPU "
-            "(`sbatch --gres=gpu:1 --wrap 'sweep launch STUDY.yaml --executor local --wait'`).",
-        )
+    pointers.refuse_unfetched(study)
     check_command(study, environ)
-    requirements.check(study)
+    hubs = {"the study's folder": folder.hub} if folder else {}
+    return requirements.check(study, {**hubs, "the cache": hub.cache_folder(environ)})
 
 
 def look(study: Study, runs: Runs, url: str | None, environ: Mapping[str, str]) -> list[Line]:
@@ -65,6 +70,8 @@ def look(study: Study, runs: Runs, url: str | None, environ: Mapping[str, str]) 
     lines = [
         *reach.look(study),
         *patterns.look(study),
+        *pointers.look(study),
+        *sharing_gpus.look(study),
         *trackers.look(study, runs.study(study.name).root, environ),
         judged(
             "image",
@@ -99,7 +106,7 @@ def look(study: Study, runs: Runs, url: str | None, environ: Mapping[str, str]) 
 def judge_connections(study: Study, fact: Mapping[str, Any]) -> Line:
     """Return the line on connections; each worker holds one."""
     workers = study.parallel
-    if study.tasks is not None:
+    if study.tasks is not None and study.resources.share is None:
         workers = min(workers, study.tasks * slots_of(study))
     is_cap = study.max_parallel is not None or study.tasks is not None
     return judge_services.connections(fact, workers, is_cap=is_cap)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,26 @@ from sweep.search import own, samplers, terminator
 IMPORT_S = 120.0  # torch, cold, on a slow file system
 
 
-def check(study: Study) -> None:
+def check(study: Study, hubs: Mapping[str, Path] | None = None) -> str:
     """Refuse a study that needs what is not installed.
+
+    Args:
+        hubs: Where packages of OptunaHub's registry may lie, by what those folders are.
+
+    Returns:
+        What is to be known of a sampler of the user's own; "" where there is nothing.
 
     Raises:
         InputError: The sampler cannot search this space.
         SweepError: A package is missing, what to install; a sampler or pruner of the user's own
             fails on a study without trials.
     """
-    samplers.check(study)
-    own.check(study, Path(study.workdir))
+    samplers.check(study, version("optuna"))
+    said = own.check(study, Path(study.workdir), hubs)
     terminator.check(study)
     for name in study.track:
         samplers.require(name, f"tracker {name}", f"pip install {name}, or leave it out of track")
+    return said
 
 
 def needed(study: Study) -> list[str]:

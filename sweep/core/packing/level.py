@@ -183,6 +183,15 @@ class Packing:
         the nearest level below that was, 1.0 where none was."""
         return self._measuring.slowdown(level) or 1.0
 
+    def slowdowns(self) -> dict[int, float]:
+        """Return how much longer a trial takes than alone, by each level that was measured."""
+        return self._measuring.slowdowns()
+
+    def progress(self, level: int) -> float | None:
+        """Return what trials at a level get done together, one alone being 1; None where that was
+        not measured."""
+        return self._measuring.progress(level)
+
     def _is_measuring(self) -> bool:
         is_decided = self._settled or self._is_rare
         return not is_decided and (self._best == 0 or self._level > self._best)

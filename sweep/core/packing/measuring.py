@@ -32,6 +32,13 @@ GRACE_S = 10.0  # fewer trials than the level for so long: one ended, the next c
 MOSTLY = 0.8  # of a trial's life at a level: it counts there
 
 
+def slowdown_at(slowdowns: Mapping[int, float], trials: int) -> float | None:
+    """Return how much longer a trial takes than alone where so many train at once: that of the
+    most that was measured and is no more; None where none was."""
+    known = [level for level in slowdowns if level <= trials]
+    return slowdowns[max(known)] if known else None
+
+
 class Measuring:
     """What is known of the levels' speeds, and what is being seen of one of them."""
 
@@ -195,8 +202,11 @@ class Measuring:
     def slowdown(self, level: int) -> float | None:
         """Return how much longer a trial takes than alone at a level, or at the nearest below it
         that was measured; None where none was."""
-        known = [measured for measured in self._known if measured <= level]
-        return max(1.0, math.exp(-self._known[max(known)].log)) if known else None
+        return slowdown_at(self.slowdowns(), level)
+
+    def slowdowns(self) -> dict[int, float]:
+        """Return how much longer a trial takes than alone, by each level that was measured."""
+        return {level: max(1.0, math.exp(-speed.log)) for level, speed in self._known.items()}
 
     def _is_enough(self, key: str, live: set[str]) -> bool:
         """Tell whether a trial's reports alone tell its speed."""

@@ -40,6 +40,28 @@ def count_kills(cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT) 
     return None
 
 
+def count_job_kills(
+    job: str, cgroup: Path = Path("/proc/self/cgroup"), mount: Path = _MOUNT
+) -> int | None:
+    """Return how many processes of a Slurm job the kernel has killed for memory, in all steps on
+    this node; None if unknown, as it is with version 1, where each group counts its own."""
+    try:
+        lines = cgroup.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        number, _, rest = line.partition(":")
+        parts = rest.partition(":")[2].strip("/").split("/")
+        if number == "0" and f"job_{job}" in parts:
+            group = mount.joinpath(*parts[: parts.index(f"job_{job}") + 1])
+            try:
+                found = _COUNT.search((group / "memory.events").read_text(errors="replace"))
+            except (OSError, ValueError):
+                return None
+            return int(found[1]) if found else None
+    return None
+
+
 def read_memory(path: Path = Path("/proc/meminfo")) -> Amount:
     """Return this machine's memory in MiB, and what of it is available."""
     found = dict(re.findall(r"^(\w+): +(\d+) kB$", path.read_text(), re.MULTILINE))

@@ -18,7 +18,9 @@ from typing import Any
 
 from sweep.core.packing.card import CardState
 from sweep.core.system.gpus import GPU_VARIABLE
+from sweep.core.system.mps import DEFAULT, EXCLUSIVE, PROHIBITED, Identity
 
+_MODES = (DEFAULT, "Exclusive_Thread", PROHIBITED, EXCLUSIVE)  # by NVML's numbers
 # The namespace of processes that a machine starts with: Linux has given it this number since 3.8.
 _FIRST_NAMESPACE = 4026531836
 
@@ -33,6 +35,7 @@ class Sample:
         processes: Bytes by process number; None where the driver hides whose memory it is, as it
             does in containers and other namespaces of processes.
         energy_mj: Millijoules since the driver was loaded; None for a slice or an older GPU.
+        traffic: The part of them in which its memory was read or written; None for a slice.
         is_lost: It has fallen off the bus, or answers no more: nothing will train on it.
         trouble: Why something above is None, in words; "" where nothing is.
     """
@@ -42,6 +45,7 @@ class Sample:
     busy: float | None = None
     processes: Mapping[int, int] | None = None
     energy_mj: int | None = None
+    traffic: float | None = None
     is_lost: bool = False
     trouble: str = ""
 
@@ -113,8 +117,18 @@ class Cards:
             None if rates is None else rates.gpu / 100.0,
             processes,
             energy,
+            None if rates is None else rates.memory / 100.0,
             trouble="; ".join(troubles),
         )
+
+    def power(self, number: int) -> float | None:
+        """Return what one draws, as a share of its limit; None where that is not known."""
+        handle, nvml = self._handles[number], self._nvml
+        try:
+            limit = nvml.nvmlDeviceGetEnforcedPowerLimit(handle)
+            return float(nvml.nvmlDeviceGetPowerUsage(handle) / limit) if limit else None
+        except nvml.NVMLError:
+            return None
 
     def model(self, number: int) -> str:
         """Return the name that one's maker gives it, by its place among the names; "GPU" where it
@@ -123,6 +137,18 @@ class Cards:
             return _text(self._nvml.nvmlDeviceGetName(self._handles[number]))
         except self._nvml.NVMLError:
             return "GPU"
+
+    def identity(self, number: int) -> Identity | None:
+        """Return one's UUID, its compute mode and who computes on it; None where it does not
+        answer."""
+        handle, nvml = self._handles[number], self._nvml
+        try:
+            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+            mode = int(nvml.nvmlDeviceGetComputeMode(handle))
+            holders = [int(each.pid) for each in self._running(handle)]
+        except nvml.NVMLError:
+            return None
+        return Identity(uuid, _MODES[mode] if mode < len(_MODES) else str(mode), holders)
 
     def energy_mj(self) -> list[int] | None:
         """Return each one's millijoules since its driver was loaded; None where one does not

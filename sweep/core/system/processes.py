@@ -166,6 +166,12 @@ def processes_with(name: str, value: str) -> list[Process]:
     return [found for found in live_processes() if found.environment().get(name) == value]
 
 
+def values_of(name: str) -> set[str]:
+    """Return what a variable is in the environments of our live processes."""
+    found = (process.environment().get(name) for process in live_processes())
+    return {value for value in found if value is not None}
+
+
 def spawn(
     argv: Sequence[str],
     *,

@@ -31,6 +31,8 @@ WRITE_EVERY_S = 0.4  # reports come much faster
 IDLE = "idle"  # between two trials
 READY = "ready"  # has a trial, and waits to be let in
 TRAINING = "training"
+STUCK = "stuck"  # of a training that was ended: MPS did not let go of it
+LEFT = "left"  # ends because it was told to
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,19 @@ class SeatState:
     """What a worker says of its seat.
 
     Attributes:
-        state: IDLE, READY or TRAINING; since_s: from when on, epoch seconds.
+        state: IDLE, READY, TRAINING or LEFT; since_s: from when on, epoch seconds.
         token, trial, attempt: Of the attempt that it has.
         params: Its parameters, those that are numbers.
         is_alone: It wants the card for itself.
         group: Process group of its training.
         reports: (epoch second, step) of the latest reports.
+        allocator_bytes: The most of the GPU's memory that its training says it has reserved; None
+            where it says nothing.
         ended: The token of the attempt that ended last here; ended_s: when.
         is_complete: Whether that one trained to its end, and was neither stopped early nor failed.
-        ran_out: Whether that one ran out of memory while others trained on the card: "", "gpu" or
-            "host".
+        ran_out: What others on the card may have done to that one: "", its memory ran out ("gpu",
+            "host"), a fault of a GPU's that MPS passes on to all ("fault"), or MPS let it down
+            ("mps") or did not let it go (STUCK).
     """
 
     state: str = IDLE
@@ -77,6 +82,7 @@ class SeatState:
     is_alone: bool = False
     group: int | None = None
     reports: Sequence[tuple[float, float]] = ()
+    allocator_bytes: int | None = None
     ended: str = ""
     ended_s: float = 0.0
     is_complete: bool = False
@@ -93,6 +99,9 @@ class CardNotice:
         is_lost: The GPU has failed: what ends there says nothing of its trial.
         used: By the token of each attempt that trains, or has done so a moment ago.
         slowdown: How much longer a trial takes now than alone.
+        mps: What a training needs in its environment to be served by CUDA's MPS; {} where that is
+            off. generation: one more whenever its server was renewed.
+        faulted_s: When a training ended last by a fault that MPS passes on; 0.0 for never.
         about: For people and for ``status``: gpu, level, training, why, text, ….
     """
 
@@ -101,6 +110,9 @@ class CardNotice:
     is_lost: bool = False
     used: Mapping[str, Use] = field(default_factory=dict)
     slowdown: float = 1.0
+    mps: Mapping[str, str] = field(default_factory=dict)
+    generation: int = 0
+    faulted_s: float = 0.0
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -159,6 +171,10 @@ class Seat:
         card = read_card(self.card)
         return card is not None and (self.number in card.leave or card.is_lost)
 
+    def leave(self) -> None:
+        """Say that this worker ends because it was told to: others may come later."""
+        self._say(replace(self._said, state=LEFT, since_s=time.time(), token=""))
+
     def ask(self, said: SeatState) -> None:
         """Ask to be let in with an attempt (its token, trial, attempt, params, is_alone)."""
         self._reports, before = [], self._said
@@ -183,11 +199,15 @@ class Seat:
         """Say that its training has begun."""
         self._say(replace(self._said, state=TRAINING, since_s=time.time(), group=group))
 
-    def report(self, reports: Sequence[tuple[float, float]]) -> None:
-        """Say what training has reported: (epoch second, step) each."""
+    def report(
+        self, reports: Sequence[tuple[float, float]], allocator_bytes: int | None = None
+    ) -> None:
+        """Say what training has reported: (epoch second, step) each, and the most of the GPU's
+        memory that it says it has reserved."""
         self._reports = [*self._reports, *reports][-MOST_REPORTS:]
         if self._said.state == TRAINING and time.monotonic() - self._written >= WRITE_EVERY_S:
-            self._say(replace(self._said, reports=self._reports))
+            told = allocator_bytes or self._said.allocator_bytes
+            self._say(replace(self._said, reports=self._reports, allocator_bytes=told))
 
     def use(self) -> Use:
         """Return what the attempt has used up to now."""
@@ -203,6 +223,17 @@ class Seat:
         card = read_card(self.card)
         return 1.0 if card is None else max(1.0, card.slowdown)
 
+    def mps(self) -> tuple[Mapping[str, str], int]:
+        """Return what a training needs to be served by MPS, {} where it is off, and how often its
+        server was renewed."""
+        card = read_card(self.card)
+        return ({}, 0) if card is None else (card.mps, card.generation)
+
+    def faulted_s(self) -> float:
+        """Return when a training on the card ended last by a fault that MPS passes on."""
+        card = read_card(self.card)
+        return 0.0 if card is None else card.faulted_s
+
     def is_lost(self) -> bool:
         """Tell whether the GPU has failed."""
         card = read_card(self.card)
@@ -213,7 +244,7 @@ class Seat:
 
         Args:
             complete: It trained to its end.
-            ran_out: "gpu" or "host" where it ran out of that memory while it shared the card.
+            ran_out: As in ``SeatState``.
         """
         now = time.time()
         self._say(

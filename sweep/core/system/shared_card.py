@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweep.core.files import make_private, write_atomic
-from sweep.core.packing.card import CardState, PackedLevel, ShareLimits, TrialState
+from sweep.core.packing.card import LIMIT, CardState, PackedLevel, ShareLimits, TrialState
 from sweep.core.packing.level import Packing
 from sweep.core.study import Share
 from sweep.core.system import seats
+from sweep.core.system.mps import OFF, Facts, Mps
 from sweep.core.system.nvml import Sample
 from sweep.core.system.processes import live_processes
-from sweep.core.system.seats import READY, TRAINING, SeatState, Use
+from sweep.core.system.seats import IDLE, LEFT, READY, STUCK, TRAINING, SeatState, Use
 
 DECIDE_EVERY_S = 1.0  # and at once where a seat has changed
 KEPT_S = 60.0  # for which what an ended attempt has used can still be read
@@ -82,6 +83,7 @@ class SharedCard:
         sampler: Asks the card; None where it cannot be asked.
         cpus: CPUs for this card's trials; None where not known.
         clock: Epoch seconds.
+        mps: Serves the trainings; begun. None for none.
     """
 
     def __init__(
@@ -93,12 +95,14 @@ class SharedCard:
         sampler: Sampler | None = None,
         cpus: float | None = None,
         clock: Callable[[], float] = time.time,
+        mps: Mps | None = None,
     ) -> None:
         self.name = name
         self.folder = make_private(folder)
         self.packing = Packing.from_json(stored)
         self.sampler = sampler
         self.clock = clock
+        self.mps = mps or Mps(OFF, lambda: Facts(None, None))
         self.limits = ShareLimits(
             most=share.max,
             fixed=not share.measured,
@@ -115,37 +119,97 @@ class SharedCard:
         self._counted_s = clock()
         self._decided_s = 0.0
         self._written = ""
+        self._faulted_s = 0.0
+        self._forget_notice()  # of whoever packed it before, and was killed
         self._measure()
+        if self.closed_why:  # nobody will train here, and people are told
+            self._write()
 
     # Seats
+
+    @property
+    def closed_why(self) -> str:
+        """Why nobody may train here any more; "" where somebody may."""
+        if self.is_lost:
+            return "the GPU has failed"
+        return f"mps: on, but {self.mps.refused}" if self.mps.refused else ""
+
+    def open(self) -> None:
+        """Get ready for the first of some workers."""
+        self.mps.begin()
 
     @property
     def count(self) -> int:
         """Seats that are taken."""
         return len(self._seats)
 
+    def beside(self, number: int) -> int:
+        """Return how many trained at once here, at most, while a seat's attempt did; 0 where it
+        does not train."""
+        seat = self._seats.get(number)
+        if seat is None or not seat.trains():
+            return 0
+        self._count()
+        return self._uses.get(seat.let_in, Use()).most
+
+    def note_short(self, number: int) -> None:
+        """Lower the level: the host's memory ran out under a seat's worker, which can say no more.
+
+        It blames nobody: the kernel ends whichever process it likes.
+        """
+        self.packing.note_out_of_memory(self.beside(number), on_host=True)
+        self._decided_s = 0.0
+
+    @property
+    def idle(self) -> int:
+        """Seats whose workers have no trial yet, or none any more."""
+        return sum(seat.state.state == IDLE for seat in self._seats.values())
+
+    @property
+    def decided(self) -> int | None:
+        """How many trials a card is known to train at once; None while that is measured, or where
+        nothing but the trials that are left bounds it."""
+        level = self.level
+        if not level.settled or (level.why == LIMIT and level.trials < self.limits.most):
+            return None
+        return level.trials
+
     @property
     def room(self) -> int:
         """How many more workers are to be started."""
-        if self.is_lost or self._wanted_alone() is not None:
+        if self.closed_why or self._wanted_alone() is not None:
             return 0
         return self.level.trials - len(self._seats)
 
     def give_seat(self, number: int) -> Path:
         """Return the file of a seat for a worker that is about to start."""
+        make_private(self.folder)  # closing has removed it
         seats.remove(self.folder, number)
         self._seats[number] = _Seat(number)
         return seats.seat_path(self.folder, number)
 
-    def take_seat(self, number: int) -> None:
-        """Take the seat of a worker that has ended, however it did."""
+    def take_seat(self, number: int) -> bool:
+        """Take the seat of a worker that has ended, however it did.
+
+        Returns:
+            Whether it had been told to end: others may come later.
+        """
         self._look()
         self._count()
-        self._seats.pop(number, None)
+        seat = self._seats.pop(number, None)
         seats.remove(self.folder, number)
+        if seat is not None and seat.trains():  # its worker was killed, and its training with it
+            self.mps.look()
+        return seat is not None and seat.state.state == LEFT
 
     def close(self) -> None:
-        """Forget what the workers were told: they have ended."""
+        """Forget what the workers were told, and end what has served them: they have ended."""
+        self.mps.end()
+        self._forget_notice()
+        with contextlib.suppress(OSError):  # it is not empty, say
+            os.rmdir(self.folder)
+
+    def _forget_notice(self) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self.folder / seats.CARD_FILE)
 
@@ -164,6 +228,8 @@ class SharedCard:
             self._measure()
             self._count()
             limits = replace(self.limits, available=available)
+            if self.mps.takes_one:
+                limits = replace(limits, most=1)
             self.level = self.packing.decide(now, self._memory(), self._trials(), limits)
         self._let_in()
         self._write()
@@ -192,9 +258,15 @@ class SharedCard:
         live = sum(one.trains() for one in self._seats.values() if one is not seat) + 1
         seat.told_end, seat.peak_bytes = found.ended, None
         self.packing.note_ended(found.ended, self.clock(), complete=found.is_complete)
-        if found.ran_out:
+        if found.ran_out in ("gpu", "host"):
             self.packing.note_out_of_memory(live, on_host=found.ran_out == "host")
             self._decided_s = 0.0
+        elif found.ran_out:
+            if found.ran_out != STUCK:
+                self._faulted_s = self.clock()
+            self.mps.look(failed=found.ran_out == "mps")
+        elif found.is_complete:
+            self.mps.note_complete()
         if seat.let_in == found.ended:
             seat.let_in = ""
 
@@ -257,6 +329,7 @@ class SharedCard:
                 began_s=seat.state.since_s if seat.state.state == TRAINING else seat.let_in_s,
                 reports=[(at, step) for at, step in seat.state.reports],
                 memory_bytes=seat.peak_bytes,
+                allocator_bytes=seat.state.allocator_bytes,
                 params=seat.state.params,
             )
             for seat in self._seats.values()
@@ -280,19 +353,22 @@ class SharedCard:
         """Let in who may train: one after the other, so that none waits for ever."""
         for seat in self._waiting():
             live = [one for one in self._seats.values() if one.trains()]
-            if self.is_lost or any(one.state.is_alone for one in live):
+            if self.closed_why or any(one.state.is_alone for one in live):
                 return
             if live and (seat.state.is_alone or len(live) >= self.level.trials):
                 return
             trials, memory = self._trials(), self._memory()
             if live and not self.packing.fits(seat.state.params, memory, trials, self.limits):
                 return
+            self.mps.check()
+            if self.closed_why or (live and self.mps.takes_one):
+                return
             seat.let_in, seat.let_in_s, seat.peak_bytes = seat.state.token, self.clock(), None
             self._count()
 
     def _leave(self) -> list[int]:
         """Return the seats that are too many: those that train longest first, which end soonest."""
-        if self.is_lost:
+        if self.closed_why:
             return sorted(self._seats)
         alone = self._wanted_alone()
         if alone is not None:
@@ -309,9 +385,12 @@ class SharedCard:
         state = seats.CardNotice(
             let_in=[seat.let_in for seat in live],
             leave=self._leave(),
-            is_lost=self.is_lost,
+            is_lost=bool(self.closed_why),
             used=self._uses,
             slowdown=max(1.0, self.packing.slowdown(max(1, len(live)))),
+            mps=self.mps.variables(),
+            generation=self.mps.generation,
+            faulted_s=self._faulted_s,
             about=self.about(),
         )
         text = state.to_json()
@@ -320,6 +399,11 @@ class SharedCard:
                 write_atomic(self.folder / seats.CARD_FILE, text)
                 self._written = text
 
+    def _text(self) -> str:
+        if self.mps.takes_one and self.limits.most > 1:
+            return f"its compute mode lets one process have it, and MPS is off: {self.mps.why}"
+        return self.level.text
+
     def about(self) -> dict[str, Any]:
         """Return what people are told of the card."""
         sample = self._sample
@@ -327,8 +411,8 @@ class SharedCard:
             "gpu": self.name,
             "level": self.level.trials,
             "settled": self.level.settled,
-            "why": "lost" if self.is_lost else self.level.why,
-            "text": "the GPU has failed" if self.is_lost else self.level.text,
+            "why": "lost" if self.closed_why else self.level.why,
+            "text": self.closed_why or self._text(),
             "training": sum(seat.trains() for seat in self._seats.values()),
             "trials": sorted(seat.state.trial for seat in self._seats.values() if seat.trains()),
             "memory_bytes": sample.used_bytes,
@@ -337,4 +421,9 @@ class SharedCard:
             "trouble": sample.trouble,
             "host": os.uname().nodename,
             "progress": self.level.progress,
+            "mps": self.mps.word,
+            "mps_why": self.mps.why,
+            "slowdowns": {
+                str(level): round(slower, 3) for level, slower in self.packing.slowdowns().items()
+            },
         }

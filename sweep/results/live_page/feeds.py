@@ -133,7 +133,7 @@ class StudyFeed:
             found = current.read(opened, self.ask_scheduler(opened))
             again = ledger.db.retry(lambda db: reruns.read_all(db, ledger.study_id))
             goes_on = (
-                found.status.counts[outcomes.RUNNING] > 0
+                (found.status.counts[outcomes.RUNNING] > 0 and found.status.state != IDLE)
                 or any((found.status.tasks or {}).values())
                 or any(one.outcome is None for one in again)
             )

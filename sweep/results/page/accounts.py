@@ -1,4 +1,4 @@
-"""What a study cost and what became of it: hours, losses, savings, interruptions, quality levels.
+"""What a study cost and what became of it: hours, losses, savings, interruptions.
 
 Pure: each number follows from the records and series that ``collect`` prints.
 """
@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
 from statistics import median
 
 from sweep.core import outcomes
@@ -20,31 +19,6 @@ from sweep.results.page.source import Source
 
 # Outcomes of an attempt whose trial may go on from its checkpoint.
 INTERRUPTIONS = (*outcomes.RESUMABLE, outcomes.TERMINATED, PAUSED, GIVEN_BACK, RESUME_FAILED)
-LEVELS = 12  # rows of the table of quality levels
-
-
-@dataclass(frozen=True)
-class Hours:
-    """Hours of training of all attempts, and their parts; times the GPUs of a trial: GPU-hours.
-
-    Attributes:
-        training: Of all attempts, what was lost included: the sum of ``collect``'s ``duration_s``.
-        lost: Of it, what no result came of: failed trials, and what an interrupted attempt did
-            after the last step that its successor went on from.
-        saved: About what pruned trials would have taken on to the usual number of steps; None
-            where no complete trial says how many that is.
-        gpus: GPUs of one trial, on average where trials share them; None where that is not known
-            (shares of a GPU).
-    """
-
-    training: float
-    lost: float
-    saved: float | None
-    gpus: float | None
-
-    def of_gpus(self, hours: float | None) -> float | None:
-        """Return GPU-hours for hours of training."""
-        return None if hours is None or self.gpus is None else hours * self.gpus
 
 
 @dataclass(frozen=True)
@@ -88,25 +62,6 @@ class Interruptions:
 
 
 @dataclass(frozen=True)
-class Level:
-    """A quality that the study came to: the first complete trial that is at least so good.
-
-    Attributes:
-        value: Of the objective.
-        trial: Its number.
-        ended: So many trials had a result then, this one included.
-        after_h: Hours since the first attempt began.
-        training_h: Hours of training that all attempts had used by then.
-    """
-
-    value: float
-    trial: int
-    ended: int
-    after_h: float
-    training_h: float
-
-
-@dataclass(frozen=True)
 class NodeFailures:
     """Attempts that did not end well, of one kind on one node."""
 
@@ -137,21 +92,6 @@ def first_claim(source: Source) -> datetime | None:
     return min((attempt.claimed for _, attempt in attempts(source)), default=None)
 
 
-def hours(source: Source) -> Hours:
-    """Return what the study cost."""
-    training_s = sum(record.duration_s or 0.0 for record in source.records)
-    held_s = sum(record.held_s or 0.0 for record in source.records)
-    gpus = source.study.resources.gpu_hours(3600.0)
-    lost_s = sum(_lost_s(record, source) for record in source.records)
-    saved_s = _saved_s(source)
-    return Hours(
-        training_s / 3600,
-        lost_s / 3600,
-        None if saved_s is None else saved_s / 3600,
-        gpus * held_s / training_s if gpus and training_s else gpus,
-    )
-
-
 def energy(source: Source) -> EnergySum:
     """Return the energy that the study used."""
     ended = [attempt for _, attempt in attempts(source) if attempt.ended is not None]
@@ -160,30 +100,29 @@ def energy(source: Source) -> EnergySum:
     return EnergySum(total, frozenset(a.energy_by for a in known), len(known), len(ended))
 
 
-def _lost_s(record: TrialRecord, source: Source) -> float:
+def lost(record: TrialRecord, source: Source) -> list[tuple[Attempt, float]]:
+    """Return the attempts of a trial of which no result came, each with so many seconds of it."""
     if record.state == outcomes.FAILED:
-        return record.duration_s or 0.0
-    lost = 0.0
-    curve = source.series.get(record.number)
+        return [(attempt, length_s(attempt)) for attempt in record.attempts]
+    found = []
+    until = {number: when for one in record.replicates for number, when in one.kept}
+    if (curve := source.series.get(record.number)) is not None:
+        for number, when in zip(curve.attempts, curve.logged, strict=True):
+            until[number] = max(when, until.get(number, when))
     for attempt in record.attempts[:-1]:
-        kept = (
-            []
-            if curve is None
-            else [
-                when
-                for number, when in zip(curve.attempts, curve.logged, strict=True)
-                if number == attempt.number
-            ]
-        )
+        if attempt.outcome == outcomes.REPLICATED:
+            continue  # it has given what it was for
         whole_s = length_s(attempt)
         # The reports' clock is the node's, the attempt's the database's: never more than all of it.
-        after_s = end_of(attempt).timestamp() - max(kept) if kept else whole_s
-        lost += min(max(after_s, 0.0), whole_s)
-    return lost
+        kept = until.get(attempt.number)
+        after_s = whole_s if kept is None else end_of(attempt).timestamp() - kept
+        found.append((attempt, min(max(after_s, 0.0), whole_s)))
+    return found
 
 
-def _saved_s(source: Source) -> float | None:
-    """Return the seconds that pruning saved: each pruned trial at its own pace to the usual end."""
+def saved_by_pruning(source: Source) -> list[tuple[TrialRecord, float]] | None:
+    """Return the seconds that pruning saved: each pruned trial at its own pace to the usual end;
+    None where no complete trial says where that is."""
     full = [
         len(source.series[record.number].steps)
         for record in source.records
@@ -192,12 +131,12 @@ def _saved_s(source: Source) -> float | None:
     if not full:
         return None
     usual = median(full)
-    saved = 0.0
+    saved = []
     for record in source.records:
         curve = source.series.get(record.number)
         if record.state == outcomes.PRUNED and curve is not None and record.duration_s:
             reported = len(curve.steps)
-            saved += record.duration_s / reported * max(0.0, usual - reported)
+            saved.append((record, record.duration_s / reported * max(0.0, usual - reported)))
     return saved
 
 
@@ -246,42 +185,4 @@ def improvements(done: Sequence[TrialRecord], direction: str) -> list[tuple[int,
         can_win = record.state == outcomes.COMPLETE and record.is_feasible
         if can_win and (not found or better(record.values[0], found[-1][1].values[0], direction)):
             found.append((place, record))
-    return found
-
-
-def levels(source: Source, most: int | None = LEVELS) -> list[Level]:
-    """Return what each quality level took: one for each new best, the largest steps if many.
-
-    Args:
-        most: At most so many; all when None.
-    """
-    begin = first_claim(source)
-    steps = improvements(finished(source), source.study.objective.direction)
-    if begin is None or source.study.is_multi_objective:
-        return []
-    if most is not None and len(steps) > most:
-        gains = [
-            (abs(after[1].values[0] - before[1].values[0]), place)
-            for place, (before, after) in enumerate(pairwise(steps), 1)
-        ]
-        kept = {0, len(steps) - 1} | {place for _, place in sorted(gains)[-(most - 2) :]}
-        steps = [step for place, step in enumerate(steps) if place in kept]
-    spans = [
-        (attempt.claimed.timestamp(), end_of(attempt).timestamp())
-        for _, attempt in attempts(source)
-    ]
-    found = []
-    for place, record in steps:
-        assert record.ended is not None  # ``finished`` says so
-        now = record.ended.timestamp()
-        used_s = sum(min(end, now) - start for start, end in spans if start < now)
-        found.append(
-            Level(
-                record.values[0],
-                record.number,
-                place,
-                (now - begin.timestamp()) / 3600,
-                used_s / 3600,
-            )
-        )
     return found

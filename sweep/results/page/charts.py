@@ -89,7 +89,13 @@ def value_axis(objective: Objective, scale: Scale | None, field: str = "value") 
         shown = {} if scale.log else shown
         shown |= {"domain": [scale.low, scale.high], "clamp": True, "nice": False}
         shown["type"] = "log" if scale.log else "linear"
-    return {"field": field, "type": "quantitative", "title": better_text(objective), "scale": shown}
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": better_text(objective),
+        "scale": shown,
+        "axis": {"titleLimit": {"expr": "height"}},  # a long name would leave the chart
+    }
 
 
 def names_apart(names: Sequence[str], most: int) -> list[str]:
@@ -151,14 +157,19 @@ def history(
         unit: Of the time.
     """
     title = "results, in the order they ended" if across == "place" else f"{unit} since the start"
-    x = {
+    x: Spec = {
         "field": across,
         "type": "quantitative",
         "title": title,
         "scale": {"zero": across == "time", "nice": False},
+        "axis": {
+            "labelOverlap": "greedy",
+            "labelSeparation": 8,
+            "tickCount": {"expr": "max(2, floor(width / 55))"},
+        },
     }
     if across == "place":
-        x["axis"] = {"tickMinStep": 1, "format": "d"}
+        x["axis"] |= {"tickMinStep": 1, "format": "d"}
     y = value_axis(objective, scale)
     present = [
         s
@@ -348,8 +359,14 @@ def bars(shares: Mapping[str, float]) -> Spec:
         "field": "share",
         "type": "quantitative",
         "title": "importance",
-        "axis": {"format": "%"},
-        "scale": {"domain": [0, min(1.0, 1.12 * max(shares.values()))], "nice": False},
+        "axis": {
+            "format": "%",
+            "labelExpr": "datum.value > 1 ? '' : datum.label",
+            "labelOverlap": "greedy",
+            "tickCount": 4,  # more would not all have room for their labels
+        },
+        # Room for the longest bar's own text, however narrow the chart is.
+        "scale": {"domain": [0, 1.25 * max(shares.values())], "nice": False},
     }
     return base(
         {

@@ -21,7 +21,7 @@ from sweep.results.page.charts import (
     tip,
     value_axis,
 )
-from sweep.results.page.views import Cells, Scale, View, text_of
+from sweep.results.page.views import Cells, Scale, View, bounds, text_of
 
 SCHEME = "viridis"
 BANDS = 9  # of a contour
@@ -138,6 +138,11 @@ def parameter_axis(parameter: Parameter, field: str, title: str | None = None) -
     return {"field": field, "type": "quantitative", "title": named, "scale": shown, "axis": axis}
 
 
+def _titled_within(encoding: Spec, side: str) -> Spec:
+    """Cut an axis' title to the chart's side, "width" or "height": a long name would leave it."""
+    return {**encoding, "axis": {**encoding["axis"], "titleLimit": {"expr": side}}}
+
+
 def slice_of(
     view: View,
     parameter: Parameter,
@@ -156,7 +161,7 @@ def slice_of(
         if any(cell["state"] == s for cell in view.cells)
     ]
     many = len(view.cells) > MANY
-    x = parameter_axis(parameter, "x")
+    x = _titled_within(parameter_axis(parameter, "x"), "width")
     encoding: Spec = {
         "x": x,
         "y": {**value_axis(objective, scale, "y"), "title": objective.metric},
@@ -180,13 +185,18 @@ def slice_of(
             "type": "quantitative",
             "scale": {"domain": [-1, 1]},
         }
+    elif len({cell["x"] for cell in view.cells}) == 1 and parameter.low != parameter.high:
+        low, high = bounds(parameter, [view.cells[0]["x"]])  # of one value no axis can be made
+        x["scale"] = {**x["scale"], "domain": [low, high]}
     best = [cell for cell in view.cells if cell["trial"] == winner]
+    others = [cell for cell in view.cells if cell["trial"] != winner]
     mark: Spec = {
         "data": {"values": best},
         "mark": BEST_MARK,
         "encoding": {key: encoding[key] for key in ("x", "y", "tooltip")},
     }
-    return base(layer, *([mark] if best else []), height=210, data={"values": view.cells})
+    layers = [*([layer] if others else []), *([mark] if best else [])]
+    return base(*layers, height=210, data={"values": others})
 
 
 def contour(
@@ -198,7 +208,8 @@ def contour(
     scale: Scale | None,
 ) -> Spec:
     """Return filled bands of the objective over two parameters, with the results as dots."""
-    x, y = parameter_axis(across, "x0"), parameter_axis(up, "y0")
+    x = _titled_within(parameter_axis(across, "x0"), "width")
+    y = _titled_within(parameter_axis(up, "y0"), "height")
     colour = _colour(objective, scale, objective.metric)
     if scale is not None and not scale.log:
         step = (scale.high - scale.low) / BANDS

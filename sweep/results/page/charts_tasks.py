@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 
 from sweep.results.page.accounts import NodeFailures
 from sweep.results.page.charts import BLUE, GREY, ORANGE, PURPLE, VERMILLION, Spec, base, tip
-from sweep.results.page.lanes import FAILED, INTERRUPTED, KINDS, PRUNED, RUNS, TRAINED, WAITED
+from sweep.results.page.lanes import (
+    FAILED,
+    INTERRUPTED,
+    KINDS,
+    PRUNED,
+    RUNS,
+    TRAINED,
+    WAITED,
+    short_hosts,
+)
 from sweep.results.page.views import View
 
 COLOURS = {
@@ -59,7 +68,7 @@ def timeline(view: View) -> Spec:
         "type": "nominal",
         "title": None,
         "scale": {"domain": present, "range": [COLOURS[kind] for kind in present]},
-        "legend": {"columns": 3},
+        "legend": {"columns": 2},
     }
     hover = tip(
         ("kind", "it"),
@@ -85,8 +94,9 @@ def timeline(view: View) -> Spec:
 
 def failures(found: Sequence[NodeFailures]) -> Spec:
     """Return how many attempts ended badly, by outcome and node."""
+    names = short_hosts({f.host for f in found})
     cells = [
-        {"outcome": f.outcome, "node": f.host, "count": f.count, "example": f.example}
+        {"outcome": f.outcome, "node": names[f.host], "count": f.count, "example": f.example}
         for f in found
     ]
     outcomes = list(dict.fromkeys(f.outcome for f in found))
@@ -113,7 +123,7 @@ def failures(found: Sequence[NodeFailures]) -> Spec:
                     "type": "nominal",
                     "title": "node",
                     "scale": {"scheme": "tableau10"},
-                    "legend": {"columns": 3},
+                    "legend": {"columns": {"expr": "width < 420 ? 1 : 3"}},
                 },
                 "tooltip": [
                     *tip(("outcome", "outcome"), ("node", "node")),

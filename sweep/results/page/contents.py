@@ -10,7 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweep.core import outcomes
-from sweep.results.page import accounts, charts, charts_space, charts_tasks, views
+from sweep.core.shell_text import show_command
+from sweep.results import cost_text, held_back
+from sweep.results.cost_to_solution import CostToSolution, cost
+from sweep.results.held_back import HeldBack
+from sweep.results.page import accounts, charts, charts_profile, charts_space, charts_tasks, views
 from sweep.results.page.charts import Chart
 from sweep.results.page.current import Current
 from sweep.results.page.dataset import MOST_AXES, columns
@@ -22,6 +26,7 @@ from sweep.results.page.views import View
 from sweep.storage.reruns import SAME_SEED, Rerun
 
 MOST_MAPS = 3  # contours
+MOST_GPUS = 12  # each in a chart of its own
 TABLE = 20  # trials in the table
 FAILED_SHOWN = 10
 
@@ -53,19 +58,21 @@ class Contents:
     Attributes:
         command: Runs the winner again; empty without one.
         charts: In reading order.
+        levels: What each quality level took: a heading, then a row for each.
         columns: All trials, for brushing and comparing.
         current: What the study does now, where that was read.
         trials: The best; behind the complete ones the pruned ones, by what they reported last.
         not_listed: How many trials have no place in such a table, in words.
         noted: What could not be read or stored of trials: number and sentence.
+        held_back: What holds trainings back, the most frequent first.
     """
 
     source: Source
     tiles: list[Tile]
     command: str
     charts: list[Chart]
-    levels: list[accounts.Level]
-    hours: accounts.Hours
+    cost: CostToSolution
+    levels: list[list[str]]
     failures: list[accounts.NodeFailures]
     failed: list[Mapping[str, Any]]
     trials: list[Mapping[str, Any]]
@@ -75,6 +82,7 @@ class Contents:
     current: Current | None = None
     not_listed: str = ""
     reruns: list[Again] = field(default_factory=list)
+    held_back: list[HeldBack] = field(default_factory=list)
 
     def at(self, current: Current) -> Contents:
         """Return the same at another moment: what the study does now is read more often."""
@@ -100,15 +108,15 @@ def arrange(
         judge: Gives the parameters' importances; they take seconds.
     """
     shares = judge(source)
-    spent = accounts.hours(source)
+    spent = cost(source)
     failed = [row for row in source.rows if row["state"] == outcomes.FAILED]
     return Contents(
         source=source,
         tiles=tiles(source, spent),
         command=rerun_command(source, runs),
         charts=_charts(source, shares),
-        levels=accounts.levels(source),
-        hours=spent,
+        cost=spent,
+        levels=cost_text.level_cells(spent),
         failures=accounts.failures(source),
         failed=failed[:FAILED_SHOWN],
         trials=_table(source),
@@ -118,6 +126,7 @@ def arrange(
         facts=_facts(source),
         columns=columns(source, views.varied(source, shares)),
         current=current,
+        held_back=held_back.causes(source.looked_at),
     )
 
 
@@ -177,7 +186,7 @@ def rerun_command(source: Source, runs: str | None) -> str:
 
 def _facts(source: Source) -> list[tuple[str, str]]:
     study = source.study
-    facts = [("command", " ".join(map(_word, study.command)))]
+    facts = [("command", show_command(study.command))]
     for objective in study.objectives:
         facts.append(("objective", f"{objective.direction} {objective.metric} ({objective.at})"))
     for bound in study.constraints:
@@ -201,6 +210,7 @@ def _facts(source: Source) -> list[tuple[str, str]]:
     if resources.cpus:
         asked.append(f"{resources.cpus} CPU{'s' if resources.cpus > 1 else ''}")
     facts.append(("one trial has", ", ".join(asked)))
+    facts += [("trials that share a GPU", said) for said in source.shared.gains]
     if study.environment.runtime != "none":
         facts.append(
             ("environment", f"{study.environment.runtime} {study.environment.image or ''}".strip())
@@ -217,11 +227,6 @@ def _facts(source: Source) -> list[tuple[str, str]]:
         dirty = " with uncommitted changes" if code.get("dirty") else ""
         facts.append(("code", f"commit {code['commit'][:12]}{dirty}"))
     return facts
-
-
-def _word(word: str) -> str:
-    """Return a word of the command as a study file has it: a placeholder needs no quotes."""
-    return word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else shlex.quote(word)
 
 
 def _range(parameter: Any) -> str:
@@ -251,7 +256,34 @@ def _charts(source: Source, shares: Mapping[str, float]) -> list[Chart]:
         *_learning(source),
         *_space(source, shares),
         *_work(source),
+        *_profile(source),
+        *_shared(source),
     ]
+
+
+def _profile(source: Source) -> list[Chart]:
+    """Return the course of the training that was looked at: the best's, or else the first known."""
+    known = [one for one in source.looked_at if one.over_time]
+    best = source.best.number if source.best is not None else None
+    own = [one for one in known if one.trial == best and one.attempt is not None]
+    for one in [*own[-1:], *known][:1]:
+        return charts_profile.course(one.label, one.over_time)
+    return []
+
+
+def _shared(source: Source) -> list[Chart]:
+    """Return the memory and the work of each GPU that trials share, over time."""
+    courses = source.shared.courses
+    found = []
+    for number, (label, seen) in enumerate(list(courses.items())[:MOST_GPUS]):
+        for chart in charts_profile.course(
+            f"{label}, which trials share", seen, f"shared-{number}"
+        ):
+            found.append(replace(chart, title=label, caption=""))
+    if len(courses) > MOST_GPUS and found:
+        left_out = f"Drawn: the first {MOST_GPUS} of {len(courses)} GPUs."
+        found[-1] = replace(found[-1], caption=left_out)
+    return found
 
 
 def _scale(source: Source, objective: int = 0) -> views.Scale | None:
@@ -332,8 +364,8 @@ def _learning(source: Source) -> list[Chart]:
         return []
     objective = source.study.objective
     scale = views.scale_of([cell["value"] for cell in view.cells], objective.direction)
-    caption = f"{objective.metric}; the best in colour, other complete trials faint, pruned and "
-    caption += "failed ones grey. " + _part(view, "curves") + _breaking(source)
+    caption = f"{objective.metric}; the best in colour, other complete trials faint, all others "
+    caption += "grey. " + _part(view, "curves") + _breaking(source)
     return [
         Chart(
             "curves",
@@ -381,12 +413,15 @@ def _space(source: Source, shares: Mapping[str, float]) -> list[Chart]:
     sliced = chosen[: views.MOST_SLICES]
     for parameter, key in zip(sliced, _file_names([p.name for p in sliced]), strict=True):
         part = views.slice_of(source, parameter)
+        if not part.cells:
+            continue  # a parameter that no result has
+        is_marked = any(cell["trial"] == winner for cell in part.cells)
         found.append(
             Chart(
                 f"slice-{key}",
                 f"{objective.metric} over {parameter.name}",
                 charts_space.slice_of(part, parameter, objective, scale, winner),
-                ("The diamond is the best. " if winner is not None else "") + _part(part, "trials"),
+                ("The diamond is the best. " if is_marked else "") + _part(part, "trials"),
                 small=True,
             )
         )

@@ -21,10 +21,10 @@ from sweep.core.errors import InputError
 from sweep.core.files import make_private, write_atomic, write_output
 from sweep.core.json_text import finite
 from sweep.core.times import span
+from sweep.results.cost_text import duration
 from sweep.results.page.charts import Chart
 from sweep.results.page.contents import Contents
 from sweep.results.page.theme import DARK, LIGHT
-from sweep.results.page.tiles import duration, gpu_text
 from sweep.results.page.views import text_of
 
 TEMPLATE = "report.html.j2"
@@ -100,7 +100,6 @@ def _template(name: str = TEMPLATE) -> Template:
     )
     environment.filters |= {
         "hours": duration,
-        "gpu_hours": gpu_text,
         "choice": text_of,
         "number": _number,
         "brief": _brief,

@@ -22,7 +22,6 @@ def importances(source: Source) -> dict[str, float]:
     if len(done) < FEWEST:
         return {}  # and nothing is loaded for it: it brings scikit-learn, and takes two seconds
     import optuna
-    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
     study = source.study
     distributions = {p.name: p.distribution() for p in study.space}
@@ -48,7 +47,8 @@ def importances(source: Source) -> dict[str, float]:
                         value=record.values[0],
                     )
                 )
-            found = get_param_importances(copy, evaluator=PedAnovaImportanceEvaluator())
+            evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+            found = optuna.importance.get_param_importances(copy, evaluator=evaluator)
     except (ValueError, RuntimeError):
         return {}
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -70,9 +71,21 @@ def timeline(source: Source) -> View:
     names = sorted({(cell["node"], cell["number"]) for cell in cells})
     kept = set(names[:MOST_LANES])
     drawn = [cell for cell in cells if (cell["node"], cell["number"]) in kept]
+    hosts = short_hosts({cell["node"] for cell in drawn})
     for cell in drawn:
-        cell["lane"] = f"{cell['node']} {cell.pop('number'):02d}"
+        cell["lane"] = f"{hosts[cell['node']]} {cell.pop('number'):02d}"
     return View(drawn, len(kept), len(names))
+
+
+def short_hosts(hosts: Iterable[str]) -> dict[str, str]:
+    """Return what a picture calls each host: its first word, where that tells all apart."""
+    found = {host: host.partition(".")[0] for host in hosts}
+    is_clear = len(set(found.values())) == len(found)
+    return (
+        found
+        if is_clear and not any(map(str.isdigit, found.values()))
+        else {host: host for host in found}
+    )
 
 
 def _bar(host: str, lane: int, start: datetime, end: datetime, kind: str) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from sweep.core.outcomes import RUNNING, STATES, WAITING
 from sweep.core.study import Study
 from sweep.core.trial import TrialRecord
 from sweep.provenance import manifest
-from sweep.results import mixed_code
+from sweep.results import held_back, mixed_code
 from sweep.results.feasibility import none_feasible_of
+from sweep.results.held_back import LookedAt
 from sweep.results.mixed_code import MixedCode
 from sweep.results.ranking import rank, ranks, rows
+from sweep.results.shared_gpus import Shared, read_shared
 from sweep.storage import records, reruns, series
 from sweep.storage.reruns import Rerun
 from sweep.storage.series import Series
@@ -33,6 +35,8 @@ class Source:
         code: Which code each trial ran, where that is not the same.
         provenance: What launch noted of code and machine; empty where that is gone.
         reruns: Re-runs of trials, by number.
+        looked_at: Trainings that were profiled, and what holds them back.
+        shared: What its trials have made of GPUs that they share.
         made: When this was read.
     """
 
@@ -44,6 +48,8 @@ class Source:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     code: MixedCode = field(default_factory=MixedCode)
     reruns: Sequence[Rerun] = ()
+    looked_at: Sequence[LookedAt] = ()
+    shared: Shared = field(default_factory=Shared)
     made: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @property
@@ -86,7 +92,10 @@ def read(opened: Opened) -> Source:
     )
     code = mixed_code.read(opened.folder, study, found)
     again = ledger.db.retry(lambda db: reruns.read_all(db, ledger.study_id))
-    return make(study, found, curves, manifest.read(opened.folder), code, again)
+    first = next(iter(rank(found, study)), None)
+    seen = held_back.read(ledger, opened.folder, None if first is None else first.number)
+    shared = read_shared(opened.folder)
+    return make(study, found, curves, manifest.read(opened.folder), code, again, seen, shared)
 
 
 def make(
@@ -96,6 +105,8 @@ def make(
     provenance: Mapping[str, Any] | None = None,
     code: MixedCode | None = None,
     again: Sequence[Rerun] = (),
+    seen: Sequence[LookedAt] = (),
+    shared: Shared | None = None,
 ) -> Source:
     """Return the source of a report from what was read."""
     return Source(
@@ -107,4 +118,6 @@ def make(
         provenance or {},
         code or MixedCode(),
         again,
+        seen,
+        shared or Shared(),
     )

@@ -1,4 +1,4 @@
-"""The figures at the head of a report, and how hours and energy are said."""
+"""The figures at the head of a report."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from sweep.core import outcomes
 from sweep.core.times import span
 from sweep.core.trial import TrialRecord, deviation
+from sweep.results.cost_text import duration, energy_text, gpu_text, measured_text, spent_text
+from sweep.results.cost_to_solution import CostToSolution
 from sweep.results.page import accounts
 from sweep.results.page.source import Source
 
@@ -20,27 +22,6 @@ class Tile:
     note: str = ""
 
 
-def duration(hours: float | None) -> str:
-    """Return hours as people say them."""
-    if hours is None:
-        return "not known"
-    return span(hours * 3600)
-
-
-def gpu_text(hours: float | None) -> str:
-    """Return GPU-hours as text."""
-    if hours is None:
-        return "not known"
-    return f"{hours:,.0f} GPU-h" if hours >= 100 else f"{hours:.3g} GPU-h"
-
-
-def _both(spent: accounts.Hours, hours: float | None) -> str:
-    """Return hours of training, as GPU-hours where GPUs were used."""
-    if hours is None:
-        return "not known"
-    return gpu_text(spent.of_gpus(hours)) if spent.gpus else duration(hours)
-
-
 def _whose(best: TrialRecord) -> str:
     """Say which trial it is; of one of several trainings that the value is their mean."""
     count, sd = len(best.replicates), deviation(best.replicates)
@@ -48,12 +29,12 @@ def _whose(best: TrialRecord) -> str:
     return f"trial {best.number}{of}"
 
 
-def tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
+def tiles(source: Source, cost: CostToSolution) -> list[Tile]:
     counts = source.counts
     best = source.best
     study = source.study
     others = ", ".join(
-        f"{counts[state]} {state}"
+        f"{counts[state]:,} {state}"
         for state in outcomes.STATES
         if counts[state] and state != outcomes.COMPLETE
     )
@@ -62,7 +43,7 @@ def tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
         found.append(Tile(f"best {study.objective.metric}", f"{best.values[0]:.6g}", _whose(best)))
     elif best is not None:
         size = sum(source.places[r.number] == 1 and r.is_feasible for r in source.records)
-        found.append(Tile("on the Pareto front", str(size), "trials that none is better than"))
+        found.append(Tile("on the Pareto front", f"{size:,}", "trials that none is better than"))
     elif source.infeasible:
         name = (
             "on the Pareto front" if study.is_multi_objective else f"best {study.objective.metric}"
@@ -85,32 +66,32 @@ def tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
                 f"{begin:%Y-%m-%d %H:%M} to {max(ended):%Y-%m-%d %H:%M} UTC",
             )
         )
-    no_gpu = "" if spent.gpus else "no GPUs were asked for: hours of training"
-    if spent.gpus is None:
+    spent, lost, saved = cost.spent, cost.lost, cost.saved_by_pruning
+    is_without = not spent.gpu_hours and spent.training_s
+    no_gpu = "no GPUs were asked for: hours of training" if is_without else ""
+    if spent.gpu_hours is None:
         no_gpu = "shares of GPUs: hours of training"
-    found.append(
-        Tile(
-            "in training",
-            _both(spent, spent.training),
-            no_gpu or f"{duration(spent.training)} of training",
-        )
-    )
+    note = no_gpu or f"{span(spent.training_s)} of training"
+    found.append(Tile("in training", spent_text(spent), note))
     # What there was none of, or what nothing measured, is no figure.
-    if spent.lost:
-        share = spent.lost / spent.training
+    if lost.training_s:
+        said = f"{cost.lost_share:.1%} of training: failed trials, and what was done again"
+        found.append(Tile("lost to crashes", spent_text(lost), said))
+    if counts[outcomes.PRUNED] and saved is not None:
+        said = "what pruned trials had left to the usual number of steps"
+        found.append(Tile("saved by pruning", f"about {spent_text(saved)}", said))
+    if cost.saved_by_packing is not None:
+        said = "at the pace of trials that had a GPU for themselves"
         found.append(
-            Tile(
-                "lost to crashes",
-                _both(spent, spent.lost),
-                f"{share:.1%} of training: failed trials, and what was done again",
-            )
+            Tile("saved by sharing GPUs", f"about {gpu_text(cost.saved_by_packing)}", said)
         )
-    if counts[outcomes.PRUNED] and spent.saved is not None:
+    recovery = cost.recovery
+    if recovery.rate is not None:
         found.append(
             Tile(
-                "saved by pruning",
-                f"about {_both(spent, spent.saved)}",
-                "what pruned trials had left to the usual number of steps",
+                "recovered after failures",
+                f"{recovery.recovered:,} of {recovery.trials:,}",
+                f"{recovery.rate:.0%} of the trials that met one came to a result",
             )
         )
     stops = accounts.interruptions(source)
@@ -118,26 +99,11 @@ def tiles(source: Source, spent: accounts.Hours) -> list[Tile]:
         found.append(
             Tile(
                 "interrupted and resumed",
-                f"{stops.resumed} of {stops.total}",
+                f"{stops.resumed:,} of {stops.total:,}",
                 f"{stops.share:.0%} from a checkpoint; "
-                f"{stops.restarted} from the start, {stops.over} not again",
+                f"{stops.restarted:,} from the start, {stops.over:,} not again",
             )
         )
-    used = accounts.energy(source)
-    return [*found, _energy(used)] if used.joules else found
-
-
-def _energy(used: accounts.EnergySum) -> Tile:
-    how = {"nvml": "GPUs alone, by NVML", "slurm": "Slurm's accounting of the tasks"}
-    note = " and ".join(how[by] for by in sorted(used.by) if by in how)
-    if used.measured < used.attempts:
-        note += f"; {used.measured:,} of {used.attempts:,} attempts"
-    return Tile("energy", energy_text(used.joules or 0.0), note)
-
-
-def energy_text(joules: float) -> str:
-    """Return an energy as people say it."""
-    kwh = joules / 3.6e6
-    if kwh >= 100:
-        return f"{kwh:,.0f} kWh"
-    return f"{kwh:.3g} kWh" if kwh >= 0.001 else f"{joules:.3g} J"
+    if spent.energy_j:
+        found.append(Tile("energy", energy_text(spent.energy_j), measured_text(cost)))
+    return found

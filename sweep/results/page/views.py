@@ -344,8 +344,7 @@ def contour(source: Source, across: Parameter, up: Parameter) -> tuple[View, Vie
     if len(found) < 10:
         return None  # and nothing is loaded for it
     import numpy
-    from scipy.interpolate import griddata
-    from scipy.spatial import QhullError
+    from scipy import interpolate, spatial
 
     points = numpy.array([[_transform(p, r.params[p.name]) for p in (across, up)] for r in found])
     values = numpy.array([r.values[0] for r in found])
@@ -356,8 +355,8 @@ def contour(source: Source, across: Parameter, up: Parameter) -> tuple[View, Vie
     middles = (numpy.arange(GRID) + 0.5) / GRID
     grid_x, grid_y = numpy.meshgrid(middles, middles)
     try:
-        grid = griddata(unit, values, (grid_x, grid_y), method="linear")
-    except QhullError:  # all on one line
+        grid = interpolate.griddata(unit, values, (grid_x, grid_y), method="linear")
+    except spatial.QhullError:  # all on one line
         return None
     edges = numpy.linspace(0.0, 1.0, GRID + 1)
     ends = numpy.minimum(edges + OVERLAP, 1.0)

@@ -54,18 +54,18 @@ from sweep.core.system.processes import (
 from sweep.schedulers.local.events import ArrayEvents, append_line, read_lines
 from sweep.schedulers.local.job import CANCELLED, KILL_WAIT_S, NODE_FAIL, JobFolder, RunnerRecord
 
-TOKEN_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+TOKEN_RULE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}"
 START_S = 60.0
 ANSWER_S = 20.0
 # Sweep's variables of a task, and what a scheduler around it says of one: by the former a runner
 # would be ended together with the element that has submitted its array, by the latter the elements
 # and their trainings would take the outer job's place, rank and end for their own.
-_OF_A_TASK = re.compile(
+_OF_A_TASK = (
     rf"{JOB_VARIABLE}|{INDEX_VARIABLE}|{END_VARIABLE}|{TOKEN_VARIABLE}"
     r"|SWEEP_(SLOTS?|SEAT|KILL_WAIT|LOGS)|(SLURM|SLURMD|SRUN|PMI|PMIX|PMIX2|OMPI_COMM_WORLD)_\w+"
 )
 # What an outer job of Slurm's holds is to be honoured, also by trainings that look it up.
-_HELD = re.compile(
+_HELD = (
     r"SLURM_(CONF|CLUSTER_NAME|TMPDIR|CPUS_(ON_NODE|PER_\w+)|MEM_PER_\w+|GPUS_ON_NODE"
     r"|(JOB|STEP)_GPUS)"
 )
@@ -82,7 +82,6 @@ class LocalScheduler(Scheduler):
     place = "this machine"
     shares_this_machine = True
     is_cheap_to_ask = True
-    shares_gpus = True
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -295,7 +294,7 @@ class LocalScheduler(Scheduler):
             raise SchedulerError(f"There is no live array {job}.")
 
     def _folder(self, job: str) -> JobFolder:
-        if not TOKEN_RULE.fullmatch(job):
+        if not re.fullmatch(TOKEN_RULE, job):
             raise SchedulerError(f"{job!r} cannot be the name of a job.")
         return JobFolder(self.root / job)
 
@@ -412,7 +411,7 @@ def own_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: text
         for name, text in environ.items()
-        if _HELD.fullmatch(name) or not _OF_A_TASK.fullmatch(name)
+        if re.fullmatch(_HELD, name) or not re.fullmatch(_OF_A_TASK, name)
     }
 
 

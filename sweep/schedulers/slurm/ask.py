@@ -49,7 +49,7 @@ class Answer:
 
 
 # Of a machine that has the programs, and no cluster.
-_UNCONFIGURED = re.compile(r"configuration source|fetch_config|slurm\.conf.*No such file", re.I)
+_UNCONFIGURED = r"(?i)configuration source|fetch_config|slurm\.conf.*No such file"
 
 Run = Callable[[Sequence[str], Mapping[str, str], float], Answer]
 
@@ -93,7 +93,7 @@ def is_here(environ: Mapping[str, str] = os.environ, run: Run = run_command) -> 
         return False
     argv = ["sinfo", "-h", "-o", "%P"]
     answer = run(argv, ask_environment(environ), ASK_TIMEOUT_S)
-    return answer.returncode == 0 or not _UNCONFIGURED.search(answer.stderr)
+    return answer.returncode == 0 or not re.search(_UNCONFIGURED, answer.stderr)
 
 
 def print_aside(text: str) -> None:

@@ -9,8 +9,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from sweep.core import templates
 from sweep.core.study import Study
 
@@ -28,6 +26,8 @@ def render(study: Study, argv: Sequence[str], exports: Mapping[str, str]) -> str
     Raises:
         jinja2.UndefinedError: The template asks for what there is not.
     """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     beside = Path(study.source).parent if study.source else None
     environment = Environment(
         loader=FileSystemLoader([str(folder) for _, folder in templates.folders(beside)]),

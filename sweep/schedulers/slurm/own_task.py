@@ -20,6 +20,7 @@ from sweep.schedulers.slurm.text.steps import (
     held_argv,
     names_memory,
     parse_held,
+    seat_argv,
     step_argv,
     step_environment,
 )
@@ -92,6 +93,10 @@ class OwnTask(SmallJobs):
                 held_mb = self.held_memory_mb(job, index)
         gpus = self.study.resources.gpus
         return step_argv(environ, count, gpus, held_mb, threads_per_core())
+
+    def seat_argv(self, environ: Mapping[str, str], gpus: int) -> list[str]:
+        """Return srun's argv for one of several workers that share all GPUs of a task."""
+        return seat_argv(environ, self.study.resources.so_many_gpus(gpus))
 
     def slot_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment for srun: the task's, less what would describe the step."""

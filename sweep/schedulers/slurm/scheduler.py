@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweep.core.errors import CouldNotAsk, SchedulerError, SubmitUnclear
 from sweep.core.files import make_private, write_atomic
@@ -33,6 +33,7 @@ from sweep.schedulers.slurm import batch_script
 from sweep.schedulers.slurm.ask import FIND_PATIENCE_S, is_here
 from sweep.schedulers.slurm.own_task import OwnTask
 from sweep.schedulers.slurm.site import Site
+from sweep.schedulers.slurm.small_jobs import BUILD, FETCH
 from sweep.schedulers.slurm.text.accounting import TaskRun, find_latest_runs
 from sweep.schedulers.slurm.text.answers import raise_for_answer
 from sweep.schedulers.slurm.text.consumed_energy import RunEnergy, energy_argv, parse_energy
@@ -51,10 +52,6 @@ from sweep.schedulers.slurm.text.scontrol import (
     throttle_argv,
 )
 from sweep.schedulers.slurm.text.submit import ArrayRequest, sbatch_argv, srun_argv
-
-if TYPE_CHECKING:
-    from sweep.schedulers.slurm.site import Site
-    from sweep.schedulers.slurm.text.submit import ArrayRequest
 
 
 class SlurmScheduler(OwnTask):
@@ -158,15 +155,26 @@ class SlurmScheduler(OwnTask):
         self._write_script(job)
         service, is_new = self._ensure_service(job.cwd)
         conditions = [f"after:{service}"] if service else []
+        new = [service] if service and is_new else []
+        first = [name for name, wanted in ((FETCH, job.fetches), (BUILD, job.builds)) if wanted]
+        for name in first:
+            before, is_new = self._ensure_first(name, job.cwd)
+            conditions.append(f"afterok:{before}")
+            new += [before] if is_new else []
         if job.behind:
             conditions.append(f"afterany:{job.behind}")
         limit_s = self._fit_s(request.time_limit_s, "each task", self.site)
-        request = replace(request, dependency=",".join(conditions) or None, time_limit_s=limit_s)
+        request = replace(
+            request,
+            dependency=",".join(conditions) or None,
+            needs_dependency=bool(first),
+            time_limit_s=limit_s,
+        )
         try:
             job_id = self.sbatch(request)
         except SchedulerError:
-            if service and is_new:
-                self.cancel(service)
+            for one in new:
+                self.cancel(one)
             raise
         if job.after:
             try:
@@ -238,8 +246,11 @@ class SlurmScheduler(OwnTask):
         }
         if job.slots > 1:
             exports["SWEEP_SLOTS"] = str(job.slots)
-            if grace_time_s := self.site.preemption.grace_time_s:
-                exports[GRACE_TIME_VARIABLE] = str(grace_time_s)
+        if job.share is not None:
+            exports["SWEEP_PACKED"] = "1"
+        has_steps = job.slots > 1 or job.share is not None
+        if has_steps and (grace_time_s := self.site.preemption.grace_time_s):
+            exports[GRACE_TIME_VARIABLE] = str(grace_time_s)
         return batch_script.render(self.study, self.base(job), exports)
 
     # Asking

@@ -1,4 +1,5 @@
-"""The small jobs beside a study's array: its finaliser, and the one that serves the database."""
+"""The small jobs beside a study's array: its finaliser, the one that serves the database, and those
+that fetch its data and build its image before it starts."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sweep.core.durations import format_time
 from sweep.core.errors import CouldNotAsk
@@ -25,11 +25,11 @@ from sweep.schedulers.slurm.text.reasons import explain_reason, is_launch_failur
 from sweep.schedulers.slurm.text.scontrol import check_update, release_argv
 from sweep.schedulers.slurm.text.submit import ArrayRequest
 
-if TYPE_CHECKING:
-    from sweep.schedulers.slurm.text.submit import ArrayRequest
-
 MOST_ENDS = 10  # name tokens of finalisers of one wave that are looked for
 FINALISER_TIME_S = 1800
+FIRST_TIME_S = 86_400
+FETCH, BUILD = "fetch", "build"
+_FIRST = {FETCH: ("fetching the data", "--fetch"), BUILD: ("building the image", "--image")}
 
 
 class SmallJobs(Asker, Scheduler):
@@ -78,24 +78,53 @@ class SmallJobs(Asker, Scheduler):
         if live:
             self.release(_held(live))
             return min(task.job for task in live), False
+        limit_s = self._fit_s(self.study.slurm.service.time_limit_s, "the database")
+        request = self._small_request(token, "database_%j.log", limit_s, "--serve", cwd)
+        return self.sbatch(dataclasses.replace(request, grace_s=self.study.grace_s)), True
+
+    def _small_request(
+        self, token: str, log: str, limit_s: int | None, option: str, cwd: Path
+    ) -> ArrayRequest:
+        """Return a small job of the study's, of one CPU.
+
+        Args:
+            log: Name of its log, in sbatch's notation.
+            option: Of ``sweep.task``: what it does.
+        """
         options, service = self.study.slurm, self.study.slurm.service
-        job = self.sbatch(
-            ArrayRequest(
-                token=token,
-                script=str(self.folder.script),
-                log_pattern=str(self.folder.logs).replace("%", "%%") + "/database_%j.log",
-                time_limit_s=self._fit_s(service.time_limit_s, "the database"),
-                grace_s=self.study.grace_s,
-                partition=service.partition or options.partition,
-                account=options.account,
-                qos=service.qos or options.qos,
-                cpus=1,
-                chdir=str(cwd),
-                arguments=("--serve",),
-                extra=service.extra,
-            )
+        return ArrayRequest(
+            token=token,
+            script=str(self.folder.script),
+            log_pattern=f"{str(self.folder.logs).replace('%', '%%')}/{log}",
+            time_limit_s=limit_s,
+            partition=service.partition or options.partition,
+            account=options.account,
+            qos=service.qos or options.qos,
+            cpus=1,
+            chdir=str(cwd),
+            arguments=(option,),
+            extra=service.extra,
         )
-        return job, True
+
+    def _ensure_first(self, what: str, cwd: Path) -> tuple[str, bool]:
+        """Return the job that must end well before any task starts, and whether it was submitted
+        just now.
+
+        Args:
+            what: FETCH or BUILD.
+        """
+        token = self.first_token(what)
+        live = self._live([token])
+        if live:
+            self.release(_held(live))
+            return min(task.job for task in live), False
+        does, option = _FIRST[what]
+        limit_s = self._fit_s(FIRST_TIME_S, does)
+        return self.sbatch(self._small_request(token, f"{what}_%j.log", limit_s, option, cwd)), True
+
+    def first_token(self, what: str) -> str:
+        """Return the name token of the study's job that fetches its data, or builds its image."""
+        return f"sweep-{what}-{hashlib.sha256(str(self.folder.root).encode()).hexdigest()[:10]}"
 
     @functools.cached_property
     def service_site(self) -> Site:
@@ -166,11 +195,15 @@ class SmallJobs(Asker, Scheduler):
         """
         ends = [_end_token(tokens[-1], number) for number in range(MOST_ENDS)]
         service = self.service_token()
-        live = self._live([*tokens, *ends, *([service] if service else [])])
+        fetch, build = self.first_token(FETCH), self.first_token(BUILD)
+        asked = [one for one in (service, fetch, build) if one]
+        live = self._live([*tokens, *ends, *asked])
         return Beside(
             finalisers=tuple(sorted({task.job for task in live if task.name in ends})),
             finaliser_waits=_why_stuck([task for task in live if task.name in ends]),
             service_waits=_why_waiting([task for task in live if task.name == service]),
+            fetches=_what_it_does([task for task in live if task.name == fetch]),
+            builds=_what_it_does([task for task in live if task.name == build]),
             held=_held(live),
         )
 
@@ -252,6 +285,15 @@ def _why_waiting(tasks: Sequence[QueuedTask]) -> str:
     if not waiting or any(task.phase == RUNNING for task in tasks):
         return ""
     return str(explain_reason(waiting[0].reason))
+
+
+def _what_it_does(tasks: Sequence[QueuedTask]) -> str:
+    """Return what a job does at present, in words; empty where there is none."""
+    for task in tasks:
+        if task.phase == PENDING:
+            return f"job {task.job} waits: {explain_reason(task.reason)}"
+        return f"job {task.job} runs"
+    return ""
 
 
 def _why_stuck(tasks: Sequence[QueuedTask]) -> str:

@@ -64,7 +64,7 @@ from sweep.storage.embedded.succession import AskFate, succeed
 READY_WAIT_S = 170.0
 ORPHANS_WAIT_S = 30.0
 STOP_WAIT_S = 60.0
-WATCHER_WAIT_S = 3.0
+WATCHER_WAIT_S = 30.0  # it looks twice a second, on a busy machine later
 IDLE_STOP_S = 600.0
 LOG_LIMIT_BYTES = 1 << 20
 
@@ -175,7 +175,13 @@ def stop(data_dir: Path) -> bool:
         with locked(folder.lock_file, wait_s=LOCK_WAIT_S):
             stopped = stop_locked(folder)
         if stopped:  # its watcher ends with it; after us nobody touches the folder
-            _wait(lambda: not is_locked(folder.watch_file), WATCHER_WAIT_S)
+            _wait(
+                lambda: (
+                    not is_locked(folder.watch_file)
+                    or find_postmaster(folder, read_record(folder))  # somebody has started it again
+                ),
+                WATCHER_WAIT_S,
+            )
         return stopped
 
 

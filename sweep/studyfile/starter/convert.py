@@ -190,7 +190,23 @@ def _plain(value: Any) -> Any:
 
 
 def _leave_secrets(draft: Draft, lost: list[str]) -> None:
-    """Take out of a draft what is secret by its name: a study file is shown and shared."""
+    """Take out of a draft what is secret by its name: a study file is shown and shared.
+
+    Raises:
+        InputError: A parameter is, and its values are texts: the trials would differ by a secret.
+    """
+    points = draft.more.get("points")
+    for name in [name for name in draft.space if names_secret(name)]:
+        values = list(draft.space[name].get("choices", []))
+        values += [row.get(name) for row in points] if isinstance(points, list) else []
+        if any(isinstance(value, str) for value in values):
+            raise InputError(
+                f"{name} is varied, and is a secret by its name: its values would stand in the "
+                "study file, in the study and on each command line.",
+                "Have training read the secret from a file or a variable of the shell that "
+                f"launches, and vary what chooses it; where {name} is no secret, give the "
+                "parameter another name.",
+            )
     draft.command, found = blank(draft.command, EDIT)
     if found:
         lost.append(

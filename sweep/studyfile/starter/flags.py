@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,8 +166,9 @@ def ask_help(script: Path) -> str:
 
 
 def read_source(tree: ast.AST) -> list[Flag]:
-    """Return the flags of all ``add_argument`` and ``click.option`` calls in a source."""
-    constants = _constants(tree)
+    """Return the flags of all ``add_argument`` and ``click.option`` calls in a source; where it
+    has subcommands, of the one that trains."""
+    constants = read_constants(tree)
     command = find_command(tree)
     calls = [
         node
@@ -180,18 +181,28 @@ def read_source(tree: ast.AST) -> list[Flag]:
     for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
         if command and _command_of(call, tree) not in (None, command):
             continue
-        flag = _read_call(call, constants)
+        flag = read_call(call, constants)
         if flag:
             found.setdefault(flag.option, flag)
     return list(found.values())
 
 
 def find_command(tree: ast.AST) -> str | None:
-    """Return the argparse subcommand that trains; None for a script without subcommands, or where
-    that is not clear from their names."""
-    names = [name for _, name, _ in _subparsers(tree)]
+    """Return the argparse subcommand that trains, by its name, or the first; None for a script
+    without subcommands."""
+    return likeliest(list_subcommands(tree))
+
+
+def list_subcommands(tree: ast.AST) -> list[str]:
+    """Return the names of the argparse subcommands of a script, in its order."""
+    return list(dict.fromkeys(name for _, name, _ in _subparsers(tree)))
+
+
+def likeliest(names: Sequence[str]) -> str | None:
+    """Return which of a script's commands trains, by their names; None where there is none."""
     likely = [name for name in TRAINS if name in names]
-    return likely[0] if likely else names[0] if len(set(names)) == 1 else None
+    likely += [name for name in names if "train" in name or "fit" in name]
+    return next(iter([*likely, *names]), None)
 
 
 def find_outer(tree: ast.AST) -> frozenset[str]:
@@ -203,10 +214,10 @@ def find_outer(tree: ast.AST) -> frozenset[str]:
         and isinstance(node.value, ast.Call)
         and ast.unparse(node.value.func).endswith("ArgumentParser")
     }
-    constants = _constants(tree)
+    constants = read_constants(tree)
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     flags = [
-        _read_call(call, constants)
+        read_call(call, constants)
         for call in calls
         if isinstance(call.func, ast.Attribute)
         and call.func.attr == "add_argument"
@@ -215,8 +226,8 @@ def find_outer(tree: ast.AST) -> frozenset[str]:
     return frozenset(flag.option for flag in flags if flag) if find_command(tree) else frozenset()
 
 
-def _subparsers(tree: ast.AST) -> list[tuple[int, str, str]]:
-    """Return of each ``p = subparsers.add_parser("train")`` the line, the command and the name."""
+def _subparsers(tree: ast.AST) -> list[tuple[tuple[int, int], str, str]]:
+    """Return of each ``p = subparsers.add_parser("train")`` the place, the command and the name."""
     found = []
     for node in ast.walk(tree):
         if (
@@ -227,18 +238,19 @@ def _subparsers(tree: ast.AST) -> list[tuple[int, str, str]]:
             and node.value.args
             and isinstance(name := literal(node.value.args[0]), str)
         ):
-            found.append((node.lineno, name, ast.unparse(node.targets[0])))
+            found.append(((node.lineno, node.col_offset), name, ast.unparse(node.targets[0])))
     return sorted(found)
 
 
 def _command_of(call: ast.Call, tree: ast.AST) -> str | None:
     """Return the subcommand to whose parser a call adds; None for the parser of all."""
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    before = [name for line, name, it in _subparsers(tree) if it == owner and line < call.lineno]
+    place = (call.lineno, call.col_offset)
+    before = [name for at, name, it in _subparsers(tree) if it == owner and at < place]
     return before[-1] if before else None
 
 
-def _constants(tree: ast.AST) -> dict[str, Any]:
+def read_constants(tree: ast.AST) -> dict[str, Any]:
     """Return the module's names that are set to a literal: DEFAULT_LR = 1e-3."""
     found = {}
     for node in getattr(tree, "body", []):
@@ -260,7 +272,9 @@ def literal(node: ast.AST | None, constants: Mapping[str, Any] | None = None) ->
         return None
 
 
-def _read_call(call: ast.Call, constants: Mapping[str, Any]) -> Flag | None:
+def read_call(call: ast.Call, constants: Mapping[str, Any]) -> Flag | None:
+    """Return the flag of an ``add_argument``, ``click.option`` or ``click.argument`` call; None
+    for one that takes no value of ours, or is not understood."""
     names = [literal(argument, constants) for argument in call.args]
     names = [name for name in names if isinstance(name, str)]
     keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweep.core.relation_syntax import RelationError
+from sweep.core.relations import read_relation
 from sweep.studyfile.starter.draft import Draft
 from sweep.studyfile.starter.hydra_params import add_parameter, add_parameters, whole
 from sweep.studyfile.starter.hydra_sweeps import AX, NEVERGRAD
@@ -89,7 +91,7 @@ def convert_ax(
     draft.objectives.append(
         {"metric": str(experiment.get("objective_name") or "objective"), "direction": direction}
     )
-    for key in experiment.keys() - {"name", "objective_name", "minimize"}:
+    for key in experiment.keys() - {"name", "objective_name", "minimize", "parameter_constraints"}:
         if experiment[key]:
             lost.append(f"ax_config.experiment.{key}: has no counterpart here; see constraints")
     if config.get("early_stop"):
@@ -98,7 +100,26 @@ def convert_ax(
     for name, value in params.items() if isinstance(params, Mapping) else ():
         _add_ax_parameter(draft, str(name), value, path, lost)
     add_parameters(draft, sweeper.get("params"), AX, path, lost)
+    _add_relations(draft, experiment.get("parameter_constraints"), lost)
     draft.more["max_parallel"] = whole(sweeper, "max_batch_size", 4, lost)
+
+
+def _add_relations(draft: Draft, given: Any, lost: list[str]) -> None:
+    """Add Ax's constraints between parameters, which are written as ours are."""
+    found = []
+    for text in map(str, given if isinstance(given, list) else ()):
+        what = f"ax_config.experiment.parameter_constraints: {text}"
+        try:
+            names = read_relation(text).names
+        except RelationError as error:
+            lost.append(f"{what}: {error}")
+            continue
+        if others := sorted(set(names) - {*draft.space, *draft.fixed}):
+            lost.append(f"{what}: there is no parameter {', '.join(others)}")
+        else:
+            found.append(text)
+    if found:
+        draft.more["where"] = found
 
 
 def _add_ax_parameter(draft: Draft, name: str, given: Any, path: Path, lost: list[str]) -> None:

@@ -23,6 +23,7 @@ from sweep.studyfile.starter.flags import (
     find_module,
     find_outer,
     imported,
+    list_subcommands,
     read_source,
     scan,
 )
@@ -221,10 +222,12 @@ def _find_interface(script: Path, folder: Path = Path()) -> Interface:
     if found is None:
         commands = [(name, one) for one in trees if (name := find_command(one))]
         for name, one in commands[:1]:
-            return Interface("argparse", scan(script), before=[name], outer=find_outer(one))
+            others = [other for other in list_subcommands(one) if other != name]
+            outer = find_outer(one)
+            return Interface("argparse", scan(script), before=[name], outer=outer, others=others)
         return Interface("argparse or click", scan(script))
     # Some of them let a script add arguments of its own.
-    is_whole = found.pairs or not found.prefix
+    is_whole = found.pairs or not found.prefix or found.name == "click"
     flags = [*found.flags, *(() if is_whole else read_source(tree))]
     return dataclasses.replace(found, flags=list({flag.option: flag for flag in flags}.values()))
 
@@ -284,6 +287,11 @@ def _add_flags(draft: Draft, interface: Interface, source: str) -> None:
         if is_each and flag.name in {*draft.space, *draft.fixed}:
             give(flag, f"{{{flag.name}}}")
     draft.command += [*outer, *interface.before]
+    if interface.others:
+        draft.remarks.append(
+            f"Of the script's commands {interface.before[0]} was taken. It also "
+            f"has {_list(interface.others)}."
+        )
     pairs = _add_pairs(draft, interface, places)
     if not is_each and (draft.space or draft.fixed):
         draft.command.append(interface.spread)

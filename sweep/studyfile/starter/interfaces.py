@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.studyfile.starter.click_groups import read_group
 from sweep.studyfile.starter.config_objects import read_config_flags, read_merged
-from sweep.studyfile.starter.flags import TYPES, Flag, literal
+from sweep.studyfile.starter.flags import TYPES, Flag, likeliest, literal
 from sweep.studyfile.starter.hydra_app import read_application
 from sweep.studyfile.starter.hydra_values import read_values
 from sweep.studyfile.starter.python_flags import (
@@ -47,6 +48,7 @@ class Interface:
         pairs: What is given at the end as name and value, without a dash.
         pairs_option: The flag after which these stand; "" for none.
         outer: Options that stand before ``before``: those of the parser of all subcommands.
+        others: Subcommands of the script that were not taken.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Interface:
     pairs: Sequence[Flag] = ()
     pairs_option: str = ""
     outer: frozenset[str] = frozenset()
+    others: Sequence[str] = ()
 
 
 def read_interface(sources: Sources) -> Interface | None:
@@ -143,10 +146,13 @@ def _read_typer(sources: Sources) -> Interface | None:
             break
     if not commands:
         return None
-    command = _likeliest(commands)
-    before = [_command_name(command)] if len(commands) > 1 else []
+    names = [_command_name(one) for one in commands]
+    name = likeliest(names)
+    command = commands[names.index(name)] if name else commands[0]
+    before = names[names.index(name) :][:1] if name and len(commands) > 1 else []
     flags = [_typer_flag(arg, default, sources) for arg, default in arguments_of(command)]
-    return Interface("Typer", [flag for flag in flags if flag], before=before)
+    others = [one for one in names if one != name]
+    return Interface("Typer", [flag for flag in flags if flag], before=before, others=others)
 
 
 def _command_name(function: ast.FunctionDef) -> str:
@@ -197,6 +203,15 @@ def _typer_flag(argument: ast.arg, default: ast.AST | None, sources: Sources) ->
     is_switch = flag.type == "bool" or isinstance(flag.default, bool) or "/" in option
     kind = "switch" if is_switch else flag.type
     return Flag(option, kind, flag.default, flag.choices, is_required)
+
+
+def _read_click_group(sources: Sources) -> Interface | None:
+    found = read_group(sources)
+    if found is None:
+        return None
+    return Interface(
+        "click", found.flags, before=[found.name], outer=found.outer, others=found.others
+    )
 
 
 def _read_fire(sources: Sources) -> Interface | None:
@@ -409,6 +424,7 @@ _READERS: tuple[Callable[[Sources], Interface | None], ...] = (
     _read_lightning,
     _read_config_class,
     _read_typer,
+    _read_click_group,
     _read_fire,
     _read_config_flags,
     _read_absl,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from sweep.studyfile.starter.draft import Draft, make_name
 from sweep.studyfile.starter.foreign_parts import split_words, try_add, whole
 from sweep.studyfile.starter.foreign_python import Unknown, evaluate
 from sweep.studyfile.starter.foreign_yaml import read_yaml
-from sweep.studyfile.starter.wandb_ranges import distinct, multiples
+from sweep.studyfile.starter.wandb_ranges import distinct, multiples, normal_bounds, normal_prior
 from sweep.studyfile.tree import YamlError
 
 _SAMPLERS = {"TPE": "tpe", "Random": "random", "GridSearch": "grid", "GP": "gp", "GPTuner": "gp"}
 _SAMPLERS |= {"BatchTuner": "grid"}
+_FORGETTING = ("auto", "tpe", "gp")  # a wrong prior
 # Of both versions: ours, for each of theirs.
 _KEYS = {
     "searchSpacePath": "searchSpaceFile",
@@ -67,9 +69,9 @@ def convert_nni(draft: Draft, data: Mapping[str, Any], path: Path, lost: list[st
         space = _read_space(path.parent / str(data["searchSpaceFile"]), lost)
     if space is None and data.get("useAnnotation"):
         lost.append("useAnnotation: the space is in comments of the script, which are not read")
+    _add_tuner(draft, data, lost)
     for name, given in space.items() if isinstance(space, Mapping) else ():
         _add(draft, str(name), given, lost)
-    _add_tuner(draft, data, lost)
     gpus = data.get("trialGpuNumber", trial.get("gpuNum"))
     if isinstance(gpus, int) and not isinstance(gpus, bool) and gpus >= 0:
         draft.more["resources"] = {"gpus": gpus}
@@ -127,8 +129,9 @@ def _add(draft: Draft, name: str, given: Any, lost: list[str]) -> None:
     is_nested = isinstance(parts, list) and any(
         isinstance(p, Mapping) and "_name" in p for p in parts
     )
+    convert = functools.partial(_convert_parameter, priors=draft.more["sampler"] in _FORGETTING)
     if not is_nested:
-        try_add(draft, name, given, _convert_parameter, lost)
+        try_add(draft, name, given, convert, lost)
         return
     assert isinstance(parts, list)
     names = [part.get("_name") if isinstance(part, Mapping) else part for part in parts]
@@ -138,13 +141,13 @@ def _add(draft: Draft, name: str, given: Any, lost: list[str]) -> None:
             if inner == "_name":
                 continue
             own = f"{name}.{part['_name']}.{inner}"
-            try_add(draft, own, below, _convert_parameter, lost)
+            try_add(draft, own, below, convert, lost)
             if own in draft.space:
                 draft.space[own]["when"] = {name: part["_name"]}
                 lost.append(f"{own}: is a parameter of its own here, which exists with that choice")
 
 
-def _convert_parameter(name: str, given: Any, lost: list[str]) -> dict[str, Any]:
+def _convert_parameter(name: str, given: Any, lost: list[str], *, priors: bool) -> dict[str, Any]:
     kind, value = str(given["_type"]), given["_value"]
     if kind == "choice":
         if any(isinstance(one, Mapping) for one in value):
@@ -153,6 +156,8 @@ def _convert_parameter(name: str, given: Any, lost: list[str]) -> dict[str, Any]
     if kind == "randint":
         return {"type": "int", "low": int(value[0]), "high": int(value[1]) - 1}
     low, high = float(value[0]), float(value[1])
+    if kind in ("normal", "lognormal", "qnormal", "qlognormal"):
+        return _convert_normal(name, kind, low, high, value[2:], lost, priors=priors)
     if kind == "uniform":
         return {"type": "float", "low": low, "high": high}
     if kind == "loguniform":
@@ -166,6 +171,36 @@ def _convert_parameter(name: str, given: Any, lost: list[str]) -> dict[str, Any]
         found = {"type": number.__name__, "low": number(first), "high": number(last)}
         return found if whole and step == 1 else found | {"step": number(step)}
     raise ValueError(f"{kind} has no counterpart here")
+
+
+def _convert_normal(
+    name: str,
+    kind: str,
+    mu: float,
+    sigma: float,
+    steps: Sequence[Any],
+    lost: list[str],
+    *,
+    priors: bool,
+) -> dict[str, Any]:
+    is_log = "log" in kind
+    low, high = normal_bounds(f"{name}: {kind}", mu, sigma, lost, log=is_log, priors=priors)
+    if low == high:
+        return {"value": low}
+    if steps:
+        first, last, step = multiples(low, high, float(steps[0]))
+        number = int if step == int(step) else float
+        found: dict[str, Any]
+        if first == last:
+            return {"value": number(first)}
+        if is_log:
+            lost.append(f"{name}: became even over the multiples of q: a range has steps or a log")
+        found = {"type": number.__name__, "low": number(first), "high": number(last)}
+        if number is float or step != 1:
+            found["step"] = number(step)
+    else:
+        found = {"type": "float", "low": low, "high": high} | ({"log": True} if is_log else {})
+    return found | ({"prior": normal_prior(kind, mu, sigma, found)} if priors else {})
 
 
 # ------------------------------------------------------------------------------ in a script

@@ -10,6 +10,12 @@ from typing import Any
 from sweep.core.placeholders import EDIT, RESERVED, escape
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
+from sweep.studyfile.starter.sbatch_around import (
+    add_variables,
+    leave_container,
+    run_here,
+    with_variables,
+)
 from sweep.studyfile.starter.sbatch_files import read_files
 from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, pick, read_scalars, read_tasks
 from sweep.studyfile.starter.sbatch_options import add_options, read_options
@@ -20,20 +26,22 @@ from sweep.studyfile.starter.sbatch_text import (
     number_names,
     put_in,
     read_setup,
-    read_shell_word,
     settle,
     straighten,
+    without_numbers,
+)
+from sweep.studyfile.starter.sbatch_words import (
+    count_loops,
+    find_lists,
+    list_words,
+    open_commands,
+    part_elements,
+    read_shell_word,
 )
 from sweep.studyfile.starter.shell_script import SHEBANG
 
-_LIST = re.compile(r"^[ \t]*(?:declare\s+-a\s+)?(\w+)=\(([^()]*)\)", re.MULTILINE)
 _PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
 _VARIABLE = re.compile(r"^[ \t]*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
-_CONTAINER = re.compile(
-    r"^[ \t]*(?:srun\s.*?)?\b(singularity|apptainer)[ \t]+(?:exec|run)\b(.*?)"
-    r"\b(?:bash|sh)[ \t]+-l?c[ \t]+[\"'](.*?)[\"']",
-    re.MULTILINE | re.DOTALL,
-)
 _TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")
 _COMPUTED = re.compile(r"\$\(\(.*?\)\)")
 _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -42,9 +50,9 @@ _PROGRAMS = (
     r"julia|mpirun|mpiexec|conda(?=\s+run)|mamba(?=\s+run)|micromamba(?=\s+run)|stdbuf|timeout|"
     r"numactl|xvfb-run|matlab|java|node|sbatch"
 )
-_SETTING = r"\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']*)[ \t]+"
+_SETTING = r"\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|\$\(\(.*?\)\)|[^\s\"']*)[ \t]+"
 _COMMAND = re.compile(
-    rf"^[ \t]*(?:time\s+|exec\s+|nohup\s+|env\s+)*((?:{_SETTING})*)"
+    rf"^[ \t]*((?:time\s+|exec\s+|nohup\s+|env\s+|{_SETTING})*)"
     r"(?:\"?\$\{?SRUN\}?\"?\s+|srun\s+(?:[^|;&\n]*?\s)?)?"
     rf"(\"?(?:[\w.~${{}}/-]*/)?(?:{_PROGRAMS})(?=[\s\"])(?!\s*<<)[^\n]*|\./\S+[^\n]*)$",
     re.MULTILINE,
@@ -62,12 +70,12 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
         objectives=[{"metric": "val_loss", "direction": "minimize"}],
     )
     tasks = read_tasks(options.get("array", ""))
-    body = straighten(text)
+    body = open_commands(straighten(text))
     files = read_files(body, path.parent, settle(read_scalars(body)), tasks)
     body = number_names(files.body)
-    lists = {found[1]: _split(found[2]) for found in _LIST.finditer(body)} | files.lists
     picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(body)}
     scalars = settle(read_scalars(body) | _counts(tasks))
+    lists = _read_lists(body, scalars) | files.lists
     body = put_in(
         body,
         {
@@ -80,17 +88,25 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     commands = [line for _, line in lines]
     taken = likeliest(commands) if commands else -1
     variables, line = lines[taken] if lines else ("", f"python {EDIT}")
-    outside = _leave_container(body, line, lost)
+    outside = leave_container(body, line, lost)
     loops = find_loops(body, lines[taken][1], lists) if lines else {}
+    line = put_in(with_variables(variables, line, lost), picked)
+    line, turns = count_loops(line, loops, lists, scalars)
+    loops = {} if turns else loops
+    tasks = tasks or turns
     all_tasks = tasks or files.tasks or list(range(10))
+    # What is read from files was parted where it was read.
+    own = {name: values for name, values in lists.items() if name not in files.lists}
+    line = part_elements(line, own, Picks(own, scalars, all_tasks), lost)
+    lists |= own
     picks = Picks({**lists, **loops}, scalars, all_tasks, set(loops))
-    draft.command = _run_here(_command(draft, put_in(line, picked), picks, lost), lost)
+    draft.command = run_here(_command(draft, line, picks, lost), lost)
     if not tasks and picks.indexes:
         which = f"tasks {min(all_tasks)} to {max(all_tasks)} were taken"
         lost.append(f"--array: is not in the script; {which}")
     others = [one for place, one in enumerate(commands) if place != taken]
     if others:
-        shown = ", ".join(one[:60] for one in others[:3])
+        shown = ", ".join(without_numbers(one)[:60] for one in others[:3])
         lost.append(f"the script runs {len(commands)} commands; left out: {shown}")
     if files.unread or re.search(r"\b(sed|awk|head)\b[^\n]*SLURM_ARRAY_TASK_ID", body):
         lost.append(
@@ -115,7 +131,7 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     setup = read_setup(outside, [*commands, *(text for text, _ in lines if text)], lost)
     if setup:
         draft.more.setdefault("slurm", {})["setup"] = setup
-    _add_variables(draft, variables, lost)
+    add_variables(draft, variables, lost)
     what = "a job array" if options else "the script"
     lost.append(f"objective: {what} compares nothing; name what the script prints or reports")
     return draft
@@ -124,23 +140,9 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
 def is_loop(text: str, path: Path) -> bool:
     """Tell whether a file is a shell script with loops."""
     is_shell = path.suffix in (".sh", ".bash") or SHEBANG.match(text) is not None
-    return is_shell and re.search(r"^[ \t]*for\s+\w+\s+in\s", text, re.MULTILINE) is not None
-
-
-def _run_here(command: list[str], lost: list[str]) -> list[str]:
-    """Return a command without sbatch, and with the home folder in the place of "~"."""
-    home = str(Path.home())
-    command = [home + word[1:] if word.startswith("~/") else word for word in command]
-    scripts = [i for i, word in enumerate(command) if i and not word.startswith("-")]
-    if command[:1] != ["sbatch"] or not scripts:
-        return command
-    named = [i for i in scripts if re.search(r"\.\w+$", command[i])] or scripts
-    script = command[named[0]]
-    lost.append(
-        f"sbatch: {script} runs as a part of each trial here; its #SBATCH lines, and the options "
-        "of sbatch, belong into resources and slurm"
+    return (
+        is_shell and re.search(r"^[ \t]*for\s+(?:\w+\s+in\s|\(\()", text, re.MULTILINE) is not None
     )
-    return ["bash", *command[named[0] :]]
 
 
 def _number_tasks(draft: Draft, picks: Picks) -> None:
@@ -150,39 +152,12 @@ def _number_tasks(draft: Draft, picks: Picks) -> None:
             draft.space[name] |= {"low": min(picks.tasks), "high": max(picks.tasks)}
 
 
-def _add_variables(draft: Draft, given: str, lost: list[str]) -> None:
-    """Add the variables that stand before the command: ``A=1 python train.py``."""
-    env: dict[str, Any] = {}
-    for name, equals, value in (word.partition("=") for word in _split(given) if "=" in str(word)):
-        if equals and "$" in value:
-            lost.append(f"{name}={value}: is not known without running the script")
-        else:
-            env[name] = value
-    if env:
-        draft.more["environment"] = {"env": env}
-
-
 def _counts(tasks: list[int]) -> dict[str, str]:
     """Return Slurm's variables about the array as a whole."""
     if not tasks:
         return {}
     counts = {"COUNT": len(tasks), "MIN": min(tasks), "MAX": max(tasks)}
     return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in counts.items()}
-
-
-def _leave_container(body: str, line: str, lost: list[str]) -> str:
-    """Return a script without what a container runs by ``bash -c "…"``, and name that container."""
-    found = _CONTAINER.search(body)
-    if found is None or line.startswith(found[1]):
-        return body
-    inside = found[3]
-    image = re.search(r"\S+\.(?:sif|simg|img)\b(?!:)|docker://\S+", found[2])
-    lost.append(
-        f"{found[1]}: the command runs in {image[0] if image else 'an image'}; see environment: "
-        "{runtime: apptainer, image: …, binds: […]}"
-        + (", and what is done there before it is left out" if "\n" in inside.strip() else "")
-    )
-    return body.replace(inside, "")
 
 
 def _pick_points(
@@ -243,11 +218,11 @@ def _pick_points(
     return True
 
 
-def _split(text: str) -> list[Any]:
-    try:
-        return [read_shell_word(word) for word in split_words(text, comments=True)]
-    except ValueError:
-        return []
+def _read_lists(body: str, scalars: dict[str, str]) -> dict[str, list[Any]]:
+    """Return the arrays of a script whose elements are known."""
+    plain = {name: value for name, value in scalars.items() if not re.search(r"[$`]", value)}
+    found = {n: list_words(put_in(text, plain)) for n, text in find_lists(body).items()}
+    return {n: [read_shell_word(w) for w in words] for n, words in found.items() if words}
 
 
 def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str]:
@@ -265,8 +240,9 @@ def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str
             return keep(name, "", is_list=True)
         if name == TASK or (value is not None and picks.is_number(value)):
             return keep(name, value or name)
-        return match[0] if value is None or re.search(r"`|\$\(", value) else value
+        return match[0] if value is None or re.search(r"`|\$\((?!\()", value) else value
 
+    line = re.sub(r"\$\((?!\()[^()]*\)|`[^`]*`", lambda m: m[0].replace(" ", "\2"), line)
     # What varies is kept apart, as an index may hold spaces, at which the line would be split.
     for _ in range(5):
         line = _PICKED.sub(lambda match: keep(match[1], match[2], is_list=True), line)
@@ -299,10 +275,11 @@ def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str
                     )
                 )
             elif re.search(r"\$\(|`", piece):
-                lost.append(f"command: {piece} is not known without running it; replace {EDIT}")
+                shown = without_numbers(piece.replace("\2", " "))
+                lost.append(f"command: {shown} is not known without running it; replace {EDIT}")
                 pieces.append(EDIT)
             elif "$" in piece:
-                shown = re.sub(r"(\$\{?\w+?)__(?:\d+|unread)\b", r"\1", piece)
+                shown = without_numbers(piece)
                 lost.append(f"command: {shown} holds a variable; replace {EDIT}")
                 rest = re.sub(r"\$(?:\{\w+\}|\w+)", EDIT, piece)
                 pieces.append(EDIT if "$" in rest else escape(rest))

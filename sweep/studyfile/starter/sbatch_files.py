@@ -14,7 +14,8 @@ from typing import Any
 
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.sbatch_indexes import TASK, pick
-from sweep.studyfile.starter.sbatch_text import put_in, read_shell_word
+from sweep.studyfile.starter.sbatch_text import put_in
+from sweep.studyfile.starter.sbatch_words import read_shell_word
 
 _MOST_BYTES = 1_000_000
 _MOST_LINES = 10_000

@@ -134,3 +134,12 @@ class Picks:
         except ValueError:
             return False
         return len(found) > 1
+
+    def places(self, index: str, size: int) -> list[int]:
+        """Return which of so many elements tasks take by an index: all where that is not known."""
+        sizes = {name: len(values) for name, values in self.lists.items()}
+        try:
+            taken = {pick(index, self.scalars, sizes, task) for task in self.tasks}
+        except ValueError:
+            return list(range(size))
+        return sorted({place % size for place in taken if -size <= place < size})

@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from sweep.core.masking import names_secret
+from sweep.studyfile.starter.sbatch_words import list_words, read_shell_word
 
 _HERE = re.compile(r"<<-?[ \t]*([\"']?)(\w+)\1([^\n]*)\n.*?^[ \t]*\2[ \t]*$", re.M | re.S)
 _ASSIGNED = re.compile(r"^[ \t]*(?:export\s+|local\s+|declare\s+(?:-\w+\s+)?|let\s+)?(\w+)=")
@@ -25,7 +26,13 @@ _EXPORT = re.compile(r"^export\s+(\w+)=(.*)$")
 
 
 _CODE = re.compile(r"\b(python[\d.]*(?:[ \t]+-\w+)*?[ \t]+-c)[ \t]+(?:\"[^\"]*\"|'[^']*')")
-_LIST = re.compile(r"^([ \t]*(?:declare\s+-a\s+)?\w+=\()([^()]*)\)", re.M)
+_LIST = re.compile(r"^([ \t]*(?:declare\s+-a\s+)?\w+\+?=\()((?:[^()]|\$\([^()]*\))*)\)", re.M)
+# for ((i=0; i<5; i++)), also up to the length of an array
+_COUNTED = re.compile(
+    r"\bfor\s*\(\(\s*(\w+)\s*=\s*(\d+)\s*;\s*\1\s*(<=?)\s*(?:(\d+)|\$\{#(\w+)\[@\]\})\s*;"
+    r"\s*(?:\1\+\+|\+\+\1)\s*\)\)"
+)
+_TESTS = re.compile(r"[ \t]*(?:\[|\(\(|!|(?:test|grep|if|elif|while|until)\b)")
 
 
 def straighten(text: str) -> str:
@@ -37,16 +44,30 @@ def straighten(text: str) -> str:
     text = _HERE.sub(lambda found: f"<<{found[2]}{found[3]}", text)
     text = _CODE.sub(r"\1 ''", text)
     text = _LIST.sub(lambda found: f"{found[1]}{' '.join(found[2].split())})", text)
+    text = _COUNTED.sub(_count, text)
     lines = [one for line in text.split("\n") for one in _apart(line)]
     return "\n".join(lines)
 
 
+def _count(found: re.Match[str]) -> str:
+    """Return a loop that counts as one over what it counts."""
+    if found[5]:
+        whole = found[2] == "0" and found[3] == "<"
+        return f"for {found[1]} in ${{!{found[5]}[@]}}" if whole else found[0]
+    last = int(found[4]) - (found[3] == "<")
+    return f"for {found[1]} in {{{found[2]}..{last}}}" if last >= int(found[2]) else found[0]
+
+
 def _apart(line: str) -> list[str]:
     """Return the commands of a line, one each."""
-    ends = [found.start() for found in _PIECE.finditer(line) if found[0] == ";"]
-    parts = [
-        line[a:b] for a, b in zip([0, *(e + 1 for e in ends)], [*ends, len(line)], strict=True)
-    ]
+    parts: list[str] = []
+    begin = 0
+    for found in _PIECE.finditer(line):
+        # What stands behind a test happens or not; behind a command it is the next one.
+        if found[0] in (";", "&") or (found[0] == "&&" and not _TESTS.match(line, begin)):
+            parts.append(line[begin : found.start()])
+            begin = found.end()
+    parts.append(line[begin:])
     split = [re.sub(r"^(\s*)(then|do|else)[ \t]+(?=\S)", r"\1\2\n", part) for part in parts]
     return [one for part in split for one in part.split("\n")]
 
@@ -61,7 +82,7 @@ def cut(line: str) -> str:
 
 _PIECE = re.compile(
     r";;|'[^']*'|\"(?:\\.|[^\"\\])*\"|\(\(.*?\)\)|\$\{[^}]*\}|\\.|"
-    r"(?P<ends>&&|\|\|?|;|(?<!\S)[12&]?>>?|<|&[ \t]*$)"
+    r"(?P<ends>&&|\|\|?|;|(?<!\S)[12&]?>>?|<|(?<![<>&])&(?![&>]))"
 )
 
 
@@ -138,21 +159,6 @@ def number_names(body: str) -> str:
 _BRANCHES = re.compile(r"^(?:else|elif)\b|;;")
 
 
-def read_shell_word(word: str) -> int | float | str:
-    """Return a word of a shell as a number where that is passed on as it stands (or is written
-    with an exponent), else as text: 01 is the name of a subject, yes no truth."""
-    if re.fullmatch(r"-?(?:0|[1-9]\d{0,15})", word):
-        return int(word)
-    if re.fullmatch(r"-?\d+(?:\.\d*)?[eE][-+]?\d{1,3}", word):
-        return float(word)
-    if re.fullmatch(r"-?\d+\.\d+", word) and str(float(word)) == word:
-        return float(word)
-    # Not with an exponent, as Python would write it: 0.00005.
-    if re.fullmatch(r"-?0\.0{4,}[1-9]\d*", word):
-        return float(word)
-    return word
-
-
 def find_loops(body: str, line: str, lists: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Return the values of the loops around a line: by the loop's variable what it goes over.
 
@@ -174,35 +180,24 @@ def find_loops(body: str, line: str, lists: dict[str, list[Any]]) -> dict[str, l
 
 def _items(text: str, lists: dict[str, list[Any]]) -> list[Any]:
     """Return what a loop goes over; nothing where that is not known."""
-    found: list[Any] = []
-    text = re.sub(r"`(seq[^`]*)`", r"$(\1)", text)
-    for part in re.findall(r"\$\([^()]*\)|\S+", text):
-        several = re.fullmatch(r"\"?\$\{(\w+)\[[@*]\]\}\"?", part)
-        counted = re.fullmatch(r"\$\(\s*seq\s+((?:-?\d+\s*){1,3})\)|\{(-?\d+)\.\.(-?\d+)\}", part)
-        if several:
-            if not lists.get(several[1]):
-                return []
-            found += lists[several[1]]
-        elif counted:
-            ends = [int(word) for word in (counted[1] or f"{counted[2]} {counted[3]}").split()]
-            first, step = (1 if len(ends) == 1 else ends[0]), (ends[1] if len(ends) == 3 else 1)
-            if not 0 < (ends[-1] - first) / (step or 1) + 1 <= _MOST_VALUES:
-                return []
-            found += range(first, ends[-1] + (1 if step > 0 else -1), step)
-        elif re.search(r"[$`*?{]", part):
+    several = re.fullmatch(r"\"?\$\{(!?)(\w+)\[[@*]\]\}\"?", text.strip())
+    if several:
+        values = lists.get(several[2], [])
+        return list(range(len(values))) if several[1] else values
+    words: list[str] = []
+    for part in re.split(r"(\"?\$\{\w+\[[@*]\]\}\"?)", text):
+        of = re.fullmatch(r"\"?\$\{(\w+)\[[@*]\]\}\"?", part)
+        found = [str(v) for v in lists.get(of[1], [])] if of else list_words(part)
+        if found is None or (of and not found):
             return []
-        else:
-            found.append(read_shell_word(part.strip("\"'")))
-    return found
-
-
-_MOST_VALUES = 10_000
+        words += found
+    return [read_shell_word(word) for word in words]
 
 
 _SETS = re.compile(
     r"(?:^[ \t]*|(?:&&|\|\||\)|\{)[ \t]*|\(\([ \t]*)"
     r"(?:export\s+|local\s+|readonly\s+|declare\s+(?:-\w+\s+)?|let\s+)?"
-    r"(?P<name>[A-Za-z_]\w*)(?:[ \t]*(?P<sign>[-+*/%]?=|\+\+|--)(?!=))",
+    r"(?P<name>[A-Za-z_]\w*)(?:[ \t]*(?P<sign>[-+*/%]?=)(?!=)|(?:\+\+|--)(?![\w-]))",
     re.MULTILINE,
 )
 
@@ -218,6 +213,11 @@ def _rename(line: str, versions: dict[str, int]) -> str:
 
 
 _WITHIN = re.compile(r"\(\((.*?)\)\)|\[([^\]]*)\]")
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with the names as the script has them, which ``number_names`` has changed."""
+    return re.sub(r"__(?:\d+|unread)(?![A-Za-z0-9])", "", text)
 
 
 def put_in(body: str, scalars: dict[str, str]) -> str:
@@ -270,7 +270,7 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
         elif export:
             used = set(re.findall(r"\$\{?(\w+?)(?:__\w+)?\b", export[2])) - {export[1]}
             if depth or used & own or "SLURM_ARRAY" in plain:
-                shown = re.sub(r"__(?:\d+|unread)\b", "", plain)
+                shown = without_numbers(plain)
                 lost.append(f"{shown}: is not the same for all tasks; was left out")
             else:
                 setup.append(plain)
@@ -280,7 +280,7 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
                 "call it there"
             )
         elif _is_left_out(plain, commands):
-            left.append(plain.split()[0])
+            left.append(without_numbers(plain.split()[0]))
         depth += 1 if opens else 0
     if left:
         lost.append(

@@ -38,10 +38,12 @@ class Passed:
             written; None for a range.
         nested: By the name of each group of parameters, its names: a mapping of the key to a flat
             name or to a further mapping.
+        priors: Whether the study's sampler takes priors.
     """
 
     values: dict[str, Sequence[Any] | None] = field(default_factory=dict)
     nested: dict[str, dict[str, Any]] = field(default_factory=dict)
+    priors: bool = False
 
     def top(self) -> dict[str, Any]:
         """Return what W&B passes: by name a flat name, or the mapping of a group."""

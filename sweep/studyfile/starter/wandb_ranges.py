@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
@@ -29,13 +29,17 @@ _USES: dict[str, tuple[str, ...]] = {
     "beta": ("a", "b"),
     "q_beta": ("a", "b", "q"),
 }
+_NORMALS = ("normal", "log_normal", "q_normal", "q_log_normal")
 _RATE = re.compile(r"(^|[._-])(lr|learning_rate|.*rate|weight_decay|wd|dropout|.*prob)$", re.I)
 
 
-def convert_parameter(name: str, given: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
+def convert_parameter(
+    name: str, given: Mapping[str, Any], lost: list[str], *, priors: bool = False
+) -> dict[str, Any]:
     """Return a parameter as the study file holds it; ``{"value": x}`` for a constant.
 
     Args:
+        priors: Whether the sampler takes a prior.
         lost: Gets what could not be carried over, or only nearly.
 
     Raises:
@@ -51,11 +55,48 @@ def convert_parameter(name: str, given: Mapping[str, Any], lost: list[str]) -> d
     if kind == "constant":
         return {"value": given["value"]}
     if kind.startswith("categorical"):
-        if "probabilities" in given:
-            lost.append(f"parameters.{name}.probabilities: choices are equally likely here")
         choices = distinct(f"parameters.{name}", given["values"], lost)
-        return {"type": "categorical", "choices": choices}
-    return _convert_range(name, kind, given, lost)
+        found: dict[str, Any] = {"type": "categorical", "choices": choices}
+        if "probabilities" not in given:
+            return found
+        weights = given["probabilities"]
+        if priors and len(choices) == len(given["values"]) and _are_weights(weights, choices):
+            return found | {"prior": {"weights": weights}}
+        lost.append(f"parameters.{name}.probabilities: choices are equally likely here")
+        return found
+    made = _convert_range(name, kind, given, lost, priors=priors)
+    if priors and kind in _NORMALS and "low" in made:
+        made["prior"] = normal_prior(kind, *_mu_sigma(given), made)
+    return made
+
+
+def _are_weights(weights: Any, choices: Sequence[Any]) -> bool:
+    if not isinstance(weights, list) or len(weights) != len(choices):
+        return False
+    return all(
+        isinstance(w, int | float) and not isinstance(w, bool) and 0 < w < math.inf for w in weights
+    )
+
+
+def normal_prior(
+    kind: str, mu: float, sigma: float, found: Mapping[str, Any]
+) -> dict[str, float | int]:
+    """Return the prior of a range that was made of a normal distribution.
+
+    Args:
+        kind: Its name; with ``log`` in it mu and sigma are of the logarithm.
+        found: The range. One that has lost its logarithmic scale keeps a prior of its own scale.
+    """
+    center: float = mu
+    if "log" in kind:
+        center = math.exp(mu)
+        spread = math.exp(sigma) if found.get("log") else center * math.sinh(sigma)
+    else:
+        spread = sigma
+    center = min(max(center, found["low"]), found["high"])
+    if found["type"] == "int":
+        return {"center": round(center), "spread": float(f"{spread:.4g}")}
+    return {"center": float(f"{center:.6g}"), "spread": float(f"{spread:.4g}")}
 
 
 def guess_kind(given: Mapping[str, Any]) -> str:
@@ -87,7 +128,7 @@ def _number(given: Mapping[str, Any], key: str, default: float | None = None) ->
 
 
 def _convert_range(
-    name: str, kind: str, given: Mapping[str, Any], lost: list[str]
+    name: str, kind: str, given: Mapping[str, Any], lost: list[str], *, priors: bool
 ) -> dict[str, Any]:
     base = kind.removeprefix("q_").removeprefix("inv_")
     log = base.startswith("log")
@@ -98,7 +139,13 @@ def _convert_range(
                 f"parameters.{name}: {kind} has no counterpart here; it became even from 0 to 1"
             )
     elif base in ("normal", "log_normal"):
-        low, high = _normal_bounds(name, kind, given, lost)
+        what = f"parameters.{name}: {kind}"
+        low, high = normal_bounds(what, *_mu_sigma(given), lost, log=log, priors=priors)
+        if low < 0 and (_mu_sigma(given)[0] > 0 or _RATE.search(name)):
+            lost.append(
+                f"parameters.{name}: its range reaches below 0 ({low:g}), as W&B's does; raise low "
+                "unless it may be negative"
+            )
     else:
         low, high = _number(given, "min"), _number(given, "max")
         if low >= high:
@@ -142,30 +189,42 @@ def _exponents(
     return bounds
 
 
-def _normal_bounds(
-    name: str, kind: str, given: Mapping[str, Any], lost: list[str]
+def _mu_sigma(given: Mapping[str, Any]) -> tuple[float, float]:
+    return _number(given, "mu", 0.0), _number(given, "sigma", 1.0)
+
+
+def normal_bounds(
+    what: str, mu: float, sigma: float, lost: list[str], *, log: bool, priors: bool
 ) -> tuple[float, float]:
-    mu, sigma = _number(given, "mu", 0.0), _number(given, "sigma", 1.0)
+    """Return the ends of the range that a normal distribution becomes.
+
+    Args:
+        what: The parameter and its distribution, for what is said.
+        log: mu and sigma are of the logarithm.
+        priors: Whether the sampler takes a prior.
+
+    Raises:
+        ValueError: There are none.
+    """
     if sigma < 0:
         raise ValueError(f"sigma must not be below 0 (got {sigma})")
     low, high = mu - DEVIATIONS * sigma, mu + DEVIATIONS * sigma
-    log = kind.endswith("log_normal")
     if log:
         try:
             low, high = math.exp(low), math.exp(high)
         except OverflowError:
-            raise ValueError(f"{kind}: mu {mu} and sigma {sigma} give infinite values") from None
-    lost.append(
-        f"parameters.{name}: {kind} has no counterpart here; it became even over mu ± "
-        f"{DEVIATIONS:g} sigma{', on a logarithmic scale' if log else ''}"
-    )
-    low, high = float(f"{low:.4g}"), float(f"{high:.4g}")
-    if low < 0 and (mu > 0 or _RATE.search(name)):
+            raise ValueError(f"mu {mu} and sigma {sigma} give infinite values") from None
+    scale = ", on a logarithmic scale" if log else ""
+    if priors:
         lost.append(
-            f"parameters.{name}: its range reaches below 0 ({low:g}), as W&B's does; raise low "
-            "unless it may be negative"
+            f"{what} has no ends; it became mu ± {DEVIATIONS:g} sigma{scale} with a prior, and "
+            "nothing beyond is tried"
         )
-    return low, high
+    else:
+        lost.append(
+            f"{what} has no counterpart here; it became even over mu ± {DEVIATIONS:g} sigma{scale}"
+        )
+    return float(f"{low:.4g}"), float(f"{high:.4g}")
 
 
 def multiples(low: float, high: float, q: float) -> tuple[Decimal, Decimal, Decimal]:

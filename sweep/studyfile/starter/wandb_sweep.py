@@ -68,7 +68,7 @@ def convert_wandb(data: Mapping[str, Any], file: str, lost: list[str]) -> Draft:
         [],
         hints=list(HINTS),
     )
-    passed = Passed()
+    passed = Passed(priors=_METHODS.get(str(data.get("method") or "random"), "auto") == "auto")
     for name, value in data["parameters"].items():
         added = _add_parameter(draft, passed, str(name), value, lost)
         if isinstance(added, dict) and added:
@@ -121,7 +121,7 @@ def _add_parameter(
         lost.append(f"parameters.{name}: there are two of this name")
         return None
     try:
-        found = convert_parameter(name, given, lost)
+        found = convert_parameter(name, given, lost, priors=passed.priors)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         why = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         lost.append(f"parameters.{name}: {why}")

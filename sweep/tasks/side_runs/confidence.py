@@ -82,11 +82,16 @@ def estimate(
 
 def half_width(deviation: float, count: int, level: float) -> float | None:
     """Return half the width of the t interval of a mean; None with fewer than two values."""
-    from scipy.special import stdtrit
-
     if count < 2:
         return None
-    return float(stdtrit(count - 1, (1 + level) / 2)) * deviation / math.sqrt(count)
+    return t_quantile(count - 1, (1 + level) / 2) * deviation / math.sqrt(count)
+
+
+def t_quantile(degrees: int, share: float) -> float:
+    """Return the quantile of Student's t distribution."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, share))
 
 
 def paired_p(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
@@ -126,15 +131,13 @@ def seeds_to_tell(
     From the normal approximation, with the t quantiles of the number that it gives (Cohen 1988).
     None where there is no difference to be told, or it would take more than MOST_SEEDS.
     """
-    from scipy.special import stdtrit
-
     differences = _differences(a, b)
     if len(differences) < 2 or (mean := statistics.fmean(differences)) == 0:
         return None
     ratio = statistics.stdev(differences) / abs(mean)
     for count in range(2, MOST_SEEDS + 1):
-        quantiles = stdtrit(count - 1, (1 + level) / 2) + stdtrit(count - 1, POWER)
-        if count >= (float(quantiles) * ratio) ** 2:
+        quantiles = t_quantile(count - 1, (1 + level) / 2) + t_quantile(count - 1, POWER)
+        if count >= (quantiles * ratio) ** 2:
             return count
     return None
 

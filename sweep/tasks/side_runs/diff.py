@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sweep.control.open_study import Opened
@@ -15,6 +15,8 @@ from sweep.core.errors import InputError
 from sweep.core.study import Study
 from sweep.provenance import manifest
 from sweep.provenance.differences import differences
+from sweep.results.cost_to_solution import CommonLevel, CostToSolution, common_levels, cost
+from sweep.results.page import source
 from sweep.storage import records, reruns
 from sweep.storage.reruns import Rerun
 from sweep.studyfile import changes
@@ -34,6 +36,7 @@ class Side:
         values: What is compared one by one: parameters, seed, value, state, hosts, ….
         record: The four axes, as provenance has them.
         curves: Every metric's lineage; empty of a study.
+        cost: What it took; of a study alone.
     """
 
     label: str
@@ -41,6 +44,7 @@ class Side:
     values: Mapping[str, Any]
     record: Mapping[str, Any]
     curves: Curves = field(default_factory=dict)
+    cost: CostToSolution | None = None
 
 
 def find(name: str, open_study: Callable[[str | None], Opened]) -> Side:
@@ -123,7 +127,8 @@ def _study_side(opened: Opened) -> Side:
             side = _trial_side(opened, best[0])
             values |= {f"best {name}": side.values[name] for name in side.values}
             values["best trial"] = best[0]
-    return Side(study.name, study, values, manifest.of_run(manifest.read(opened.folder), None))
+    made = manifest.of_run(manifest.read(opened.folder), None)
+    return Side(study.name, study, values, made, cost=cost(source.read(opened)))
 
 
 def _values(
@@ -144,6 +149,7 @@ class Comparison:
         axes: What made them, in sentences; each begins with its axis.
         curves: Of each metric that either reported: how many steps each has, how many are common,
             the first common step where they differ (None if none), the greatest difference there.
+        costs: What either took; None unless both are studies.
     """
 
     a: str
@@ -153,8 +159,22 @@ class Comparison:
     study: Sequence[str]
     axes: Sequence[str]
     curves: Mapping[str, Mapping[str, Any]]
+    costs: tuple[CostToSolution, CostToSolution] | None = None
+
+    @property
+    def levels(self) -> list[CommonLevel]:
+        """Each quality that either study came to, with what it took in both."""
+        return common_levels(*self.costs) if self.costs else []
 
     def to_json(self) -> str:
+        costs = (
+            {
+                "cost": [one.to_data() for one in self.costs],
+                "levels": [asdict(level) for level in self.levels],
+            }
+            if self.costs
+            else {}
+        )
         return json.dumps(
             {
                 "a": self.a,
@@ -164,6 +184,7 @@ class Comparison:
                 "study": list(self.study),
                 "axes": list(self.axes),
                 "curves": dict(self.curves),
+                **costs,
             },
             indent=1,
         )
@@ -191,6 +212,7 @@ def compare(a: Side, b: Side) -> Comparison:
         study=[*refused, *allowed],
         axes=differences(a.record, b.record),
         curves={name: _curve(a.curves.get(name, {}), b.curves.get(name, {})) for name in metrics},
+        costs=(a.cost, b.cost) if a.cost and b.cost else None,
     )
 
 

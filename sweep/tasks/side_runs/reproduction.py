@@ -12,6 +12,7 @@ from typing import Any
 from sweep.control.open_study import Opened
 from sweep.core import outcomes
 from sweep.core.errors import InputError
+from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
 from sweep.provenance import manifest
 from sweep.provenance.differences import axes_of, differences
@@ -27,6 +28,7 @@ REPRODUCED = "reproduced"
 DIFFERS = "differs"
 EXPLAINED = "explained"
 FAILED = "failed"
+_BESIDE = "the trial trained beside {} others on its GPU"
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Verdict:
         relative_difference: |rerun - original| / |original|, or the absolute difference where the
             original is 0.
         verdict: reproduced (within the tolerance, as many steps), explained (not, and something
-            that makes a run has changed), differs (not, and nothing known has) or failed.
+            that makes a run has changed, or the trial shared its GPU and two runs alone agree),
+            differs (not, and nothing known has) or failed.
         differences: What differs between the two runs, in sentences.
         other_seeds: Values of re-runs with further seeds.
         axes: Which of code, environment, data and execution differ.
@@ -148,6 +151,7 @@ def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdi
         )
     )
     axes = axes_of(differing)
+    beside = trained_beside(opened.folder, found.trial)
     relative = None if value is None else relative_difference(original, value)
     same_length = steps[0] == steps[1]
     failed = [run for run in runs if _value(run) is None]
@@ -158,6 +162,9 @@ def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdi
     elif relative <= tolerance and same_length:
         verdict = REPRODUCED
     else:
+        others = _repeats([one for one in known if one is not runs], runs)
+        if not differing and agrees_alone(beside, value, others, tolerance):
+            differing.append(f"{_BESIDE.format(beside)}; two runs alone agree with each other")
         verdict = EXPLAINED if differing else DIFFERS
     if verdict != FAILED and not same_length:
         differing.append(f"steps: {steps[0]} originally, {steps[1]} in the re-run")
@@ -180,7 +187,7 @@ def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdi
         other_seeds=[_value(r) for r in siblings if r.kind == OTHER_SEED],
         axes=axes,
         noise=_noise(original, _repeats(known, runs)),
-        causes=causes(study, made) if verdict == DIFFERS else [],
+        causes=causes(study, made, beside) if verdict == DIFFERS else [],
         apart_from=_first_difference(before, after),
         replicates=[
             {"seed": run.seed, "original": by_seed.get(run.seed), "rerun": _value(run)}
@@ -188,6 +195,34 @@ def judge(opened: Opened, k: int, tolerance: float = DEFAULT_TOLERANCE) -> Verdi
         ]
         if len(runs) > 1
         else (),
+    )
+
+
+def trained_beside(folder: StudyFolder, number: int) -> int:
+    """Return beside how many others a trial trained on its GPU when its attempts began, at most."""
+    whole, most = manifest.read(folder), 1
+    for path in (folder.trial(number) / "attempts").glob("[0-9]*"):
+        made = manifest.of_attempt(whole, folder.attempt(number, int(path.name)))
+        told = made["execution"].get("trials_on_gpu")
+        most = max(most, told) if isinstance(told, int) else most
+    return most - 1
+
+
+def agrees_alone(
+    beside: int, value: float | None, others: Sequence[float | None], tolerance: float
+) -> bool:
+    """Tell whether sharing its GPU explains that a trial differs from its re-run: it does only
+    where another re-run, alone as well, agrees with this one.
+
+    Args:
+        beside: How many others the trial trained beside.
+        value: The re-run's.
+        others: The trial's other re-runs' with the same seed.
+    """
+    if not beside or value is None:
+        return False
+    return any(
+        other is not None and relative_difference(value, other) <= tolerance for other in others
     )
 
 
@@ -236,11 +271,19 @@ def _first_difference(a: Mapping[int, float], b: Mapping[int, float]) -> int | N
     return next(apart, None)
 
 
-def causes(study: Study, made: Mapping[str, Any]) -> list[str]:
-    """Return what makes trainings of this kind differ from run to run, likely ones first."""
+def causes(study: Study, made: Mapping[str, Any], beside: int = 0) -> list[str]:
+    """Return what makes trainings of this kind differ from run to run, likely ones first.
+
+    Args:
+        made: What made the re-run.
+        beside: How many others the trial trained beside, on its GPU.
+    """
     environment = made.get("environment") or {}
     packages = environment.get("packages") or {}
     said = []
+    if beside:
+        again = "sweep rerun-best once more: where two runs alone agree, that explains it"
+        said.append(f"{_BESIDE.format(beside)}, which a re-run does not ({again})")
     text = " ".join(study.command)
     if "{seed}" not in text and "{config}" not in text:
         said.append("the command is not given {seed}, so the script must read SWEEP_SEED itself")

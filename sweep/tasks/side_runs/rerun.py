@@ -47,7 +47,7 @@ from sweep.tasks.side_runs.side_run import (
     train_claimed,
     write_values,
 )
-from sweep.training import build
+from sweep.training import ready
 from sweep.training.command import launchers
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
@@ -274,7 +274,7 @@ def _look_inside(context: Context, study: Study, snapshot: str | None) -> dict[s
     """Return what is installed where a re-run trains; empty where that cannot be asked."""
     try:
         placed = code_snapshot.place(study, context.folder, snapshot, context.environ)
-        build.make_ready(placed.study, placed.environ, context.say)
+        ready.make_ready(placed.study, placed.environ, context.say)
     except SweepError:
         return {}  # the training says why
     return container.ask(placed.study, context.folder, placed.environ)

@@ -33,10 +33,13 @@ from sweep.core.programs import LAUNCHER, read_program
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
+from sweep.provenance.capture import capture_environment
+from sweep.provenance.machine import capture_gpus, capture_host
 from sweep.schedulers import arrays
 from sweep.search.propose import fixed_design
 from sweep.tasks.context import logged_as
 from sweep.tasks.side_runs import scaling_figures as figures_of
+from sweep.tasks.side_runs.scaling_report import describe_machine
 from sweep.tasks.side_runs.side_run import train, write_values
 from sweep.training import build
 from sweep.training.command import launchers
@@ -44,8 +47,8 @@ from sweep.training.command.launchers import PYTHON
 from sweep.training.command.preflight import check_command
 from sweep.training.journal import Journal
 from sweep.training.leave import Leave
+from sweep.training.profiling.profile_watch import VARIABLE as PROFILE_VARIABLE
 
-PROFILE_VARIABLE = "SWEEP_PROFILE"
 STRONG, WEAK = "strong", "weak"
 POLL_S = 0.5
 ASK_EVERY_S = 5.0
@@ -222,6 +225,7 @@ def run(
         **found,
         "failed": failed,
         "folder": str(folder.attempt(0, 1).root),
+        "machine": result.get("machine"),
     }
 
 
@@ -233,10 +237,12 @@ def run_all(
     folder: StudyFolder,
     schedule_for: Callable[[StudyFolder, Study], Scheduler],
     environ: Mapping[str, str],
+    repeats: int = 1,
 ) -> Iterator[dict[str, Any]]:
     """Train case after case and yield the report so far after each; it is also in ``folder``.
 
-    Each training may take long, and an interruption must not lose those that have ended.
+    Each training may take long, and an interruption must not lose those that have ended. Repeats
+    come round by round, so that what changes with time changes all cases.
 
     Args:
         cases: As ``plan`` returns them.
@@ -244,26 +250,32 @@ def run_all(
         mode: STRONG or WEAK.
         unit: What a rank runs on: GPU or process.
         folder: Of the study; the trainings have folders of their own below it.
+        repeats: How often each case is trained.
 
     Raises:
         InputError, SchedulerError: As ``run`` does.
     """
-    rows: list[dict[str, Any]] = []
+    runs: dict[int, list[dict[str, Any]]] = {case.ranks: [] for case in cases}
     make_private(folder.results)
-    for case in cases:
-        own = StudyFolder(folder.root / "scaling" / f"{mode}-{case.ranks}")
-        make_private(own.root.parent)
-        rows = figures_of.compare([*rows, run(case, own, schedule_for, environ)])
-        report = {
-            "study": name,
-            "mode": mode,
-            "unit": unit,
-            "params": dict(cases[0].params),
-            "rows": rows,
-            "bottleneck": figures_of.bottleneck(rows, unit),
-        }
-        write_atomic(report_path(folder, mode), json.dumps(report, indent=1) + "\n")
-        yield report
+    for number in range(1, repeats + 1):
+        for case in cases:
+            again = f"-{number}" if number > 1 else ""
+            own = StudyFolder(folder.root / "scaling" / f"{mode}-{case.ranks}{again}")
+            make_private(own.root.parent)
+            runs[case.ranks].append(run(case, own, schedule_for, environ))
+            rows = figures_of.compare([figures_of.pool(done) for done in runs.values() if done])
+            report = {
+                "study": name,
+                "mode": mode,
+                "unit": unit,
+                "params": dict(cases[0].params),
+                "repeats": repeats,
+                "rows": rows,
+                "bottleneck": figures_of.bottleneck(rows, unit),
+                "repeated": figures_of.repeated(rows),
+            }
+            write_atomic(report_path(folder, mode), json.dumps(report, indent=1) + "\n")
+            yield report
 
 
 def report_path(folder: StudyFolder, mode: str) -> Path:
@@ -327,7 +339,11 @@ def measure(folder: StudyFolder) -> None:
         }
         for step in steps
     ]
-    write_atomic(_result(folder), json.dumps({"reports": merged, "failed": failed}) + "\n")
+    environ = training_environ(folder, os.environ)
+    found = capture_environment(study, environ, thorough=False) | capture_gpus(environ)
+    machine = describe_machine(capture_host(), found)
+    result = {"reports": merged, "failed": failed, "machine": machine}
+    write_atomic(_result(folder), json.dumps(result) + "\n")
 
 
 def _request(folder: StudyFolder) -> Path:

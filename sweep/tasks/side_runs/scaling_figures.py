@@ -55,6 +55,55 @@ def figures(reports: Iterable[Mapping[str, float]]) -> dict[str, float | None]:
     return found
 
 
+def pool(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one row of several trainings of the same case: the medians of those that did not fail.
+
+    Beside the keys of a run it has ``runs`` (how many there were), ``failures``, ``reasons`` (of
+    the failures), ``rates`` and ``spread``, (highest - lowest) / median of the rates; None of fewer
+    than two. ``failed`` is a reason where all have failed.
+
+    Args:
+        runs: With ``failed`` and the keys of ``figures``; one at least.
+    """
+    good = [run for run in runs if not run["failed"]]
+    reasons = [str(run["failed"]) for run in runs if run["failed"]]
+    row = dict((good or runs)[0])
+    names = (RATE, "epoch_s", *(f"share_{name}" for name in SHARES))
+    for name in names if good else ():
+        values = [run[name] for run in good if run[name] is not None]
+        row[name] = median(values) if values else None
+    memory = [run["memory_gb"] for run in good if run["memory_gb"] is not None]
+    rates = [float(run[RATE]) for run in good]
+    spread = (max(rates) - min(rates)) / median(rates) if len(rates) > 1 else None
+    return {
+        **row,
+        "memory_gb": max(memory, default=row["memory_gb"]),
+        "runs": len(runs),
+        "failures": len(reasons),
+        "reasons": reasons,
+        "rates": rates,
+        "spread": spread,
+    }
+
+
+def repeated(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return in a sentence how many trainings failed and how far repeats lie apart; "" of ones."""
+    runs = sum(row["runs"] for row in rows)
+    if runs <= len(rows):
+        return ""
+    failures = sum(row["failures"] for row in rows)
+    said = f"{failures} of {runs} trainings failed ({failures / runs:.0%})"
+    apart = [row["spread"] for row in rows if row["spread"] is not None]
+    if not apart:
+        return f"{said}; too few are left to say how far repeats lie apart."
+    most = max(apart)
+    said += f"; the rates of repeats lie at most {most:.1%} of their median apart"
+    efficiency = rows[-1]["efficiency"]
+    if efficiency is not None and len(rows) > 1 and abs(1 - efficiency) <= most:
+        said += ", which is no less than what the most ranks are away from linear"
+    return f"{said}."
+
+
 def compare(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with ``speedup`` and ``efficiency`` against the first one; None in all where
     that has no rate, for then nothing is known of what they would be compared with.
@@ -123,9 +172,13 @@ def _name(share: str) -> str:
     return {"other": "waiting for the host program", "data": "waiting for data"}.get(share, share)
 
 
+def plural(unit: str) -> str:
+    """Return what several of it are called: of "GPU" or "process"."""
+    return {"GPU": "GPUs", "process": "processes"}[unit]
+
+
 def _count(ranks: int, unit: str) -> str:
-    plural = {"GPU": "GPUs", "process": "processes"}[unit]
-    return f"{ranks} {unit if ranks == 1 else plural}"
+    return f"{ranks} {unit if ranks == 1 else plural(unit)}"
 
 
 COLUMNS = (
@@ -144,14 +197,25 @@ COLUMNS = (
 )
 
 
+REPEATED = (("spread", "spread", ".1%"), ("failures", "failed", "d"), ("runs", "of", "d"))
+
+
+def cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the table: its heading, then a line for each row."""
+    columns = COLUMNS + (REPEATED if any(row.get("runs", 1) > 1 for row in rows) else ())
+    return [
+        [title for _, title, _ in columns],
+        *(
+            ["-" if row.get(key) is None else format(row[key], form) for key, _, form in columns]
+            for row in rows
+        ),
+    ]
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as aligned text, with a line under the heading."""
-    lines = [[title for _, title, _ in COLUMNS]]
-    for row in rows:
-        lines.append(
-            ["-" if row.get(key) is None else format(row[key], form) for key, _, form in COLUMNS]
-        )
-    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
+    lines = cells(rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = [
         "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True))
         for line in lines
@@ -176,6 +240,10 @@ def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -
         ideal = [rates[0] * count / counts[0] for count in counts]
         speed.plot(counts, ideal, "--", color="#555555", label="linear")
     speed.plot(counts, rates, "o-", color="#0072B2", label="measured")
+    low = [row[RATE] - min(row.get("rates") or [row[RATE]]) for row in done]
+    high = [max(row.get("rates") or [row[RATE]]) - row[RATE] for row in done]
+    if any(low) or any(high):
+        speed.errorbar(counts, rates, [low, high], fmt="none", ecolor="#0072B2", capsize=4)
     for row in (row for row in done if row["efficiency"] is not None):
         speed.annotate(
             f"{row['efficiency']:.0%}",
@@ -183,7 +251,7 @@ def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -
             xytext=(4, -12),
             textcoords="offset points",
         )
-    speed.set(xlabel=_count(2, unit).split()[1], ylabel="samples/s", xticks=counts, ylim=(0, None))
+    speed.set(xlabel=plural(unit), ylabel="samples/s", xticks=counts, ylim=(0, None))
     speed.margins(x=0.16)  # room for the last label
     speed.legend(frameon=False)
     places = range(len(done))
@@ -192,7 +260,7 @@ def draw(rows: Sequence[Mapping[str, Any]], title: str, unit: str, path: Path) -
         values = [row.get(f"share_{name}") or 0.0 for row in done]
         parts.bar(places, values, bottom=bottom, color=COLOURS[name], label=name, width=0.6)
         bottom = [low + value for low, value in zip(bottom, values, strict=True)]
-    parts.set(xlabel=_count(2, unit).split()[1], ylabel="share of the time", ylim=(0, 1))
+    parts.set(xlabel=plural(unit), ylabel="share of the time", ylim=(0, 1))
     parts.set_xticks(list(places), [str(count) for count in counts])
     parts.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     figure.suptitle(title)

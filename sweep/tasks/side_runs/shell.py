@@ -33,7 +33,7 @@ from sweep.core.study import Choice, Study
 from sweep.core.trial import trial_seed
 from sweep.tasks.side_runs import rerun
 from sweep.tasks.side_runs.side_run import params_of, write_values
-from sweep.training import build
+from sweep.training import ready
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
 from sweep.training.command.runtimes import WRITABLE
@@ -188,7 +188,7 @@ def start(folder: StudyFolder) -> NoReturn:
         config=folder.config(request["number"]),
     )
     environ = training_environ(folder, os.environ)
-    build.make_ready(study, environ, _say)
+    ready.make_ready(study, environ, _say)
     argv, env = assembly.build(study, values, environ, folder.python_path)
     is_terminal = sys.stdin.isatty()
     if launchers.uses_srun(study):  # beside the step that we are

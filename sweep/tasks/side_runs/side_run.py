@@ -31,7 +31,7 @@ from sweep.storage.ledger import Ledger
 from sweep.storage.reruns import Rerun
 from sweep.tasks.context import Context, config_of
 from sweep.tasks.staging.stage import Staged, Stager
-from sweep.training import build, own_workdir
+from sweep.training import own_workdir, ready
 from sweep.training.attempt_files import make_folder, write_exit
 from sweep.training.command import assembly, filling, launchers
 from sweep.training.command.environment import TrialValues
@@ -39,7 +39,7 @@ from sweep.training.command.rendezvous import Rendezvous
 from sweep.training.exit_reason import read_end
 from sweep.training.journal import Journal
 from sweep.training.leave import Leave
-from sweep.training.supervisor import Channel, Supervisor
+from sweep.training.supervisor import Channel, Observer, Supervisor
 
 T = TypeVar("T")
 
@@ -163,6 +163,7 @@ def train(
     more_environ: Mapping[str, str] | None = None,
     within: StudyFolder | None = None,
     began: Callable[[Sequence[str]], object] = lambda _: None,
+    watch: Callable[[int], Observer | None] = lambda _: None,
 ) -> tuple[list[Report], End]:
     """Run the study's command to its end; return what it reported, and how it ended.
 
@@ -173,6 +174,7 @@ def train(
         more_environ: Variables for this training alone.
         within: The study's folder, where it has one; by it data sets are staged.
         began: Told the argv once its process has started.
+        watch: Given its process's number, returns what looks at it.
     """
     reports: list[Report] = []
     meeting: Rendezvous | None = None
@@ -182,7 +184,7 @@ def train(
     leave.listen()
     try:
         meeting = launchers.meet(study, environ, place.job, place.index, place.slot)
-        build.make_ready(study, environ, print)
+        ready.make_ready(study, environ, print)
         if within is not None and any(one.stage != "none" for one in study.datasets.values()):
             # What has changed since the launch is explained at the end, and hinders nothing.
             stager = Stager(study, within, environ, print, is_strict=False)
@@ -200,7 +202,15 @@ def train(
         began(argv)
         channel = _Kept(reports, lambda: touch(child.pid))
         supervisor = Supervisor(
-            child, values.token, folder, study, journal, channel, leave, began=started
+            child,
+            values.token,
+            folder,
+            study,
+            journal,
+            channel,
+            leave,
+            began=started,
+            watch=watch(child.pid),
         )
         ended = supervisor.run()
         reports.extend(supervisor.unsent)

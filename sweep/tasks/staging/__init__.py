@@ -18,6 +18,7 @@ process, and no lock file is ever removed, for another might hold it.
 Whatever hinders a copy (no room, no place, a disk's error) is said, and training reads the shared
 path. What makes an attempt be given back is only data that are not those of the launch.
 
-``places`` finds the folder, ``cache`` keeps copies in it, ``copying`` and ``archives`` make them,
-``stage`` does all of it for a training's data sets, ``on_machine`` shows what there is.
+``places`` finds the folder, ``cache`` keeps copies in it, ``copying`` and ``archives`` move bytes,
+``making`` makes one copy and holds it against the record, ``stage`` does all of it for a training's
+data sets, ``on_nodes`` for a trial on several, ``on_machine`` shows what there is.
 """

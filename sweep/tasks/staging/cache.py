@@ -162,7 +162,10 @@ class Cache:
             size = int(record.get("bytes") or tree_bytes(path))
             is_complete = not is_partial and self.find(key) is not None
             stamp = path / "plan.json" if is_partial else self._record(key)
-            used_s = stamp.stat().st_mtime if stamp.exists() else 0.0
+            try:
+                used_s = stamp.stat().st_mtime
+            except FileNotFoundError:  # it is being removed
+                used_s = 0.0
             source = str(record.get("source", ""))
             used = self._is_locked(key, "copy" if is_partial else "use")
             found.append(KeptCopy(name, size, is_complete, used, used_s, source))

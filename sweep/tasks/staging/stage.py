@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import re
-import socket
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweep.core.errors import DamagedFile, SweepError
-from sweep.core.files import make_private, read_json, remove_tree
+from sweep.core.errors import SweepError
+from sweep.core.executors import kind_of
+from sweep.core.files import make_private
 from sweep.core.paths import StudyFolder
-from sweep.core.sizes import byte_text
 from sweep.core.study import DataSet, Study
 from sweep.provenance import manifest
-from sweep.provenance.data import DataFile, capture_data, describe_files, list_files
-from sweep.tasks.staging import archives, copying, places
+from sweep.provenance.data import capture_data
+from sweep.schedulers.choose import scheduler_of
+from sweep.tasks.staging import archives, copying, on_nodes, places
 from sweep.tasks.staging.cache import POLL_S, Cache, DoesNotFit
-
-Stop = Callable[[], bool]
-GROW_BYTES = 64 << 20  # by so much, or a quarter, room is reserved anew for what is unpacked
-
-
-class DataDiffer(SweepError):
-    """What this node sees of some data is not what the launch, or another node, has seen."""
+from sweep.tasks.staging.making import AGAIN, CopyMaker, DataDiffer, Left, Stop, WantedCopy
 
 
 class NoPlaceForArchive(SweepError):
     """An archive can be unpacked nowhere, not even beside the study."""
-
-
-class Left(SweepError):
-    """The task is to end before the data are there."""
 
 
 class _NotHere(SweepError):
@@ -56,43 +42,20 @@ class Staged:
         data: Paths by name.
         notes: What did not go as asked, in sentences.
         locks: Descriptors that keep copies from being removed; training inherits them.
+        step: What does so on the nodes of a trial that has several.
     """
 
     data: dict[str, Path]
     notes: list[str] = field(default_factory=list)
     locks: list[int] = field(default_factory=list)
+    step: on_nodes.NodeStep | None = None
 
     def close(self) -> None:
         """Let go of the copies; a training that still runs holds them by itself."""
         while self.locks:
             os.close(self.locks.pop())
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """One data set: what it is called, where it lies, and what the launch recorded of it."""
-
-    name: str
-    given: DataSet
-    path: Path
-    recorded: Mapping[str, Any]
-
-    @property
-    def stem(self) -> str | None:
-        """What an archive's folder is called; None where it is to stay as it is."""
-        is_file = self.given.unpack and self.path.is_file()
-        return archives.stem_of(self.path.name) if is_file else None
-
-    @property
-    def key(self) -> str:
-        what = f"{os.path.realpath(self.path)}\0{self.recorded['manifest_sha256']}\0{self.stem}"
-        label = re.sub(r"[^A-Za-z0-9_-]", "_", self.path.name)[:40] or "data"
-        return f"{label}-{hashlib.sha256(what.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
-
-    @property
-    def inner(self) -> str:
-        """The copy's name within its folder."""
-        return self.stem or self.path.name or "data"
+        if self.step is not None:
+            self.step.end()
 
 
 class Stager:
@@ -118,13 +81,13 @@ class Stager:
         is_strict: bool = True,
         open_source: Callable[[Path], Any] = copying.open_plain,
     ) -> None:
-        self.open_source = open_source
         self.is_strict = is_strict
         self.study = study
         self.folder = folder
         self.recorded: Mapping[str, Any] = manifest.read(folder).get("data") or {}
         self.environ = environ
         self.say = say
+        self._maker = CopyMaker(folder, study.resources.memory_mb, say, open_source)
 
     def stage(self, shared: Mapping[str, Path], stop: Stop = lambda: False) -> Staged:
         """Return where each data set lies for a training on this node.
@@ -141,6 +104,8 @@ class Stager:
         """
         staged = Staged(dict(shared))
         try:
+            if self._spans_nodes and any(d.stage != "none" for d in self.study.datasets.values()):
+                staged.step = self._stage_on_nodes(stop)
             for name, given in self.study.datasets.items():
                 if given.stage != "none":
                     self._stage_one(name, given, staged, stop)
@@ -151,6 +116,29 @@ class Stager:
             self.say(note)
         return staged
 
+    @property
+    def _spans_nodes(self) -> bool:
+        return self.study.resources.nodes > 1 and kind_of(self.study).spans_nodes
+
+    def _stage_on_nodes(self, stop: Stop) -> on_nodes.NodeStep:
+        """Have each node of the trial stage; what hinders one of them hinders the trial."""
+        try:
+            on_nodes.clear_dead(self.folder, scheduler_of(self.folder, self.study, self.environ))
+        except (SweepError, OSError) as error:
+            self.say(f"what killed tasks have left in {self.folder.data} stays: {_said(error)}")
+        options = {"is_strict": self.is_strict}
+        step = on_nodes.stage(self.study, self.folder, self.environ, stop, **options)
+        if step is None:
+            raise Left("The task is to end while data are copied to its nodes.")
+        for one in step.answers:
+            if "error" in one:
+                step.end()
+                kind = _FAULTS.get(one["error"], SweepError)
+                raise kind(f"{one['node']}: {one['message']}", one["hint"])
+            for note in one["notes"]:
+                self.say(f"{one['node']}: {note}")
+        return step
+
     def _stage_one(self, name: str, given: DataSet, staged: Staged, stop: Stop) -> None:
         path = staged.data[name]
         recorded = self.recorded.get(given.path) or {}
@@ -158,13 +146,16 @@ class Stager:
             if "manifest_sha256" not in recorded:
                 recorded = capture_data(path)
             if recorded.get("missing"):
-                raise DataDiffer(f"data.{name}: {path} was missing at launch.", _AGAIN)
-            wanted = _Wanted(name, given, path, recorded)
+                raise DataDiffer(f"data.{name}: {path} was missing at launch.", AGAIN)
+            wanted = WantedCopy(name, given, path, recorded)
         except OSError as error:
             staged.notes.append(f"data.{name} is read from {path}: {_said(error)}")
             return
         try:
-            staged.data[name] = self._on_node(wanted, staged, stop)
+            if staged.step is not None:
+                staged.data[name] = self._on_all(staged.step, wanted)
+            else:
+                staged.data[name] = self._on_node(wanted, staged, stop)
         except DataDiffer as error:
             if self.is_strict or wanted.stem is not None:
                 raise
@@ -177,7 +168,14 @@ class Stager:
             where = f"data.{name} is unpacked at {staged.data[name]}, for all nodes"
             staged.notes.append(f"{where}: {_said(error)}")
 
-    def _on_node(self, wanted: _Wanted, staged: Staged, stop: Stop) -> Path:
+    def _on_all(self, step: on_nodes.NodeStep, wanted: WantedCopy) -> Path:
+        """Return the path that all nodes of the trial have. Raises: _NotHere: There is none."""
+        path = step.path_of(wanted.name) if step.answers else None
+        if path is None:
+            raise _NotHere(step.why_not(wanted.name))
+        return path
+
+    def _on_node(self, wanted: WantedCopy, staged: Staged, stop: Stop) -> Path:
         """Return a copy on this node. Raises: _NotHere, where it can have none."""
         if self.study.resources.nodes > 1:
             raise _NotHere("a trial on several nodes needs one path for all")
@@ -194,7 +192,7 @@ class Stager:
                 reasons.append(_said(error))
         raise _NotHere("; ".join(reasons) or "this node has no disk of its own for a copy")
 
-    def _beside_study(self, wanted: _Wanted, staged: Staged, stop: Stop) -> Path:
+    def _beside_study(self, wanted: WantedCopy, staged: Staged, stop: Stop) -> Path:
         """Return what an archive holds, unpacked once on the disk of the runs folder."""
         try:
             make_private(self.folder.data)
@@ -207,7 +205,7 @@ class Stager:
             ) from error
 
     def _at(
-        self, cache: Cache, spot: places.Spot, wanted: _Wanted, staged: Staged, stop: Stop
+        self, cache: Cache, spot: places.Spot, wanted: WantedCopy, staged: Staged, stop: Stop
     ) -> Path:
         """Return the copy in one place, made where there is none.
 
@@ -236,7 +234,7 @@ class Stager:
                 if copier is not None:
                     try:
                         if cache.find(wanted.key) is None:
-                            self._make(cache, spot, wanted, stop)
+                            self._maker.make(cache, spot, wanted, stop)
                     finally:
                         os.close(copier)
                     if (made := cache.find(wanted.key)) is not None:
@@ -255,10 +253,10 @@ class Stager:
             time.sleep(POLL_S)
 
     def _use(
-        self, cache: Cache, wanted: _Wanted, record: Mapping[str, Any], lock: int, staged: Staged
+        self, cache: Cache, wanted: WantedCopy, record: Mapping[str, Any], lock: int, staged: Staged
     ) -> Path:
         try:
-            self._agree(wanted, str(record["sha256"]))
+            self._maker.agree(wanted, str(record["sha256"]))
             cache.touch(wanted.key)
         except BaseException:
             os.close(lock)
@@ -266,138 +264,9 @@ class Stager:
         staged.locks.append(lock)
         return cache.tree(wanted.key) / wanted.inner
 
-    def _make(self, cache: Cache, spot: places.Spot, wanted: _Wanted, stop: Stop) -> None:
-        """Copy a data set into a place; the lock of copying is held."""
-        cache.start(wanted.key)
-        files = list_files(wanted.path)
-        self._compare_listing(wanted, files)
-        size = sum(file.size for file in files)
-        memory_mb = self.study.resources.memory_mb
-        if spot.is_memory and memory_mb and size > memory_mb << 20:
-            raise DoesNotFit(f"{spot.folder} is memory of the job's, which has less than that")
-        cache.reserve(wanted.key, size, len(files), str(wanted.path))
-        often = f" (once a task: {spot.private})" if spot.private else ""
-        self.say(
-            f"data.{wanted.name}: copying {byte_text(size)} in {len(files)} files from "
-            f"{wanted.path} to {cache.folder}{often}"
-        )
-        began = time.monotonic()
-        partial = cache.partial(wanted.key)
-        tree, journal = partial / "tree", partial / "done.jsonl"
-        made = tree / (wanted.path.name if wanted.stem else wanted.inner)
-        try:
-            digest = copying.copy(
-                sorted(files), made, partial / "parts", journal, stop, self.open_source
-            )
-        except copying.Stopped:
-            raise Left(f"data.{wanted.name}: the task is to end while it is copied.") from None
-        except copying.Changed as error:
-            raise DataDiffer(error.message, _AGAIN) from None
-        if describe_files(list_files(wanted.path)) != describe_files(files):
-            raise DataDiffer(f"data.{wanted.name}: {wanted.path} changed meanwhile.", _AGAIN)
-        self._agree(wanted, digest)
-        record = {"source": str(wanted.path), "sha256": digest, "bytes": size, "files": len(files)}
-        if wanted.stem:
-            tree, journal, record = self._unpack(cache, wanted, made, record, stop)
-        cache.complete(wanted.key, tree, journal, record)
-        took_s = time.monotonic() - began
-        self.say(f"data.{wanted.name}: copied in {took_s:.1f} s")
 
-    def _unpack(
-        self, cache: Cache, wanted: _Wanted, archive: Path, record: dict[str, Any], stop: Stop
-    ) -> tuple[Path, Path, dict[str, Any]]:
-        """Unpack a copied archive; return the folder, the list of its files, and its record."""
-        partial = cache.partial(wanted.key)
-        target = partial / "unpacked"
-        remove_tree(target)  # of a copier that was killed
-        packed = int(record["bytes"])
-        room = _Room(lambda size: cache.reserve(wanted.key, packed + size, 1, str(wanted.path)))
-
-        def before(size: int) -> None:
-            if stop():
-                raise Left(f"data.{wanted.name}: the task is to end while it is unpacked.")
-            room.take(size)
-
-        archives.unpack(archive, wanted.path.name, target / wanted.inner, before)
-        found = list_files(target / wanted.inner)
-        copied = [copying.Copied(file.name, file.size, file.time_ns, "") for file in found]
-        journal = partial / "unpacked.jsonl"
-        copying.write_files(journal, copied)
-        size = sum(file.size for file in found)
-        return target, journal, {**record, "bytes": size, "files": len(found)}
-
-    def _compare_listing(self, wanted: _Wanted, files: list[DataFile]) -> None:
-        """Refuse data whose names or sizes are not those that the launch recorded."""
-        now, then = describe_files(files), wanted.recorded
-        if now["listing_sha256"] != then["listing_sha256"]:
-            raise DataDiffer(
-                f"data.{wanted.name}: {wanted.path} is not what the launch recorded: "
-                f"{then['files']} files of {then['bytes']} bytes, here {now['files']} of "
-                f"{now['bytes']}.",
-                _AGAIN,
-            )
-
-    def _agree(self, wanted: _Wanted, digest: str) -> None:
-        """Hold the content of a copy against the launch's record, and that of other nodes.
-
-        The first to have copied it writes its hash into the study's folder.
-        """
-        first = {"sha256": wanted.recorded.get("content_sha256"), "host": "the launch"}
-        if first["sha256"] is None:
-            path = self.folder.data / f"{wanted.key}.json"
-            mine = {"sha256": digest, "host": socket.gethostname()}
-            try:
-                first = _keep_first(path, mine)
-            except (OSError, DamagedFile) as error:
-                self.say(f"data.{wanted.name}: its hash could not be kept: {error}")
-                return
-        if first["sha256"] != digest:
-            raise DataDiffer(
-                f"data.{wanted.name}: what was read of {wanted.path} here has another content "
-                f"(SHA-256 {digest[:16]}…) than {first['host']} has seen "
-                f"({str(first['sha256'])[:16]}…).",
-                _AGAIN,
-            )
-
-
-_AGAIN = "Where the data have changed, launch again: that records them as they are now."
-
-
-class _Room:
-    """Room for what an archive holds, which is known only as it is unpacked."""
-
-    def __init__(self, reserve: Callable[[int], None]) -> None:
-        self._reserve = reserve
-        self._taken = self._reserved = 0
-
-    def take(self, size: int) -> None:
-        """Raises: DoesNotFit."""
-        self._taken += size
-        if self._taken <= self._reserved:
-            return
-        more = max(GROW_BYTES, self._taken // 4)
-        try:
-            self._reserve(self._taken + more)
-            self._reserved = self._taken + more
-        except DoesNotFit:
-            self._reserve(self._taken)
-            self._reserved = self._taken
-
-
-def _keep_first(path: Path, mine: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a record unless there is one; return the one that is there then."""
-    make_private(path.parent)
-    own = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
-    own.write_text(json.dumps(mine) + "\n", encoding="utf-8")
-    try:
-        with suppress(FileExistsError):
-            os.link(own, path)
-    finally:
-        own.unlink()
-    found = read_json(path)
-    if not isinstance(found, dict) or "sha256" not in found:
-        raise DamagedFile(f"{path} should hold the hash of some data.")
-    return found
+# By the names under which the nodes of a trial tell them.
+_FAULTS = {kind.__name__: kind for kind in (DataDiffer, NoPlaceForArchive, archives.CannotUnpack)}
 
 
 def _said(error: Exception) -> str:

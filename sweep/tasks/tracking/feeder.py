@@ -1,12 +1,14 @@
 """The process of one tracker: ``python -m sweep.tasks.tracking.feeder FOLDER NAME``.
 
 Reads from its standard input which attempts begin and end, and what they report from their own
-journals. What a tracker refuses is tried again, with growing pauses, until the worker has gone; the
-worker ends this process where that takes too long. The journals stay what they are.
+journals. What a tracker refuses is tried again, with growing pauses, until the worker has gone, and
+some seconds more; where this process hangs, the worker ends it. The journals stay what they are,
+and what was handed over whole is noted: the rest can be sent again (``resend``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -20,6 +22,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from sweep.control import tracker_gaps
 from sweep.control.tracker_trouble import Trouble
 from sweep.core.masking import mask
 from sweep.core.paths import StudyFolder
@@ -27,6 +30,7 @@ from sweep.core.study import Study
 from sweep.core.trial import Report, replicate_seed
 from sweep.provenance import manifest
 from sweep.provenance.capture import capture_host
+from sweep.tasks.tracking.csv_files import CsvTracker
 from sweep.tasks.tracking.earlier import Earlier
 from sweep.tasks.tracking.tracker import Described, Tracker
 from sweep.training.command import launchers
@@ -35,6 +39,7 @@ from sweep.training.printed_steps import first_printed
 
 LOOK_EVERY_S = 1.0
 PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # after a refusal
+GIVE_UP_S = 20.0  # how long what is refused is tried again once the worker has gone
 BATCH = 1000  # reports handed over at once
 
 
@@ -54,16 +59,21 @@ class FedAttempt:
         numbers = range(int(message.get("first", 1)), self.number)  # the attempts that count
         begins = [int(step) for step in message.get("earlier", ())]
         replicate = int(message.get("replicate", 1))
+        again = bool(message.get("again"))
+        # Those of another training of the trial count on, with its other seed.
+        before = range(1, numbers.start) if replicate == 1 else range(0)
         read = partial(_read_earlier, study, folder, self.trial, numbers, begins)
         self.described = Described(
             study.name,
             self.trial,
             self.number,
             _params(study, folder, self.trial, replicate),
-            _system(folder, self.number, str(message["host"])),
+            _system(folder, self.number, str(message["host"]), {} if again else capture_host()),
             files,
             replicate,
+            again,
             lambda: list(zip(numbers, read())),
+            lambda: list(zip(before, _read_earlier(study, folder, self.trial, before, begins))),
         )
         self.state: str | None = None  # once it has ended
         self._begun = False
@@ -120,9 +130,11 @@ def _params(study: Study, folder: StudyFolder, trial: int, replicate: int) -> di
     return {**found, "seed": found.get("seed", replicate_seed(study.seed, trial, replicate))}
 
 
-def _system(folder: StudyFolder, attempt: int, host: str) -> dict[str, str]:
+def _system(
+    folder: StudyFolder, attempt: int, host: str, machine: Mapping[str, Any]
+) -> dict[str, str]:
+    """Describe where an attempt runs; its machine is this one, unless it is sent again."""
     code = manifest.read(folder).get("code") or {}
-    machine = capture_host()  # this process is on the attempt's own node
     found = {**machine, "host": host, "attempt": attempt}
     found |= {name: code.get(name) for name in ("commit", "branch", "dirty")}
     return {name: str(value) for name, value in found.items() if value not in (None, "", [])}
@@ -135,6 +147,8 @@ def feed(
     messages: Callable[[float], Sequence[Mapping[str, Any]] | None],
     say: Callable[[str], None],
     works: Callable[[], None] = lambda: None,
+    sent: Callable[[int, int], None] = lambda trial, attempt: None,
+    give_up_s: float = GIVE_UP_S,
 ) -> int:
     """Feed a tracker until nobody has anything more to say; return how many attempts are left over.
 
@@ -143,16 +157,18 @@ def feed(
             nobody left who could say more.
         say: Told what the tracker refuses.
         works: Called where it takes what it is given.
+        sent: Told of each attempt that it has taken whole.
+        give_up_s: For how long what it refuses is tried again once nobody is there any more.
     """
     live: dict[tuple[int, int], FedAttempt] = {}
     pause_s = PAUSE_S
-    wait_s, is_over = LOOK_EVERY_S, False
+    wait_s, is_over, over_s = LOOK_EVERY_S, False, 0.0
     while True:
         if is_over:
             time.sleep(wait_s if wait_s > LOOK_EVERY_S else 0.0)
         else:
             came = messages(wait_s)
-            is_over = came is None
+            is_over, over_s = came is None, time.monotonic()
             for message in came or ():
                 _take(study, folder, live, message)
         wait_s = LOOK_EVERY_S
@@ -162,10 +178,17 @@ def feed(
             try:
                 if attempt.feed(tracker):
                     del live[key]
+                    sent(*key)
                 pause_s = PAUSE_S
-                works()
+                hindered = tracker.trouble()
+                if hindered:
+                    say(hindered)
+                else:
+                    works()
             except Exception as error:
                 say(f"trial {key[0]}, attempt {key[1]}: {type(error).__name__}: {error}"[:500])
+                if is_over and time.monotonic() - over_s > give_up_s:
+                    return len(live)
                 wait_s = pause_s
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
                 break
@@ -201,6 +224,8 @@ def open_tracker(name: str, study: Study, folder: StudyFolder) -> Tracker:
         from sweep.tasks.tracking.mlflow import MlflowTracker
 
         return MlflowTracker(study, folder)
+    if name == "csv":
+        return CsvTracker(folder)
     from sweep.tasks.tracking.tensorboard import TensorboardTracker
 
     return TensorboardTracker(study, folder)
@@ -248,12 +273,19 @@ def main(arguments: Sequence[str]) -> int:
         trouble.note(text)
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {mask(text)}", flush=True)
 
+    def sent(trial: int, attempt: int) -> None:
+        with contextlib.suppress(OSError):
+            tracker_gaps.note_sent(folder, name, trial, attempt)
+
+    at_work = tracker_gaps.begin_work(folder, name)  # until this process ends
     try:
         tracker = open_tracker(name, study, folder)
     except ImportError as error:
         say(f"{name} gets nothing: {error}; pip install 'sweep-hpo[{name}]'")
         return 1
-    return feed(study, folder, tracker, _Lines().wait, say, trouble.is_over)
+    left = feed(study, folder, tracker, _Lines().wait, say, trouble.is_over, sent)
+    tracker_gaps.end_work(at_work)
+    return min(left, 1)
 
 
 if __name__ == "__main__":

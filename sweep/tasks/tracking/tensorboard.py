@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -14,6 +15,7 @@ from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summ
 from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
+from sweep.core.files import remove_tree
 from sweep.core.outcomes import COMPLETE, FINAL_STATES, PRUNED
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
@@ -34,8 +36,12 @@ class TensorboardTracker:
         self._folder = folder
         self._writers: dict[tuple[int, int], Any] = {}
         self._firsts: dict[tuple[int, int], int] = {}  # of later attempts, once they have reported
+        self._anew: set[int] = set()  # trials whose folders are written anew
 
     def begin(self, described: Described) -> None:
+        if described.again and described.trial not in self._anew:
+            remove_tree(self._place(described))
+            self._anew.add(described.trial)
         writer = self._writer(described)
         table = ["| name | value |", "|---|---|"]
         for name, value in {**described.params, **described.system}.items():
@@ -88,12 +94,18 @@ class TensorboardTracker:
         for writer in self._writers.values():
             writer.close()
 
+    def trouble(self) -> str:
+        return ""  # a call that fails raises
+
     def _writer(self, described: Described) -> Any:
         key = (described.trial, described.attempt)
         if key not in self._writers:
-            folder = self._folder.tensorboard / f"{described.trial:05d}"
-            self._writers[key] = self._make(str(folder), filename_suffix=f".{described.attempt}")
+            folder = str(self._place(described))
+            self._writers[key] = self._make(folder, filename_suffix=f".{described.attempt}")
         return self._writers[key]
+
+    def _place(self, described: Described) -> Path:
+        return self._folder.tensorboard / f"{described.trial:05d}"
 
 
 def _cell(value: Any) -> str:

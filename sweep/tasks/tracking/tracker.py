@@ -19,7 +19,9 @@ class Described:
         system: Where and from what it runs: host, GPUs, commit and the like, as text.
         files: What is kept with it, once it has ended.
         replicate: Which of the trial's trainings it belongs to, from 1.
+        again: It is sent again, all attempts of its trial in order: the tool may hold a part of it.
         earlier: Reads the trial's earlier attempts that count: their numbers and reports.
+        taken_back: Reads those that count no more, since the trial was given back and began anew.
     """
 
     study: str
@@ -29,7 +31,9 @@ class Described:
     system: Mapping[str, str] = field(default_factory=dict)
     files: Sequence[Path] = ()
     replicate: int = 1
+    again: bool = False
     earlier: Callable[[], Sequence[tuple[int, Sequence[Report]]]] = tuple
+    taken_back: Callable[[], Sequence[tuple[int, Sequence[Report]]]] = tuple
 
 
 class Tracker(Protocol):
@@ -60,4 +64,8 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """Write what is still held back."""
+        ...
+
+    def trouble(self) -> str:
+        """Return what hinders it at present though nothing was raised; "" where nothing does."""
         ...

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sweep.core.errors import InputError
 from sweep.core.study import Study
+from sweep.core.system.mps import LOG, PIPE
 from sweep.training.command.environment import TrialValues
 from sweep.training.registry_names import read_registry_name
 
@@ -87,14 +88,14 @@ def folders_of(
 
     Args:
         python_path: The reporter's.
-        env: The training's; its TMPDIR, where that is a folder, and the reference trainer's data
-            are among them, as are the study's data sets.
+        env: The training's; its TMPDIR, where that is a folder, the reference trainer's data and
+            MPS's folders are among them, as are the study's data sets.
     """
     wanted = [Path(study.workdir), values.config.parent, values.trial_dir, python_path]
     wanted += values.data.values()
     if values.resume is not None:
         wanted.append(values.resume.parent)
-    for name in ("TMPDIR", "SWEEP_DATA"):
+    for name in ("TMPDIR", "SWEEP_DATA", PIPE, LOG):
         given = env.get(name, "")
         if os.path.isabs(given) and os.path.isdir(given) and given != "/tmp":
             wanted.append(Path(given))

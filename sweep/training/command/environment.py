@@ -27,6 +27,8 @@ from sweep.core.system.search_path import search_path
 
 _NO_DATA: Mapping[str, Path] = {}
 DATA_VARIABLE = "SWEEP_DATA_"  # and the name of a data set, in capitals
+SHARED_VARIABLE = "SWEEP_SHARED_GPU"  # set where other trials may train on the GPU
+MLFLOW_URI = "MLFLOW_TRACKING_URI"  # where MLflow keeps its runs
 INSTALLED = "installed.py"  # beside the reporter
 INTEGRATIONS = "integrations"  # likewise, a folder
 # The package as a training imports it. A script that launches itself imports these names as well.
@@ -67,6 +69,8 @@ class TrialValues:
             it, of which kind it is. Empty where nobody is to see it.
         next_step: At which step it goes on from that checkpoint.
         data: Where each data set of the study lies for it, by name.
+        shares_gpu: Whether other trials may train on its GPU: the reporter says what torch takes.
+        mps: What it needs to be served by CUDA's MPS: variables.
     """
 
     number: int
@@ -83,6 +87,8 @@ class TrialValues:
     run: str = ""
     next_step: int = 0
     data: Mapping[str, Path] = field(default_factory=dict)
+    shares_gpu: bool = False
+    mps: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def within(
@@ -171,6 +177,8 @@ def environment(
         "SWEEP_RESUME": str(values.resume or ""),
         **({"SWEEP_NEXT_STEP": str(values.next_step)} if values.resume else {}),
         **{DATA_VARIABLE + name.upper(): str(path) for name, path in values.data.items()},
+        **({SHARED_VARIABLE: "1"} if values.shares_gpu else {}),
+        **values.mps,
         "SWEEP_TOKEN": values.token,
         # By these a local array finds what its tasks have started, wherever it has moved to.
         **{name: base[name] for name in (JOB_VARIABLE, INDEX_VARIABLE) if name in base},

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 from sweep.training.command.rank_labels import of_rank, split
 
-_TORCHRUN = re.compile(
-    r"Root Cause \(first observed failure\):.*?host\s*:\s*(?P<host>\S+).*?"
-    r"rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)",
-    re.DOTALL,
+_TORCHRUN = (
+    r"(?s)Root Cause \(first observed failure\):.*?host\s*:\s*(?P<host>\S+).*?"
+    r"rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)"
 )
-_SIGNALLED = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
-_SRUN = re.compile(
+_SIGNALLED = r"SignalException: Process \d+ got signal: (\d+)"
+_SRUN = (
     r"srun: error: (?P<host>\S+): tasks? (?P<ranks>[\d,-]+): "
     r"(?:Exited with exit code (?P<code>\d+)|(?P<word>[A-Z][A-Za-z ]+))"
 )
@@ -38,11 +37,10 @@ _SIGNALS = {
     "User defined signal": 10,
 }
 # Ranks that notice another one's silence name it; so does the reference trainer.
-_BLAMED = re.compile(r"\brank (\d+) (?:hangs|died|has given no sign of life)")
-_CLASH = re.compile(
-    r"EADDRINUSE|address already in use|port \d+ of \S+ is taken|"
-    r"Two runs took one port",
-    re.IGNORECASE,
+_BLAMED = r"\brank (\d+) (?:hangs|died|has given no sign of life)"
+_CLASH = (
+    r"(?i)EADDRINUSE|address already in use|port \d+ of \S+ is taken|"
+    r"Two runs took one port"
 )
 
 
@@ -82,28 +80,28 @@ def find(lines: Sequence[str], labels: str) -> FirstFailure | None:
     if found := _first_torchrun(text):
         rank, host, number = int(found["rank"]), found["host"], int(found["code"])
         code, signal = (None, -number) if number < 0 else (number, None)
-    elif found := _SRUN.search(text):
+    elif found := re.search(_SRUN, text):
         rank, host = int(re.split("[,-]", found["ranks"])[0]), found["host"]
         if found["code"]:
             code = int(found["code"])
         else:
             word = found["word"].strip()
             signal = next((n for w, n in _SIGNALS.items() if word.startswith(w)), 9)
-    elif found := _SIGNALLED.search(text):
+    elif found := re.search(_SIGNALLED, text):
         signal = int(found[1])
-    elif _CLASH.search(text):
+    elif re.search(_CLASH, text):
         code = 1
     else:
         return None
     cause = of_rank(lines, rank, labels) if rank is not None else plain[-20:]
-    named = _BLAMED.search("\n".join(cause[-5:]))
+    named = re.search(_BLAMED, "\n".join(cause[-5:]))
     blamed = int(named[1]) if named and int(named[1]) != rank else None
     own = of_rank(lines, blamed, labels) if blamed is not None else cause
-    clash = code is not None and bool(_CLASH.search(text))
+    clash = code is not None and bool(re.search(_CLASH, text))
     return FirstFailure(rank, host, code, signal, blamed, own[-20:], cause[-20:], clash)
 
 
 def _first_torchrun(text: str) -> re.Match[str] | None:
     """Return the first root cause that is no launcher's own SIGTERM; each node names one."""
-    found = list(_TORCHRUN.finditer(text))
+    found = list(re.finditer(_TORCHRUN, text))
     return next((match for match in found if match["code"] != "-15"), found[0] if found else None)

@@ -32,24 +32,10 @@ class FailureMessage:
     """
 
     whose: str
-    pattern: re.Pattern[str]
-    cut: re.Pattern[str] | None = None
+    pattern: str
+    cut: str | None = None
     is_raised: bool = False
     shows_cause: bool = False
-
-
-def _message(
-    whose: str,
-    pattern: str,
-    cut: str | None = None,
-    *,
-    is_raised: bool = False,
-    shows_cause: bool = False,
-) -> FailureMessage:
-    compiled = re.compile(cut, re.MULTILINE) if cut else None
-    return FailureMessage(
-        whose, re.compile(pattern, re.MULTILINE), compiled, is_raised, shows_cause
-    )
 
 
 _OF_MPIRUN = r"^-{60,}\n(?:Primary job|\S+ (?:noticed|detected) )"
@@ -59,32 +45,32 @@ _DEEPSPEED = r"\[launch\.py:\d+:sigkill_handler\]"
 MESSAGES = (
     # torchrun; accelerate, colossalai, fabric, tune and others call it. Of several nodes each
     # names a cause; what it ended itself (-15) is none.
-    _message(
+    FailureMessage(
         "torchrun",
         r"Root Cause \(first observed failure\):\s*\[\d+\]:\s*time\s*:.*\s*host\s*:\s*"
         r"(?P<host>\S+)\s*rank\s*:\s*(?P<rank>\d+).*\s*exitcode\s*:\s*(?P<code>-?\d+)",
         r"^.*(?:Sending process \d+ closing signal|failed \(exitcode: -?\d+\) local_rank).*$",
     ),
-    _message(
+    FailureMessage(
         "deepspeed",
         _DEEPSPEED + r" \[.*?(?:--local_rank=(?P<rank>\d+).*)?\] exits with return code = "
         r"(?P<code>-?\d+)",
         rf"^.*{_DEEPSPEED} Killing subprocess",
     ),
-    _message(
+    FailureMessage(
         "mpirun",
         rf"\bnoticed{_WORDS}that{_WORDS}process{_WORDS}rank (?P<rank>\d+){_WORDS}with{_WORDS}PID "
         rf"\d+{_WORDS}on{_WORDS}node (?P<host>\S+){_WORDS}exited{_WORDS}on{_WORDS}signal{_WORDS}"
         r"(?P<signal>\d+)",
         _OF_MPIRUN,
     ),
-    _message(
+    FailureMessage(
         "mpirun",
         r"Process name: \[(?:\[\d+,\d+\]|[^\]\s]+),(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)",
         _OF_MPIRUN,
     ),
     # MPICH names a process, which may be one that it has ended itself: only Intel's names the rank.
-    _message(
+    FailureMessage(
         "mpiexec",
         r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\s*\n(?:=\s*)"
         r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)\s*\n=\s+"
@@ -92,43 +78,45 @@ MESSAGES = (
         r"EXIT CODE: (?P<status>\d+))",
         r"^={60,}\n=\s+BAD TERMINATION",
     ),
-    _message(
+    FailureMessage(
         "mp.spawn",
         r"ProcessExitedException: process (?P<rank>\d+) terminated with "
         r"(?:signal (?P<signal>SIG\w+)|exit code (?P<code>\d+))",
         r"^.*Terminating process \d+ via signal SIGTERM$",
         is_raised=True,
     ),
-    _message(
+    FailureMessage(
         "mp.spawn",
         r"^-- Process (?P<rank>\d+) terminated with the following error:$",
         shows_cause=True,
     ),
-    _message(
+    FailureMessage(
         "Lightning",
         r"^\[rank: (?P<rank>\d+)\] Child process with PID \d+ terminated with code (?P<code>-?\d+)",
     ),
-    _message("composer", r"Rank (?P<rank>\d+) crashed with exit code (?P<code>-?\d+)\."),
-    _message(
+    FailureMessage("composer", r"Rank (?P<rank>\d+) crashed with exit code (?P<code>-?\d+)\."),
+    FailureMessage(
         "horovodrun",
         r"The first process to do so was:\s+Process name: (?:\S*\[)?(?P<rank>\d+)\]?\s+"
         r"Exit code: (?P<code>-?\d+)",
         is_raised=True,
     ),
-    _message(
+    FailureMessage(
         "srun",
         r"^srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[\d,-]*: "
         r"(?:Exited with exit code (?P<code>\d+)|(?P<signal>[A-Z][A-Za-z ]+))",
     ),
     # A process that Python started and waited for: accelerate's of a single one, any wrapper's.
-    _message(
+    FailureMessage(
         "subprocess",
         r"CalledProcessError: Command .* died with <Signals\.(?P<signal>SIG\w+): \d+>",
         is_raised=True,
     ),
     # Dask's nanny starts another worker in the place of one that died, without a word on how.
-    _message("Dask", r"^\S+ \S+ - distributed\.nanny - WARNING - (?P<signal>Restarting worker)\b"),
-    _message(
+    FailureMessage(
+        "Dask", r"^\S+ \S+ - distributed\.nanny - WARNING - (?P<signal>Restarting worker)\b"
+    ),
+    FailureMessage(
         "joblib",
         r"TerminatedWorkerError:[^\n]*\s+The exit codes of the workers are "
         r"\{(?P<signal>SIG\w+)\(-\d+\)\}",
@@ -138,9 +126,9 @@ MESSAGES = (
 # Of what the kernel's word for a signal is, as srun prints it.
 _STRSIGNAL = {signals.strsignal(number): int(number) for number in signals.valid_signals()}
 _TRACEBACK = "Traceback (most recent call last):"
-CLASH = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
+CLASH = r"(?i)EADDRINUSE|address already in use"
 # What gloo and NCCL raise in a rank when another one has gone.
-_LOST_PEER = re.compile(
+_LOST_PEER = (
     r"Connection (?:reset|closed) by peer|Read error \[|Write error \[|ncclRemoteError|"
     r"remote process exited or there was a network error"
 )
@@ -221,15 +209,17 @@ def find_lost_peer(lines: Sequence[str]) -> str | None:
         if line.strip() == _TRACEBACK:
             after = (one for one in plain[place + 1 :] if one.strip() and one[0] not in " \t")
             errors.append(next(after, ""))
-    if errors and all(_LOST_PEER.search(error) for error in errors):
+    if errors and all(re.search(_LOST_PEER, error) for error in errors):
         return errors[0].strip()
     return None
 
 
 def _before(text: str, match: re.Match[str], message: FailureMessage) -> str:
     """Return what stands before all that a launcher says of the process that failed."""
-    if message.cut is not None and (found := message.cut.search(text, 0, match.end())):
-        return text[: found.start()]
+    if message.cut is not None:
+        found = re.search(message.cut, text[: match.end()], re.MULTILINE)
+        if found:
+            return text[: found.start()]
     end = match.start()
     if message.is_raised and (head := text.rfind(_TRACEBACK, 0, end)) >= 0:
         end = head
@@ -238,7 +228,7 @@ def _before(text: str, match: re.Match[str], message: FailureMessage) -> str:
 
 def _first(message: FailureMessage, text: str) -> re.Match[str] | None:
     """Return the first time that a message is there, as no launcher's own SIGTERM if possible."""
-    found = list(message.pattern.finditer(text))
+    found = list(re.finditer(message.pattern, text, re.MULTILINE))
     ended = [match for match in found if match.groupdict().get("code") != "-15"]
     return next(iter(ended or found), None)
 

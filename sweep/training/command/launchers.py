@@ -134,7 +134,7 @@ def reaches_elsewhere(study: Study) -> bool:
 
 
 def _is_mpi(name: str) -> bool:
-    return name in ("mpirun", "mpiexec") or bool(MPI.fullmatch(name))
+    return name in ("mpirun", "mpiexec") or bool(re.fullmatch(MPI, name))
 
 
 def labels(study: Study) -> str:

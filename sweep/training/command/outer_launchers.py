@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-_OF_LAUNCHERS = re.compile(
+_OF_LAUNCHERS = (
     r"(LOCAL_|GROUP_|ROLE_|NODE_)?RANK|ROLE_NAME|((LOCAL|GROUP|ROLE)_)?WORLD_SIZE"
     r"|MASTER_(ADDR|PORT)"
     r"|(TORCHELASTIC|PET)_\w+"
@@ -34,4 +34,4 @@ _OF_LAUNCHERS = re.compile(
 
 def is_of_launcher(name: str) -> bool:
     """Tell whether a variable says a process's place among those of a launcher."""
-    return _OF_LAUNCHERS.fullmatch(name) is not None
+    return re.fullmatch(_OF_LAUNCHERS, name) is not None

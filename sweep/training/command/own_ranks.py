@@ -28,6 +28,7 @@ _MOST_SCRIPT = 1 << 18  # characters; a script that starts a training is a page
 _SPAWNS = re.compile(
     r"\b(?:mp|multiprocessing|xmp)\.(?:spawn|start_processes)\(|\b(?:notebook|debug)_launcher\("
 )
+_ONE_FOR_ALL = re.compile(r"\bDataParallel\(")  # and neither Distributed… nor FullySharded…
 _DEEPEST = 4  # scripts that call scripts
 _PYTHONS = ("$PYTHON", "${PYTHON}", "$python", "${python}", "$PY")  # as scripts name it
 
@@ -108,19 +109,23 @@ def _read_script(program: Program, workdir: Path) -> tuple[str | None, str]:
 
 
 def _say_twice(study: Study, program: Program) -> list[str]:
-    """Say where a script of Python starts processes itself, as each of its ranks would."""
+    """Say where a script of Python starts processes itself, or uses all GPUs in one, as each of its
+    ranks would."""
     if program.script is None or program.has_moved:
         return []
     text = _read(Path(study.workdir) / program.script) or ""
-    found = _SPAWNS.search(text)
-    if found is None:
-        return []
-    line = text.count("\n", 0, found.start()) + 1
-    return [
-        f"{program.script} starts processes itself ({found[0].rstrip('(')}, line {line}), and "
-        f"{choose(study)} starts {study.world} of it. Unless it does so only where it is alone, "
-        "write launcher: python."
-    ]
+    for pattern, does in (
+        (_SPAWNS, "starts processes itself"),
+        (_ONE_FOR_ALL, "uses all GPUs in one process"),
+    ):
+        if found := pattern.search(text):
+            line = text.count("\n", 0, found.start()) + 1
+            return [
+                f"{program.script} {does} ({found[0].rstrip('(')}, line {line}), and "
+                f"{choose(study)} starts {study.world} of it. Unless it does so only where it is "
+                "alone, write launcher: python."
+            ]
+    return []
 
 
 def _is_shell(text: str) -> bool:

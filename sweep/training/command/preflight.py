@@ -69,8 +69,16 @@ def check_data(study: Study) -> None:
     """
     for name, path in study.data_paths.items():
         is_needed = kind_of(study).shares_this_machine or study.datasets[name].stage != "none"
-        if is_needed and not os.path.exists(path):
+        if not is_needed or os.path.exists(path):
+            continue
+        if study.datasets[name].fetch and not kind_of(study).shares_this_machine:
+            continue  # a job fetches it before any task starts
+        if study.datasets[name].fetch:
             raise InputError(
-                f"data.{name}: {path} does not exist.",
-                f"Put the data there, or correct data.{name} in the study file.",
+                f"data.{name}: {path} is not fetched yet.",
+                f"Fetch it: sweep data fetch {study.source or 'STUDY.yaml'}",
             )
+        raise InputError(
+            f"data.{name}: {path} does not exist.",
+            f"Put the data there, or correct data.{name} in the study file.",
+        )

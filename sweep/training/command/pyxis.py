@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from sweep.core.errors import InputError
-from sweep.core.executors import kind_of, slots_of
+from sweep.core.executors import is_packed, kind_of, slots_of
 from sweep.core.study import Study
 from sweep.training.command.containers import (
     Built,
@@ -40,7 +40,7 @@ def contain(
     """Return the command as it runs inside, and srun's environment.
 
     Raises:
-        InputError: The study runs without Slurm, or in slots.
+        InputError: The study runs without Slurm, or in slots, or shares GPUs.
     """
     place = kind_of(study)
     if not place.spans_nodes:
@@ -48,10 +48,11 @@ def contain(
             f"environment.runtime: pyxis needs Slurm, and this study runs on {place.place}.",
             "Use runtime: enroot or apptainer, or executor: slurm.",
         )
-    if slots_of(study) > 1:
+    if slots_of(study) > 1 or is_packed(study):
         raise InputError(
-            "environment.runtime: pyxis starts a step of its own, and so does each slot.",
-            "Use runtime: enroot, or leave slurm.slots out.",
+            "environment.runtime: pyxis starts a step of its own, and so does each slot, and each "
+            "trial that shares a GPU.",
+            "Use runtime: enroot, or leave slurm.slots and resources.share out.",
         )
     return around(argv, study.environment.setup), clean(study, env, folders) | gpu_variables(study)
 

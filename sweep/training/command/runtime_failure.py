@@ -11,10 +11,14 @@ from collections.abc import Sequence
 
 from sweep.training.command.containers import SETUP_FAILED
 
-_APPTAINER = re.compile(r"^FATAL:\s+(?P<words>.+)$")
-_ENROOT = re.compile(r"^(?:\S+: )?\[ERROR\] (?P<words>.+)$")
-_PYXIS = re.compile(r"(?:pyxis: |error: spank: .*pyxis)(?P<words>.+)$")
-_NO_PYXIS = re.compile(r"unrecognized option '(?P<words>--(?:no-)?container-[a-z-]+)")
+_APPTAINER = r"^FATAL:\s+(?P<words>.+)$"
+_ENROOT = r"^(?:\S+: )?\[ERROR\] (?P<words>.+)$"
+_PYXIS = r"(?:pyxis: |error: spank: .*pyxis)(?P<words>.+)$"
+_NO_PYXIS = r"unrecognized option '(?P<words>--(?:no-)?container-[a-z-]+)"
+_NO_ROOT = (
+    " (make it on that node; where the site has set Pyxis's container_scope=job, none is kept "
+    "after the job that made it)"
+)
 _PATTERNS = {
     "apptainer": (_APPTAINER, (255,)),
     "singularity": (_APPTAINER, (255,)),
@@ -40,7 +44,7 @@ def explain(runtime: str, exit_code: int | None, lines: Sequence[str]) -> str | 
         return None
     if runtime == "pyxis" and exit_code == 255:
         for line in lines:
-            if found := _NO_PYXIS.search(line):
+            if found := re.search(_NO_PYXIS, line):
                 return f"this cluster's srun has no Pyxis (it does not know {found['words']})"
         return None
     pattern, codes = _PATTERNS[runtime]
@@ -48,6 +52,9 @@ def explain(runtime: str, exit_code: int | None, lines: Sequence[str]) -> str | 
         return None
     # Of several lines the first names the cause, the later ones what followed.
     for line in lines:
-        if found := pattern.search(line):
-            return f"{runtime} did not start the container: {found['words'].strip()[:300]}"
+        if found := re.search(pattern, line):
+            words = found["words"].strip()[:300]
+            return f"{runtime} did not start the container: {words}" + _NO_ROOT * (
+                "--container-image is not set" in words
+            )
     return None

@@ -6,8 +6,10 @@ import dataclasses
 import json
 import os
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,8 @@ from sweep.tasks.staging import cache as cache_module
 from sweep.tasks.staging import copying, stage
 from sweep.tasks.staging.archives import CannotUnpack
 from sweep.tasks.staging.cache import Cache
-from sweep.tasks.staging.stage import DataDiffer, Left, NoPlaceForArchive, Staged, Stager
+from sweep.tasks.staging.making import DataDiffer, Left, WantedCopy
+from sweep.tasks.staging.stage import NoPlaceForArchive, Staged, Stager
 from tests.study_rows import make_study
 
 
@@ -187,17 +190,9 @@ def test_a_disk_that_refuses_while_copying(node: Node, monkeypatch: pytest.Monke
     ]
 
 
-def test_several_nodes_share_one_path(node: Node) -> None:
-    node.resources = Resources(nodes=2)
-    staged = node.stage()
-    assert staged.data["mnist"] == node.data
-    assert "on several nodes" in staged.notes[0]
-
-
 def test_memory_only_within_the_jobs(node: Node, tmp_path: Path) -> None:
     """A copy in /dev/shm is charged to the job."""
-    shm = Path(f"/dev/shm/sweep-test-{os.getpid()}")
-    shm.mkdir()
+    shm = Path(tempfile.mkdtemp(prefix="sweep-test-", dir="/dev/shm"))
     try:
         node.staging, node.resources = Staging(str(shm)), Resources(memory_mb=1)
         assert shm in node.path().parents
@@ -212,7 +207,7 @@ def test_memory_only_within_the_jobs(node: Node, tmp_path: Path) -> None:
 def test_while_another_copies(node: Node, wait: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As asked: it waits for the copy, or trains from the shared path at once."""
     node.given = dataclasses.replace(node.given, wait=wait)
-    key = stage._Wanted("mnist", node.given, node.data, capture_data(node.data)).key
+    key = WantedCopy("mnist", node.given, node.data, capture_data(node.data)).key
     copier = node.cache.lock_copying(key)
     assert copier is not None
     waited: list[float] = []
@@ -222,7 +217,7 @@ def test_while_another_copies(node: Node, wait: bool, monkeypatch: pytest.Monkey
         if len(waited) == 3:
             os.close(copier)  # killed: the one that waited goes on
 
-    monkeypatch.setattr(stage.time, "sleep", end_copying)
+    monkeypatch.setattr(stage, "time", SimpleNamespace(sleep=end_copying))
     staged = node.stage()
     if wait:
         assert node.disk in staged.data["mnist"].parents

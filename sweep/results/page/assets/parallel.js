@@ -2,8 +2,9 @@
 // trials within. Vega-Lite redraws too slowly for thousands of lines under a moving pointer.
 "use strict";
 (function (page) {
-  const HEIGHT = 380;
-  const MARGIN = {left: 34, right: 64, top: 48, bottom: 34};
+  const HEIGHT = 392;
+  const MARGIN = {left: 34, right: 64, top: 48, bottom: 46};
+  const CLOSEST = 58; // pixels between two axes, so that their names and marks can be read
   const NEAR = 16; // pixels from an axis at which a drag belongs to it
   const GREYS = {light: "#c9ced6", dark: "#3d4550"};
   const INKS = {light: "#333a44", dark: "#c9d1d9"};
@@ -16,6 +17,7 @@
   let data = null;
   let lines = []; // {index, ys, shade}
   let axes = [];
+  let shown = []; // those that there is room for, by their places in axes
   const brushes = new Map(); // by axis: [low, high] of 0 to 1
   let canvas = null;
   let all = null; // every line, as a picture: coloured, and grey behind a selection
@@ -55,7 +57,7 @@
   }
 
   const room = () => canvas.clientWidth - MARGIN.left - MARGIN.right;
-  const xOf = (axis) => MARGIN.left + room() * axis / (axes.length - 1);
+  const xOf = (place) => MARGIN.left + room() * place / (shown.length - 1);
   const yOf = (y) => HEIGHT - MARGIN.bottom - y * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const NOWHERE = -0.07; // of a parameter that a trial lacks
 
@@ -77,7 +79,7 @@
     const many = some.length > 2000;
     context.lineWidth = many ? 0.6 : 1.1;
     context.globalAlpha = many ? 0.35 : 0.6;
-    const xs = axes.map((_, axis) => xOf(axis));
+    const xs = shown.map((_, place) => xOf(place));
     let shade = null;
     for (const line of some) { // sorted: the best last, lines of one colour beside each other
       if (line.shade !== shade) {
@@ -85,9 +87,9 @@
         context.strokeStyle = colourOf(shade);
       }
       context.beginPath();
-      for (let axis = 0; axis < xs.length; axis += 1) {
-        const y = line.ys[axis];
-        context.lineTo(xs[axis], yOf(y === null ? NOWHERE : y));
+      for (let place = 0; place < xs.length; place += 1) {
+        const y = line.ys[shown[place]];
+        context.lineTo(xs[place], yOf(y === null ? NOWHERE : y));
       }
       context.stroke();
     }
@@ -113,13 +115,21 @@
     return text.slice(0, 2) + "…";
   }
 
+  // A number in the longest form that there is room for: cut, it would be another one.
+  function fitNumber(context, text, width) {
+    const value = Number(text);
+    const forms = [text, ...[3, 2, 1].map((digits) => String(Number(value.toPrecision(digits)))),
+      value.toExponential(), ...[2, 1, 0].map((digits) => value.toExponential(digits))];
+    return forms.find((form) => context.measureText(form).width <= width) || forms[forms.length - 1];
+  }
+
   function drawAxes(context) {
     const ink = INKS[page.themeName()];
     const font = "system-ui, 'Liberation Sans', sans-serif";
-    const wide = room() / (axes.length - 1);
+    const wide = room() / (shown.length - 1);
     const staggered = wide < 130;
-    axes.forEach((axis, place) => {
-      const x = xOf(place);
+    shown.forEach((index, place) => {
+      const axis = axes[index], x = xOf(place);
       context.strokeStyle = ink;
       context.globalAlpha = 0.55;
       context.lineWidth = 1;
@@ -130,7 +140,7 @@
       context.globalAlpha = 1;
       context.fillStyle = ink;
       context.font = `600 12px ${font}`;
-      const isFirst = place === 0, isLast = place === axes.length - 1;
+      const isFirst = place === 0, isLast = place === shown.length - 1;
       context.textAlign = isFirst ? "left" : isLast ? "right" : "center";
       const width = (staggered ? 2 : 1) * wide * (isFirst || isLast ? 0.75 : 0.94);
       context.fillText(fit(context, axis.name, width), isFirst ? 4 : isLast ? canvas.clientWidth - 4 : x,
@@ -140,18 +150,19 @@
       const marks = axis.kind === "choice"
         ? axis.choices.map((text, choice) => [place_(axis, choice), text])
         : [[0, axis.ends[0]], [1, axis.ends[1]]];
-      if (data.lacking && lines.some((line) => line.ys[place] === null)) marks.push([NOWHERE, "none"]);
+      if (data.lacking && lines.some((line) => line.ys[index] === null)) marks.push([NOWHERE, "none"]);
       const most = Math.floor((yOf(0) - yOf(1)) / 12);
       const step = Math.ceil(marks.length / most);
-      marks.forEach(([y, text], index) => {
-        if (index % step) return;
-        const short = fit(context, text, isLast ? MARGIN.right - 8 : Math.max(34, wide * 0.6));
+      marks.forEach(([y, text], mark) => {
+        if (mark % step) return;
+        const isNumber = axis.kind !== "choice" && text !== "none";
+        const short = (isNumber ? fitNumber : fit)(context, text, isLast ? MARGIN.right - 8 : Math.max(34, wide * 0.6));
         context.lineWidth = 3;
         context.strokeStyle = BACKS[page.themeName()];
         context.strokeText(short, x + 5, yOf(y) + 4);
         context.fillText(short, x + 5, yOf(y) + 4);
       });
-      const brush = brushes.get(place);
+      const brush = brushes.get(index);
       if (brush) {
         context.fillStyle = "#e0662f";
         context.globalAlpha = 0.3;
@@ -162,8 +173,23 @@
         context.strokeRect(x - 8, yOf(brush[1]), 16, yOf(brush[0]) - yOf(brush[1]));
       }
     });
+    const hidden = axes.length - shown.length;
+    if (!hidden) return;
+    context.fillStyle = ink;
+    context.font = `10.5px ${font}`;
+    context.textAlign = "right";
+    context.fillText(`${hidden} more in a wider window`, canvas.clientWidth - 4, HEIGHT - 4);
   }
   const place_ = place;
+
+  // The most important parameters that there is room for, and the objective. What is brushed on
+  // others is let go: nobody would see why lines are gone.
+  function choose() {
+    const most = Math.max(2, Math.floor(room() / CLOSEST) + 1);
+    const last = axes.length - 1;
+    shown = axes.map((_, index) => index).filter((index) => index < most - 1 || index === last);
+    for (const index of [...brushes.keys()]) if (!shown.includes(index)) brushes.delete(index);
+  }
 
   function paint() {
     frame = 0;
@@ -197,10 +223,10 @@
     const x = event.clientX - box.left;
     const y = (HEIGHT - MARGIN.bottom - (event.clientY - box.top)) / (HEIGHT - MARGIN.top - MARGIN.bottom);
     let nearest = 0;
-    axes.forEach((_, axis) => {
-      if (Math.abs(xOf(axis) - x) < Math.abs(xOf(nearest) - x)) nearest = axis;
+    shown.forEach((_, place) => {
+      if (Math.abs(xOf(place) - x) < Math.abs(xOf(nearest) - x)) nearest = place;
     });
-    return {axis: Math.abs(xOf(nearest) - x) <= NEAR ? nearest : null, y: clamp(y)};
+    return {axis: Math.abs(xOf(nearest) - x) <= NEAR ? shown[nearest] : null, y: clamp(y)};
   }
 
   function listen() {
@@ -253,6 +279,7 @@
     canvas.width = Math.max(1, Math.round(canvas.clientWidth * ratio));
     canvas.height = Math.round(HEIGHT * ratio);
     all = grey = null;
+    choose();
     page.parallelIsDrawn = true;
     page.countDrawn();
     if (!frame) frame = requestAnimationFrame(paint);

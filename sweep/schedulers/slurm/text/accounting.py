@@ -16,8 +16,9 @@ from sweep.schedulers.slurm.text.states import classify_state, split_state
 # No JobName: "|" and newlines in one would split its row.
 FIELDS = "JobID,JobIDRaw,State,ExitCode,DerivedExitCode,ElapsedRaw,NodeList,Submit,Start,End,Reason"
 _COLUMNS = FIELDS.count(",") + 1
-_JOB_ID = re.compile(
-    r"(?P<job>[0-9]{1,18})(?:_(?:(?P<index>[0-9]{1,10})|\[(?P<indices>[^]]*)\]))?(?:\.(?P<step>.+))?"
+_JOB_ID = (
+    r"(?P<job>[0-9]{1,18})(?:_(?:(?P<index>[0-9]{1,10})|\[(?P<indices>[^]]*)\]))?"
+    r"(?:\.(?P<step>.+))?"
 )
 # Slurm's own exit signal for "out of memory" (slurm.h: SIG_OOM).
 _SIG_OOM = 125
@@ -132,7 +133,7 @@ def parse_sacct(stdout: str) -> list[TaskRun]:
     steps: list[tuple[str, str, Step]] = []
     for line in stdout.splitlines():
         columns = line.split("|", _COLUMNS - 1)
-        found = _JOB_ID.fullmatch(columns[0]) if len(columns) == _COLUMNS else None
+        found = re.fullmatch(_JOB_ID, columns[0]) if len(columns) == _COLUMNS else None
         if not found:
             continue
         name = columns[0].partition(".")[0]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 FIELDS = "JobID,Start,End,ConsumedEnergyRaw"
-_JOB_ID = re.compile(r"([0-9]{1,18})(?:_([0-9]{1,10}))?(\..+)?")
+_JOB_ID = r"([0-9]{1,18})(?:_([0-9]{1,10}))?(\..+)?"
 _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _UNKNOWN = 2**63  # Slurm's NO_VAL64, and what arithmetic on it leaves
 
@@ -41,7 +41,7 @@ def parse_energy(stdout: str) -> list[RunEnergy]:
     runs: list[RunEnergy] = []
     for line in stdout.splitlines():
         columns = line.split("|")
-        found = _JOB_ID.fullmatch(columns[0]) if len(columns) == 4 else None
+        found = re.fullmatch(_JOB_ID, columns[0]) if len(columns) == 4 else None
         if not found:
             continue
         joules = _joules(columns[3])

@@ -21,7 +21,7 @@ _WIDTHS = {
     "Gres": 256,
     "GresUsed": 256,
 }
-_GRES = re.compile(r"([A-Za-z]\w*)(?::([A-Za-z][\w.-]*))?:(\d+)")
+_GRES = r"([A-Za-z]\w*)(?::([A-Za-z][\w.-]*))?:(\d+)"
 # Array or job id, indices, state, priority, user, expected start, reason (free text: the last).
 _QUEUE = "%F|%K|%T|%Q|%u|%S|%r"
 _COLUMNS = _QUEUE.count("|") + 1
@@ -63,15 +63,37 @@ def parse_nodes(stdout: str) -> list[NodeView]:
 
 
 def _gres(there: str, used: str) -> list[Amount]:
-    """Return GPUs and their shares, as ``gpu:a100:4(S:0-1),shard:64`` and what is used of them."""
+    """Return GPUs and their shares, as ``gpu:a100:4(S:0-1),shard:64`` and what is used of them.
+
+    A GPU goes to jobs whole or in shares, never both; Slurm counts the shares of one that is taken
+    whole as free: ``gpu:a100:1(IDX:0),shard:a100:0(0/16,0/16)``.
+    """
     total, held = _counts(there), _counts(used)
-    return [Amount(name, max(0, n - held.get(name, 0)), n) for name, n in total.items() if n]
+    found = {name: max(0, n - held.get(name, 0)) for name, n in total.items() if n}
+    whole, shared = _taken(used)
+    for name, n in total.items():
+        gpus = total.get(name.replace("shard", "gpu", 1), 0)
+        if name.partition(":")[0] == "shard" and gpus:
+            found[name] = max(0, found[name] - len(whole - shared) * (n // gpus))
+    return [Amount(name, free, total[name]) for name, free in found.items()]
+
+
+def _taken(used: str) -> tuple[set[int], set[int]]:
+    """Return which GPUs jobs have, and of which they have shares, by their indices."""
+    listed = re.search(r"\bgpu[^,(]*\(IDX:([\d,-]+)\)", used)
+    shares = re.search(r"\bshard[^,(]*\(([\d/,]+)\)", used)
+    try:
+        whole = set(expand_indices(listed[1]) or ()) if listed else set()
+    except ValueError:
+        whole = set()
+    parts = shares[1].split(",") if shares else []
+    return whole, {place for place, part in enumerate(parts) if not part.startswith("0/")}
 
 
 def _counts(text: str) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for part in re.sub(r"\([^)]*\)", "", text).split(","):
-        match = _GRES.fullmatch(part.strip())
+        match = re.fullmatch(_GRES, part.strip())
         if match:
             name = f"{match[1]}:{match[2]}" if match[2] else match[1]
             found[name] = found.get(name, 0) + int(match[3])

@@ -10,9 +10,7 @@ from sweep.core.hostlist import expand_nodes
 
 _ENDLESS = {"UNLIMITED", "INFINITE"}
 _ABSENT = {"", "NONE", "N/A", "INVALID", "NOT_SET", "PARTITION_LIMIT", "UNKNOWN", "(NULL)"}
-_TIME = re.compile(
-    r"(?:(?P<days>[0-9]{1,9})-)?(?P<rest>[0-9]{1,9}(?::[0-9]{1,9}){0,2})(?:\.[0-9]{1,9})?"
-)
+_TIME = r"(?:(?P<days>[0-9]{1,9})-)?(?P<rest>[0-9]{1,9}(?::[0-9]{1,9}){0,2})(?:\.[0-9]{1,9})?"
 MOST_INDICES = 4_000_001  # Slurm's own limit of MaxArraySize
 
 
@@ -31,7 +29,7 @@ def parse_time(text: str) -> int | None:
     word = text.strip()
     if word.upper() in _ENDLESS | _ABSENT:
         return None
-    found = _TIME.fullmatch(word)
+    found = re.fullmatch(_TIME, word)
     if not found:
         raise ValueError(f"not a Slurm duration: {text[:60]!r}")
     numbers = [int(number) for number in found["rest"].split(":")]

@@ -19,7 +19,7 @@ from sweep.schedulers.slurm.text.states import classify_state, split_state
 FORMAT = "%F|%K|%A|%T|%L|%S|%V|%N|%r"
 NAMED_FORMAT = f"%j|{FORMAT}"
 _COLUMNS = FORMAT.count("|") + 1
-_INDICES = re.compile(r"[\d,:-]+(?:\.\.\.)?(?:%\d+)?|N/A|")
+_INDICES = r"[\d,:-]+(?:\.\.\.)?(?:%\d+)?|N/A|"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def parse_squeue(stdout: str, named: bool = False) -> list[QueuedTask]:
         if len(columns) < _COLUMNS or not (is_whole(columns[0]) and is_whole(columns[2])):
             continue
         job, index, own_id, state, left, started, submitted, nodes, reason = columns
-        if not _INDICES.fullmatch(index):
+        if not re.fullmatch(_INDICES, index):
             continue
         try:
             indices = () if index in ("N/A", "") else expand_indices(index)

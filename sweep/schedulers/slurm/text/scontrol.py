@@ -17,8 +17,8 @@ from sweep.schedulers.slurm.text.answers import (
 )
 from sweep.schedulers.slurm.text.notation import compress_indices, read_nodes
 
-_ROW = re.compile(r"\d+(_[\d,\[\].*-]+)?(%\d+\]?)?: (?P<said>.*)")
-_UPDATED = re.compile(r"No error|Job is no longer pending execution|.*already.*")
+_ROW = r"\d+(_[\d,\[\].*-]+)?(%\d+\]?)?: (?P<said>.*)"
+_UPDATED = r"No error|Job is no longer pending execution|.*already.*"
 
 
 def cancel_argv(
@@ -94,10 +94,10 @@ def check_update(command: str, stdout: str, stderr: str, returncode: int) -> Non
         CouldNotAsk: there was no answer; the change may or may not have happened.
         SchedulerError: Slurm refused; its own words are in the message.
     """
-    rows = [row for line in stderr.splitlines() if (row := _ROW.fullmatch(line.strip()))]
+    rows = [row for line in stderr.splitlines() if (row := re.fullmatch(_ROW, line.strip()))]
     if returncode > 0 and rows:
         own = own_errors(stderr)
-        if not own and all(_UPDATED.fullmatch(row["said"]) for row in rows):
+        if not own and all(re.fullmatch(_UPDATED, row["said"]) for row in rows):
             return
         stderr = "\n".join([*own, *(row[0] for row in rows)])
     if command.startswith("scancel") and returncode > 0 and not did_not_answer(stderr, 1):

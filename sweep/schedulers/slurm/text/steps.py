@@ -6,14 +6,12 @@ import re
 from collections.abc import Mapping
 
 # What sbatch sets for the task's own processes, and srun would take for options of the step.
-_TASK_WIDE = re.compile(
+_TASK_WIDE = (
     r"SLURM_(CPUS_PER_TASK|TRES_PER_TASK|MEM_PER_\w+|NTASKS\w*|NPROCS|GPUS(_PER_\w+)?|GRES\w*"
     r"|EXCLUSIVE|EXACT|OVERLAP|CPU_BIND\w*|MEM_BIND\w*|GPU_BIND|DISTRIBUTION|EXPORT_ENV|HINT"
     r"|THREADS_PER_CORE|CORE_SPEC|THREAD_SPEC|STEP_\w+|STEPID|LABELIO|UNBUFFEREDIO)"
 )
-_HELD = re.compile(
-    r"(?<![a-z])(?:Alloc)?TRES=\S*?\bmem=(?P<amount>[0-9]{1,18}(?:\.[0-9]+)?)(?P<unit>[KMGT]?)"
-)
+_HELD = r"(?<![a-z])(?:Alloc)?TRES=\S*?\bmem=(?P<amount>[0-9]{1,18}(?:\.[0-9]+)?)(?P<unit>[KMGT]?)"
 _UNITS_MB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 
@@ -50,6 +48,20 @@ def step_argv(
     return [*argv, "--input=none", "--mpi=none"]
 
 
+def seat_argv(environ: Mapping[str, str], gpus: int | str, srun: str = "srun") -> list[str]:
+    """Return the options of srun with which a step starts that shares with others all that a task
+    holds on its node: CPUs, memory and GPUs.
+
+    Args:
+        environ: The task's, as Slurm made it.
+        gpus: Of the task: a count, or ``type:count``.
+    """
+    cpus = max(1, int(environ.get("SLURM_CPUS_ON_NODE") or 1))
+    argv = [srun, "--overlap", "--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}"]
+    # --mem=0: all that the task holds. Without --overlap the second step would wait for the first.
+    return [*argv, "--mem=0", f"--gres=gpu:{gpus}", "--input=none", "--mpi=none"]
+
+
 def names_memory(environ: Mapping[str, str]) -> bool:
     """Tell whether a task's environment says how much memory it holds."""
     return any(
@@ -60,7 +72,7 @@ def names_memory(environ: Mapping[str, str]) -> bool:
 
 def step_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for srun: the task's, less what would describe the step."""
-    return {name: value for name, value in environ.items() if not _TASK_WIDE.fullmatch(name)}
+    return {name: value for name, value in environ.items() if not re.fullmatch(_TASK_WIDE, name)}
 
 
 def held_argv(job: str, scontrol: str = "scontrol") -> list[str]:
@@ -70,5 +82,5 @@ def held_argv(job: str, scontrol: str = "scontrol") -> list[str]:
 
 def parse_held(stdout: str) -> int | None:
     """Return the memory in MiB that a job holds, or None where that is not said."""
-    found = _HELD.search(stdout)
+    found = re.search(_HELD, stdout)
     return int(float(found["amount"]) * _UNITS_MB[found["unit"]]) if found else None

@@ -11,19 +11,13 @@ from sweep.core.errors import InputError
 from sweep.schedulers.slurm.text.answers import did_not_answer, judged, strip_words
 from sweep.schedulers.slurm.text.extra import check_extra
 
-_TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,200}")
-_GPUS = re.compile(
-    r"(?:(?P<type>[A-Za-z][\w.+-]*|\d+g\.[\w.+-]+)(?::(?P<count>\d+))?|(?P<bare>\d+))"
-)
-_PARSABLE = re.compile(r"\s*(?P<job>\d+)(?:;(?P<cluster>[\w.-]+))?\s*")
-_SUBMITTED = re.compile(r"Submitted batch job (?P<job>\d+)(?: on cluster (?P<cluster>[\w.-]+))?")
-_REFUSED = re.compile(
-    r"^sbatch: (?:error|fatal|unrecognized|invalid)|submission failed", re.I | re.M
-)
-_LIMIT = re.compile(r"MaxSubmit|MaxJobs?|GrpSubmit|GrpJobs|violates accounting/QOS", re.I)
-_ERROR = re.compile(
-    r"^sbatch: (?!info)|error|failed|QOS|Assoc|Invalid|unrecogni[sz]ed", re.M | re.I
-)
+_TOKEN = r"[A-Za-z0-9_.-]{1,200}"
+_GPUS = r"(?:(?P<type>[A-Za-z][\w.+-]*|\d+g\.[\w.+-]+)(?::(?P<count>\d+))?|(?P<bare>\d+))"
+_PARSABLE = r"\s*(?P<job>\d+)(?:;(?P<cluster>[\w.-]+))?\s*"
+_SUBMITTED = r"Submitted batch job (?P<job>\d+)(?: on cluster (?P<cluster>[\w.-]+))?"
+_REFUSED = r"(?im)^sbatch: (?:error|fatal|unrecognized|invalid)|submission failed"
+_LIMIT = r"(?i)MaxSubmit|MaxJobs?|GrpSubmit|GrpJobs|violates accounting/QOS"
+_ERROR = r"(?mi)^sbatch: (?!info)|error|failed|QOS|Assoc|Invalid|unrecogni[sz]ed"
 
 
 @dataclass(frozen=True)
@@ -41,6 +35,8 @@ class ArrayRequest:
             default.
         grace_s: USR1 comes to the batch process so long before the limit; None for no signal.
         dependency: As sbatch takes it, such as ``afterany:123``.
+        needs_dependency: Whether Slurm cancels it once its dependency can no longer hold; else it
+            would wait for ever.
         partition: One partition, or several divided by commas.
         nodes: Nodes of a task.
         tasks_per_node: Processes that a plain ``srun`` starts on each node.
@@ -64,6 +60,7 @@ class ArrayRequest:
     grace_s: int | None = None
     requeue: bool = True
     dependency: str | None = None
+    needs_dependency: bool = False
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
@@ -123,6 +120,8 @@ def sbatch_argv(request: ArrayRequest, sbatch: str = "sbatch") -> list[str]:
     if request.grace_s:
         # B: the batch process alone; steps get theirs from it. 65535 is sbatch's maximum.
         argv.append(f"--signal=B:USR1@{min(request.grace_s, 65535)}")
+    if request.needs_dependency:
+        argv.append("--kill-on-invalid-dep=yes")
     argv += _asked_for(request)
     if request.mail:
         argv.append("--mail-type=END,FAIL")
@@ -191,9 +190,9 @@ def parse_sbatch(stdout: str, stderr: str, returncode: int) -> SbatchAnswer:
     is ``unclear``, to be settled by looking for the name token: sbatch can say "Socket timed out"
     although the job got in.
     """
-    found = {match["job"]: match["cluster"] or "" for match in _SUBMITTED.finditer(stdout)}
+    found = {match["job"]: match["cluster"] or "" for match in re.finditer(_SUBMITTED, stdout)}
     if not found:
-        lines = (_PARSABLE.fullmatch(line) for line in stdout.splitlines())
+        lines = (re.fullmatch(_PARSABLE, line) for line in stdout.splitlines())
         found = {match["job"]: match["cluster"] or "" for match in lines if match}
     words = strip_words("\n".join(_pick_errors(stderr)))
     if returncode == 0 and len(found) == 1:
@@ -204,9 +203,11 @@ def parse_sbatch(stdout: str, stderr: str, returncode: int) -> SbatchAnswer:
         return SbatchAnswer("unclear", words=f"exit code {returncode}, and it printed: {shown}")
     if did_not_answer(stderr, returncode) or (returncode > 128 and returncode != 255):
         return SbatchAnswer("unclear", words=words or f"exit code {returncode}")
-    if returncode in (126, 127) or _REFUSED.search(stderr):
+    if returncode in (126, 127) or re.search(_REFUSED, stderr):
         words = words or strip_words(stderr) or f"exit code {returncode}"
-        return SbatchAnswer("refused", words=words, over_limit=bool(_LIMIT.search(judged(stderr))))
+        return SbatchAnswer(
+            "refused", words=words, over_limit=bool(re.search(_LIMIT, judged(stderr)))
+        )
     shown = words or strip_words(stderr) or strip_words(stdout) or "nothing"
     return SbatchAnswer("unclear", words=f"exit code {returncode}, and it printed: {shown}")
 
@@ -238,7 +239,7 @@ def explain_refusal(words: str) -> str:
 
 
 def _check_token(token: str) -> str:
-    if not _TOKEN.fullmatch(token):
+    if not re.fullmatch(_TOKEN, token):
         raise InputError(f"{token!r} cannot be a job's name token: letters, digits, _ . - only.")
     return token
 
@@ -253,7 +254,7 @@ def _array(size: int, throttle: int | None) -> str:
 def _gres(request: ArrayRequest) -> str:
     parts = []
     if request.gpus:
-        found = _GPUS.fullmatch(str(request.gpus))
+        found = re.fullmatch(_GPUS, str(request.gpus))
         if not found:
             raise InputError(
                 f"resources.gpus: {request.gpus!r} is no GPU request.",
@@ -271,4 +272,4 @@ def _gres(request: ArrayRequest) -> str:
 def _pick_errors(stderr: str) -> list[str]:
     """Return the lines of stderr that are sbatch's, or all of them where none is."""
     lines = [line for line in stderr.splitlines() if line.strip()]
-    return [line for line in lines if _ERROR.search(line)] or lines
+    return [line for line in lines if re.search(_ERROR, line)] or lines

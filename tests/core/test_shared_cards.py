@@ -13,7 +13,8 @@ from sweep.core.scheduler import ArrayJob
 from sweep.core.study import Share
 from sweep.core.system.gpus import GpuPool
 from sweep.core.system.nvml import Sample
-from sweep.schedulers.local.cards import SharedCards
+from sweep.core.system.seats import CARD_FILE, CardNotice, Seat, read_card
+from sweep.core.system.shared_cards import Granted, SharedCards, known_level
 from sweep.schedulers.local.job import JobFolder
 
 
@@ -37,11 +38,10 @@ def make(tmp_path: Path) -> Make:
     def build(share: Share | None = None, command: str = "c", **drivers: Driver) -> SharedCards:
         pool = GpuPool(["0", "1"], tmp_path / "locks")
         share = share or Share(max=2, measured=False)
-        job = ArrayJob(
-            "t", 8, 4, ["x"], tmp_path, "", gpus=1, share=share, cards=str(tmp_path / "cards")
+        folder = tmp_path / "cards"
+        return SharedCards(
+            pool, share, folder, command, None, lambda name: drivers.get(f"gpu{name}")
         )
-        job = replace(job, packed_as=command)
-        return SharedCards(pool, job, lambda name: drivers.get(f"gpu{name}"))
 
     return build
 
@@ -76,7 +76,7 @@ def test_a_card_that_nobody_uses_is_given_back(make: Make) -> None:
     assert others.pool.take(1) == ["0"]
 
 
-def test_a_gpu_that_has_failed_is_left(make: Make) -> None:
+def test_a_gpu_that_has_failed_is_left(make: Make, tmp_path: Path) -> None:
     """Nothing begins on it, and others go on; where none is left that is said."""
     first, second = Driver(), Driver()
     first.is_lost = True
@@ -92,6 +92,10 @@ def test_a_gpu_that_has_failed_is_left(make: Make) -> None:
     cards.give(0)
     cards.give(1)
     assert make(gpu0=first, gpu1=second).take(0) is None  # nor does another array begin there
+    cards.pool.give(["0", "1"])  # its process has ended
+    assert make(gpu0=first, gpu1=second).take(0) is None
+    told = [read_card(path) for path in (tmp_path / "cards").glob(f"*/{CARD_FILE}")]
+    assert [card is not None and card.is_lost for card in told] == [True, True]
 
 
 def test_what_was_found_is_remembered(make: Make, tmp_path: Path) -> None:
@@ -99,9 +103,16 @@ def test_what_was_found_is_remembered(make: Make, tmp_path: Path) -> None:
     cards = make(Share(max=4, measured=False), gpu0=Driver(), gpu1=Driver())
     take(cards, 0)
     cards.cards["0"].packing.note_out_of_memory(4)
+    cards.cards["0"].clock = lambda: 9e9  # the next look is due
+    cards.next_tick = 0.0
+    cards.tick(8)
     cards.give(0)
     stored = json.loads((tmp_path / "cards/levels.json").read_text())
     assert list(stored) == ["H200, mps off, command c"]
+    share = Share(max=4)
+    assert known_level(tmp_path / "cards", share, "c") == 3
+    assert known_level(tmp_path / "cards", share, "d") is None
+    assert known_level(tmp_path / "cards", replace(share, measured=False), "d") == 4
     again = make(Share(max=4, measured=False), gpu0=Driver(), gpu1=Driver())
     take(again, 0)
     assert again.cards["0"].level.trials == 3
@@ -109,6 +120,48 @@ def test_what_was_found_is_remembered(make: Make, tmp_path: Path) -> None:
     other = make(Share(max=4, measured=False), command="d", gpu0=Driver(), gpu1=Driver())
     take(other, 0)
     assert other.cards["0"].level.trials == 4
+
+
+def test_what_only_the_trials_left_bound_is_not_known(make: Make, tmp_path: Path) -> None:
+    """A relaunch, and the other tasks, learn nothing of a card from a study's last trials."""
+    cards = make(Share(max=16), gpu0=Driver())
+    assert cards.wanted == 2  # one on each card, until more is known
+    cards.take(0)
+    cards.tick(0)
+    assert cards.cards["0"].level.why == "limit" and cards.cards["0"].decided is None
+    cards.give(0)
+    assert known_level(tmp_path / "cards", Share(max=16), "c") is None
+
+
+def test_gpus_that_a_task_was_granted() -> None:
+    """They are taken and given back without anybody else's leave."""
+    pool = Granted(["0", "3"])
+    assert pool.take(1) == ["0"] and pool.take(2) is None and pool.take(1) == ["3"]
+    pool.give(["0"])
+    assert pool.take(1) == ["0"]
+
+
+def test_a_worker_that_was_told_to_end(make: Make) -> None:
+    """Its place may be taken again; that of one that ended by itself is told apart. What a packer
+    that was killed has left tells nobody to end."""
+    cards = make(Share(max=2, measured=False))
+    seats = []
+    for index in range(3):
+        seats.append(Seat(cards.take(index)[1]))  # type: ignore[index]
+        assert cards.beside(index) == 0
+        cards.tick(8)
+    cards.next_tick = 0.0
+    cards.tick(8)
+    assert cards.idle == 3
+    seats[0].leave()
+    assert [cards.give(index) for index in range(3)] == [True, False, False]
+    folder = cards.cards["0"].folder
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / CARD_FILE).write_text(CardNotice(leave=[7]).to_json())
+    again = make(Share(max=2, measured=False))
+    seat = Seat(again.take(7)[1])  # type: ignore[index]
+    assert not seat.must_leave()
 
 
 def test_damaged_levels_are_measured_again(make: Make, tmp_path: Path) -> None:
@@ -125,3 +178,18 @@ def test_a_request_keeps_how_trials_share(tmp_path: Path) -> None:
     folder.write_request(job, ["0"])
     read, gpus = folder.read_request()
     assert (read.share, read.cards, read.cpus, gpus) == (share, "/c", 3, ["0"])
+
+
+def test_the_course_of_a_card(make: Make, tmp_path: Path) -> None:
+    """A look at first and then at intervals, for the report; two launches write into one file."""
+    for _ in range(2):
+        cards = make(gpu0=Driver())
+        take(cards, 0)
+        for _ in range(3):
+            cards.next_tick = 0.0
+            cards.tick(8)
+        cards.give(0)
+    (path,) = (tmp_path / "cards").glob("*.course.jsonl")
+    looks = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [look["gpu"] for look in looks] == ["0", "0"]
+    assert set(looks[0]) >= {"at_s", "host", "busy", "memory_bytes", "total_bytes", "trials"}

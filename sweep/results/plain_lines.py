@@ -7,6 +7,7 @@ from typing import Any
 
 from sweep.core.times import stopwatch
 from sweep.results import running_table, terminal
+from sweep.results.counts import count_trials, counted
 from sweep.results.running import RunningLine
 from sweep.results.status import Status
 from sweep.storage import studies
@@ -23,14 +24,14 @@ def status_lines(status: Status) -> Iterator[str]:
     if status.reason:
         yield f"why: {terminal.printable(status.reason)}"
     ended = f"{status.done} of {status.total} trials have ended"
-    yield f"trials: {ended} ({terminal.counted(status.counts)})"
+    yield f"trials: {ended} ({counted(status.counts)})"
     for label, text in terminal.facts(status):
         yield from (f"{label}: {part}" for part in text.splitlines())
     for line in status.running:
         yield f"running: {_running(line, status)}"
     for failure in status.failures:
         reason = terminal.printable(failure.reason) or "no reason was noted"
-        yield f"failed: {terminal.count_trials(failure.count)}: {reason}"
+        yield f"failed: {count_trials(failure.count)}: {reason}"
         if failure.log:
             yield f"log: {terminal.near(failure.log)}"
         if status.state == studies.HELD and failure is status.failures[0]:

@@ -1,0 +1,83 @@
+"""What stands around the command of a job script: variables before it, sbatch, a container."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from sweep.core.shell_text import split_words
+from sweep.studyfile.starter.draft import Draft
+from sweep.studyfile.starter.sbatch_text import without_numbers
+
+_CONTAINER = re.compile(
+    r"^[ \t]*(?:srun\s.*?)?\b(singularity|apptainer)[ \t]+(?:exec|run)\b(.*?)"
+    r"\b(?:bash|sh)[ \t]+-l?c[ \t]+[\"'](.*?)[\"']",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def run_here(command: list[str], lost: list[str]) -> list[str]:
+    """Return a command without sbatch, and with the home folder in the place of "~"."""
+    home = str(Path.home())
+    command = [home + word[1:] if word.startswith("~/") else word for word in command]
+    scripts = [i for i, word in enumerate(command) if i and not word.startswith("-")]
+    if command[:1] != ["sbatch"] or not scripts:
+        return command
+    named = [i for i in scripts if re.search(r"\.\w+$", command[i])] or scripts
+    script = command[named[0]]
+    lost.append(
+        f"sbatch: {script} runs as a part of each trial here; its #SBATCH lines, and the options "
+        "of sbatch, belong into resources and slurm"
+    )
+    # What sbatch gives to the job's environment.
+    given = [
+        word.partition("=")[2].removeprefix("ALL,").split(",")
+        for word in command[1 : named[0]]
+        if word.startswith("--export=") and word.count("=") > 1
+    ]
+    words = [word for part in given for word in part]
+    return [*(["env", *words] if words else []), "bash", *command[named[0] :]]
+
+
+def with_variables(given: str, line: str, lost: list[str]) -> str:
+    """Return a command with those variables before it that are not the same for all tasks."""
+    varied = [word for word in _settings(given) if "$" in word]
+    own = [word for word in varied if not word.startswith("CUDA_VISIBLE_DEVICES=")]
+    if own != varied:
+        lost.append("CUDA_VISIBLE_DEVICES: was left out; each trial is given its GPUs")
+    return " ".join(["env", *own, line]) if own else line
+
+
+def add_variables(draft: Draft, given: str, lost: list[str]) -> None:
+    """Add the variables that stand before the command: ``A=1 python train.py``."""
+    env: dict[str, Any] = {}
+    for name, equals, value in (word.partition("=") for word in _settings(given)):
+        if equals and "$" not in value:
+            env[name] = value
+    if env:
+        draft.more["environment"] = {"env": env}
+
+
+def _settings(text: str) -> list[str]:
+    """Return the settings before a command, as words."""
+    text = re.sub(r"\$\(\(.*?\)\)", lambda found: found[0].replace(" ", ""), text)
+    try:
+        return [without_numbers(word) for word in split_words(text) if "=" in word]
+    except ValueError:
+        return []
+
+
+def leave_container(body: str, line: str, lost: list[str]) -> str:
+    """Return a script without what a container runs by ``bash -c "…"``, and name that container."""
+    found = _CONTAINER.search(body)
+    if found is None or line.startswith(found[1]):
+        return body
+    inside = found[3]
+    image = re.search(r"\S+\.(?:sif|simg|img)\b(?!:)|docker://\S+", found[2])
+    lost.append(
+        f"{found[1]}: the command runs in {image[0] if image else 'an image'}; see environment: "
+        "{runtime: apptainer, image: …, binds: […]}"
+        + (", and what is done there before it is left out" if "\n" in inside.strip() else "")
+    )
+    return body.replace(inside, "")
