@@ -198,7 +198,7 @@ def plot(told: Mapping[str, Mapping[str, Any]], path: Path) -> None:
         values = [told[name][key] or 0.0 for name in names]
         bars = axis.barh(names, values, color="#3b6ea5")
         axis.bar_label(bars, [f"{value:,.0f}" for value in values], padding=3)
-        axis.set(xscale="log", xlim=(10, 10 * max(values + [10])), xlabel=f"{title}, medians")
+        axis.set(xscale="log", xlim=(10, 10 * max([*values, 10])), xlabel=f"{title}, medians")
     axes[0].invert_yaxis()
     figure.savefig(path, dpi=150)
 
