@@ -190,12 +190,15 @@ def plot(told: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    size = (9, 0.5 * len(told) + 1.4)
+    size = (9, 0.4 * len(told) + 1.4)
     figure, axes = pyplot.subplots(1, 2, figsize=size, layout="constrained", sharey=True)
     named = (("per_hour", "trials an hour on one GPU"), ("joules", "joules a trial"))
+    names = sorted(told, key=lambda name: name.partition(",")[0])  # studies of one case together
     for axis, (key, title) in zip(axes, named, strict=True):
-        axis.barh(list(told), [one[key] or 0.0 for one in told.values()], color="#3b6ea5")
-        axis.set_xlabel(f"{title}, medians")
+        values = [told[name][key] or 0.0 for name in names]
+        bars = axis.barh(names, values, color="#3b6ea5")
+        axis.bar_label(bars, [f"{value:,.0f}" for value in values], padding=3)
+        axis.set(xscale="log", xlim=(10, 10 * max([*values, 10])), xlabel=f"{title}, medians")
     axes[0].invert_yaxis()
     figure.savefig(path, dpi=150)
 
