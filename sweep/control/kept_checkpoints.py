@@ -6,11 +6,12 @@ A failed trial's are what shows why it failed, and what it may be tried again fr
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from sweep.core.attributes import END
+from sweep.core.errors import SweepError
+from sweep.core.files import remove_tree
 from sweep.core.outcomes import PAUSED
 from sweep.core.paths import StudyFolder
 from sweep.storage import trial_rows
@@ -38,8 +39,8 @@ def remove_checkpoints(ledger: Ledger, folder: StudyFolder, number: int) -> None
         gone.add(number)
     for trial in gone:
         for path in checkpoint_folders(folder, trial):
-            with contextlib.suppress(OSError):
-                shutil.rmtree(path)
+            with contextlib.suppress(SweepError):
+                remove_tree(path)
 
 
 def kept_numbers(ledger: Ledger) -> set[int]:

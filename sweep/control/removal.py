@@ -23,7 +23,7 @@ from sweep.control.reconcile import reconcile
 from sweep.core import scheduler
 from sweep.core.attributes import FOLDER, IDENTITY
 from sweep.core.errors import BusyError, CouldNotAsk, DamagedFile, InputError, SweepError
-from sweep.core.files import make_private, read_json, remove_tree, tree_bytes
+from sweep.core.files import entries, make_private, read_json, remove_tree, tree_bytes
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import Scheduler
 from sweep.core.study import Study
@@ -108,13 +108,11 @@ def found(runs: Runs, name: str) -> Iterator[Removal]:
 
 
 def _leftovers(runs: Runs, name: str) -> list[Path]:
-    if not runs.removing.is_dir():
-        return []
-    return sorted(
+    return [
         path
-        for path in runs.removing.iterdir()
+        for path in entries(runs.removing)
         if path.name.rpartition(".")[0] == name and path.is_dir() and not path.is_symlink()
-    )
+    ]
 
 
 def _mark_of(folder: StudyFolder) -> str:

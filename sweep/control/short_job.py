@@ -19,7 +19,7 @@ from typing import Any
 from sweep.control.job_watch import JobWatch
 from sweep.core import secret_arguments
 from sweep.core.errors import CouldNotAsk, SweepError
-from sweep.core.files import make_private, read_json, read_tail, write_atomic
+from sweep.core.files import entries, make_private, read_json, read_tail, remove_tree, write_atomic
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ENDED, PENDING, Scheduler, TaskState
 from sweep.core.study import Study
@@ -105,7 +105,7 @@ def clear_dead(
         say: Told what could not be removed.
     """
     home = runs.root / kind
-    for root in sorted(home.iterdir()) if home.is_dir() else ():
+    for root in entries(home):
         folder = StudyFolder(root)
         try:
             owner = read_json(_owner_file(folder)) or {}
@@ -118,7 +118,7 @@ def clear_dead(
             _cancel(schedule, root.name)
             for job in schedule.find(root.name):
                 _await_end(schedule, job)
-            shutil.rmtree(root)
+            remove_tree(root)
             with contextlib.suppress(OSError):  # not empty
                 home.rmdir()
                 runs.root.rmdir()

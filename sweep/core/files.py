@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1 << 20
 _MOST_RECORD_BYTES = 1 << 20
+_TRIES = 10  # others that end may tidy up where something is made
 
 
 def make_private(folder: Path) -> Path:
@@ -30,17 +32,26 @@ def make_private(folder: Path) -> Path:
     Raises:
         InputError: It exists and belongs to somebody else, or cannot be made.
     """
-    try:
-        make_folders(folder)
-    except OSError as error:
-        where = error.filename or folder
-        raise InputError(
-            f"The folder {where} cannot be made: {error.strerror}.", "Choose another place: --runs."
-        ) from None
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder.", "Choose another place: --runs.")
-    check_owner(folder)
-    return folder
+    while True:
+        try:
+            make_folders(folder)
+        except OSError as error:
+            where = error.filename or folder
+            raise InputError(
+                f"The folder {where} cannot be made: {error.strerror}.",
+                "Choose another place: --runs.",
+            ) from None
+        try:
+            is_folder = stat.S_ISDIR(folder.stat().st_mode)
+        except FileNotFoundError:
+            if not os.path.lexists(folder):
+                continue  # who used it too has just ended and tidied up
+            is_folder = False
+        if not is_folder:
+            raise InputError(f"{folder} is not a folder.", "Choose another place: --runs.")
+        with contextlib.suppress(FileNotFoundError):  # as above
+            check_owner(folder)
+            return folder
 
 
 def make_runs_folder(root: Path) -> Path:
@@ -62,14 +73,28 @@ def make_folders(folder: Path) -> None:
     Raises:
         OSError: One of them cannot be made.
     """
-    missing = []
-    current = folder
-    while not current.exists():
-        missing.append(current)
-        current = current.parent
-    for path in reversed(missing):
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
+    for tries_left in reversed(range(_TRIES)):
+        missing = []
+        current = folder
+        while not current.exists():
+            missing.append(current)
+            current = current.parent
+        try:
+            for path in reversed(missing):
+                with contextlib.suppress(FileExistsError):
+                    path.mkdir(mode=0o700)
+            return
+        except FileNotFoundError:  # who used one of them too has just ended and tidied up
+            if not tries_left:
+                raise
+
+
+def entries(folder: Path) -> list[Path]:
+    """Return what lies in a folder, by name; nothing where it is not there, or not any more."""
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def check_owner(path: Path) -> None:
@@ -372,7 +397,8 @@ def tree_bytes(path: Path) -> int:
 def remove_tree(path: Path) -> None:
     """Remove a file, a link or a folder with all in it; links are not followed.
 
-    Folders in it that not even their owner may write (an unpacked image has such) are no hindrance.
+    Folders in it that not even their owner may write (an unpacked image has such) are no hindrance,
+    nor is somebody else who removes in it at the same moment: the rest goes all the same.
 
     Raises:
         SweepError: Something cannot be removed; it is named. A repeat goes on.
@@ -384,13 +410,20 @@ def remove_tree(path: Path) -> None:
                     mode = os.lstat(folder).st_mode
                     if mode & stat.S_IRWXU != stat.S_IRWXU:
                         os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
-            shutil.rmtree(path)
+            if sys.version_info >= (3, 12):
+                shutil.rmtree(path, onexc=_pass_over_gone)
+            else:
+                shutil.rmtree(path, onerror=_pass_over_gone)
         else:
             path.unlink(missing_ok=True)
-    except FileNotFoundError:
-        pass  # somebody else was quicker
     except OSError as error:
         raise SweepError(
             f"{error.filename or path} cannot be removed: {error.strerror}.",
             "Remove what hinders that, and give the command again: it goes on.",
         ) from error
+
+
+def _pass_over_gone(*_: object) -> None:
+    """Go on where somebody else was quicker; called while an exception is handled."""
+    if not isinstance(sys.exc_info()[1], FileNotFoundError):
+        raise

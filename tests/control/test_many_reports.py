@@ -41,6 +41,7 @@ from tests.control.test_reconcile import Gone
 url, root, study_id = sys.argv[1:]
 db = Database(url)
 ledger = Ledger(db, int(study_id), studies.read_specification(db, int(study_id)))
+sys.stdin.readline()
 found = reconcile(ledger, StudyFolder(Path(root)), Gone(), unseen_s=0.0, every_s=0.0)
 used = resource.getrusage(resource.RUSAGE_SELF)
 # Of this program alone: ru_maxrss is never less than what its parent had when it was forked.
@@ -71,16 +72,22 @@ def test_many_reports(tmp_path: Path, fresh_url: str, postgres_server: Server, m
     logged = log.stat().st_size
     argv = [fresh_url, str(scene.folder.root), str(scene.ledger.study_id)]
     child = subprocess.Popen(
-        [sys.executable, "-c", SETTLE, *argv], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SETTLE, *argv],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    answers = []
+    assert child.stdin is not None and child.stdout is not None
+    answers = [status.snapshot(scene.ledger, scene.folder, {}).counts["running"]]
+    with child.stdin as begins:
+        begins.write("\n")
     while child.poll() is None:
         seen = status.snapshot(scene.ledger, scene.folder, {})
         answers.append(seen.counts["running"])
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(0.2)
     assert answers[0] == 1
-    assert child.stdout is not None
     found = json.loads(child.stdout.read())
     print(found, len(answers), "answers of status meanwhile")
     assert (child.returncode, found["states"]) == (0, ["complete"])

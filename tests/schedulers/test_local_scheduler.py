@@ -34,6 +34,7 @@ from pathlib import Path
 from sweep.schedulers.local.scheduler import LocalScheduler
 from sweep.core.scheduler import ArrayJob
 root, folder, token, size, script = sys.argv[1:]
+sys.stdin.readline()
 job = ArrayJob(token=token, size=int(size), throttle=1, argv=["sh", "-c", script],
                cwd=Path(folder), log_pattern=folder + "/{index}.log")
 print(LocalScheduler(Path(root)).submit(job), flush=True)
@@ -89,9 +90,17 @@ class TestRunner:
         return record
 
     def launch(
-        self, scheduler: LocalScheduler, folder: Path, token: str, size: int, script: str
+        self,
+        scheduler: LocalScheduler,
+        folder: Path,
+        token: str,
+        size: int,
+        script: str,
+        *,
+        submits: bool = True,
     ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        """Start a process that submits an array, or never comes to that."""
+        launcher = subprocess.Popen(
             [
                 sys.executable,
                 "-c",
@@ -103,10 +112,16 @@ class TestRunner:
                 script,
             ],
             env={**os.environ, "PYTHONPATH": str(PROJECT)},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
             preexec_fn=heed_hangups,
         )
+        assert launcher.stdin is not None
+        if submits:
+            launcher.stdin.write(b"\n")
+            launcher.stdin.flush()
+        return launcher
 
     def test_it_has_no_limits(self, scheduler: LocalScheduler) -> None:
         """Nothing limits a local array."""
@@ -152,7 +167,10 @@ class TestRunner:
         random.seed(7)
         for turn in range(12):
             token = f"job-{turn}"
-            launcher = self.launch(scheduler, folder, token, 1, f"touch ran-{token}")
+            # However slow we are, one is killed before it has made anything.
+            launcher = self.launch(
+                scheduler, folder, token, 1, f"touch ran-{token}", submits=turn > 0
+            )
             place = JobFolder(scheduler.root / token)
             moment = (None, place.request, place.lock, place.runner)[turn % 4]
             if moment is not None:
@@ -266,7 +284,7 @@ class TestRunner:
         job = scheduler.submit(self.contract.job(folder, IGNORES_TERM, size=2))
         wait_for((folder / "ready").exists, PATIENCE_S)
         os.kill(self.record(scheduler, job).pid, signal.SIGKILL)
-        time.sleep(0.2)
+        wait_for(lambda: runner_has_ended(scheduler, job), PATIENCE_S)
         self.contract.wait_states(scheduler, job, {0: RUNNING})
         scheduler.cancel(job)
         state = self.contract.states(scheduler, job)[0]
@@ -280,6 +298,7 @@ class TestRunner:
         job = scheduler.submit(self.contract.job(folder, IGNORES_TERM, size=2))
         wait_for((folder / "ready").exists, PATIENCE_S)
         os.kill(self.record(scheduler, job).pid, signal.SIGKILL)
+        wait_for(lambda: runner_has_ended(scheduler, job), PATIENCE_S)
         (scheduler.root / job / "events.jsonl").write_text("")
         self.contract.wait_states(scheduler, job, {0: RUNNING})
         for process in processes_with("SWEEP_JOB", job):

@@ -18,6 +18,7 @@ from sweep.core.study import DataSet, Study
 from sweep.training import fetched, fetching
 from sweep.training.fetching import FetchFailed
 from tests.study_rows import make_study
+from tests.waiting import wait_for
 
 
 def given(folder: Path, *words: str) -> Study:
@@ -172,16 +173,23 @@ def test_data_that_were_fetched_in_another_way(tmp_path: Path) -> None:
 
 def test_two_at_once_fetch_it_once(tmp_path: Path) -> None:
     """The second waits for the first, in another process as another job would be."""
-    study = given(tmp_path, *python(f"open({str(tmp_path / 'count')!r}, 'a').write('x'); {WRITES}"))
+    counts = f"open({str(tmp_path / 'count')!r}, 'a').write('x')"
+    waits = f"import time\nwhile not os.path.exists({str(tmp_path / 'gate')!r}): time.sleep(0.02)"
+    study = given(tmp_path, *python(f"{counts}\n{waits}\n{WRITES}"))
     code = (
         "import os, sys; from sweep.core.study import Study; from sweep.training import fetching\n"
-        "fetching.fetch(Study.from_json(sys.stdin.read()), ['birds'], dict(os.environ), print)"
+        "fetching.fetch(Study.from_json(sys.argv[1]), ['birds'], dict(os.environ), print)"
     )
-    jobs = [
-        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    for job in jobs:
-        job.communicate(study.to_json())
-    assert [job.returncode for job in jobs] == [0, 0]
+    jobs = [subprocess.Popen([sys.executable, "-c", code, study.to_json()]) for _ in range(2)]
+    # One fetches, and the other one waits for its lock.
+    wait_for((tmp_path / "count").exists, "one to fetch")
+    wait_for(lambda: any(waits_for_a_lock(job.pid) for job in jobs), "the other one to wait")
+    (tmp_path / "gate").touch()
+    assert [job.wait() for job in jobs] == [0, 0]
     assert (tmp_path / "count").read_text() == "x"
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    """Tell whether a process waits for a lock of a file: the system shows it with an arrow."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and str(pid) in line.split() for line in lines)
