@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweep.control import short_job
-from sweep.core.paths import Runs
+from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import ENDED, RUNNING, ArrayJob, TaskState
 from tests.study_rows import make_study
 
@@ -51,6 +51,7 @@ def test_interrupted_before_the_number_of_the_job_is_known(tmp_path: Path) -> No
     stays until it writes no more."""
     runs = Runs(tmp_path / "runs")
     study = make_study()
+    folder: StudyFolder
     did: list[tuple[str, bool]] = []
 
     def note(what: str) -> None:
