@@ -53,7 +53,7 @@ def _show_end(status: Status) -> None:
     for note in status.notes:
         click.echo(f"  note: {visible(note)}")
     if status.state == "held":
-        click.echo(status.next_step)
+        click.echo(visible(status.next_step))
     elif status.state == "finished":
         top = "see: sweep collect --top 5; sweep report"
         click.echo(top if status.counts["complete"] else "no trial is complete: see sweep logs")

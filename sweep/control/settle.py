@@ -14,7 +14,7 @@ from sweep.control import replicating
 from sweep.control.resuming import may_step_back
 from sweep.core import outcomes, pareto
 from sweep.core.errors import closest
-from sweep.core.outcomes import HALTED, PAUSED, REPLICATED, USER_FAILURES
+from sweep.core.outcomes import HALTED, NEVER_REPORTED, PAUSED, REPLICATED, USER_FAILURES
 from sweep.core.paths import AttemptFolder, StudyFolder
 from sweep.core.study import Retry, Study
 from sweep.core.trial import Attempt, End, Reading, Report, mean_bounded, mean_values, since_retry
@@ -168,7 +168,7 @@ def _finish(
             reason = "used up its trial_time without reporting the objective"
         else:
             metric, notes = missing[0].metric, ledger.attempts(trial_id)[-1].notes
-            reason = f"ended well, but never reported {expected(metric, study, notes)}"
+            reason = f"{NEVER_REPORTED} {expected(metric, study, notes)}"
             reported = ledger.reported_names(trial_id)
             if reported or not missing[0].pattern:
                 reason += others_text(metric, reported)
@@ -176,7 +176,7 @@ def _finish(
         return outcomes.FAILED
     broken = _violations(ledger, trial_id)
     if isinstance(broken, str) and end.reason not in ("pruned", outcomes.TOO_LONG):
-        reason = f"ended well, but never reported {expected(broken, study)}, a constraint"
+        reason = f"{NEVER_REPORTED} {expected(broken, study)}, a constraint"
         reason += others_text(broken, ledger.reported_names(trial_id))
         ledger.fail(token, End(outcomes.NO_METRIC, reason, end.exit_code, end.signal), checkpoint)
         return outcomes.FAILED

@@ -184,9 +184,11 @@ def run(
     except SweepError as error:
         went.problem = (error.message, error.hint)
     finally:
+        jobs = [went.job] if went.job else []
         if not over:
-            _cancel(schedule, token)
-        _await_end(schedule, went.job)
+            jobs = _cancel(schedule, token) or jobs
+        for submitted in jobs:
+            _await_end(schedule, submitted)
     logs = sorted(folder.logs.glob("*"))
     went.tail = "\n".join(read_tail(logs[0], 12)) if logs else ""
     return went
@@ -231,11 +233,14 @@ def _wait(
         time.sleep(POLL_S)
 
 
-def _cancel(schedule: Scheduler, token: str) -> None:
-    """Cancel what was submitted, also where its number never reached us."""
+def _cancel(schedule: Scheduler, token: str) -> list[str]:
+    """Cancel what was submitted, also where its number never reached us; return the jobs."""
+    jobs = []
     with contextlib.suppress(SweepError):
         for job in schedule.find(token):
+            jobs.append(job)
             schedule.cancel(job)
+    return jobs
 
 
 def _await_end(schedule: Scheduler, job: str) -> None:

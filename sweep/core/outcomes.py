@@ -16,6 +16,7 @@ FINAL_STATES = (COMPLETE, PRUNED, FAILED, CANCELLED)
 FINISHED = "finished"  # its trial is final: complete, pruned or diverged
 ERROR = "error"  # the user's code ended with an error
 NO_METRIC = "no metric"  # ended well, but never reported the objective
+NEVER_REPORTED = "ended well, but never reported"  # as its reason begins; the metric's name follows
 DIVERGED = "diverged"  # the objective is not a finite number
 INTERRUPTED = "interrupted"  # asked to leave, and not by its time limit: preemption, stop
 TERMINATED = "terminated"  # left after a SIGTERM of the cluster's; who sent it is asked later

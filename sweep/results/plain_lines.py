@@ -38,7 +38,7 @@ def status_lines(status: Status) -> Iterator[str]:
             yield from (f"log: | {terminal.printable(tail)}" for tail in failure.tail)
     yield from (f"note: {terminal.printable(note)}" for note in status.notes)
     if status.next_step:
-        yield f"next: {status.next_step}"
+        yield f"next: {terminal.printable(status.next_step)}"
 
 
 def _running(line: RunningLine, status: Status) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -18,7 +17,6 @@ from sweep.control import retrying, sick_nodes
 from sweep.control.notifying import complaints
 from sweep.core import outcomes, scheduler
 from sweep.core.executors import is_packed, slots_of
-from sweep.core.files import read_tail
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.scheduler import Task, TaskState
@@ -26,6 +24,7 @@ from sweep.core.study import Study
 from sweep.core.times import iso_utc
 from sweep.core.trial import deviation
 from sweep.results import held_back
+from sweep.results.failure_kinds import FailureKind, kinds_of
 from sweep.results.feasibility import read_none_feasible
 from sweep.results.running import RunningLine, lines_of
 from sweep.results.shared_gpus import SharedGpu, read_gpus, usual_lengths
@@ -51,26 +50,8 @@ _NEXT = {
     studies.STOPPED: "`sweep launch` takes it up again",
     IDLE: "`sweep launch` goes on",
 }
-FAILURES_SHOWN = 3
 FRONT_SHOWN = 20
-TAIL_LINES = 5
 BEST_POINTS = 40
-
-
-@dataclass(frozen=True)
-class FailureKind:
-    """Trials that failed for the same reason.
-
-    Attributes:
-        log: Path of one of their logs, or None where there is none.
-        tail: Its last lines.
-    """
-
-    reason: str
-    count: int
-    trial: int
-    log: str | None = None
-    tail: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,7 +138,9 @@ class Status:
         """What goes on after a state that does not change by itself; empty for the others."""
         if self.state == studies.HELD and not self.failures:
             return "mend that; then `sweep launch` goes on"
-        return _NEXT.get(self.state, "")
+        usual = _NEXT.get(self.state, "")
+        advice = self.failures[0].advice if self.state == studies.HELD else ""
+        return f"{advice}; else {usual}" if advice else usual
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``status --json`` prints."""
@@ -289,7 +272,7 @@ def snapshot(
         left_s=left_s,
         expected_end=None if left_s is None else seen.times.now + timedelta(seconds=left_s),
         trials_per_hour=3600 * done / elapsed_s if elapsed_s and done else None,
-        failures=[_with_log(failure, folder) for failure in merge(seen.failures)[:FAILURES_SHOWN]],
+        failures=kinds_of(seen.failures, study, folder),
         notes=(*notes, *sick, *seen.noted, *complaints(seen.notices, seen.times.now.timestamp())),
         slots=1 if is_packed(study) else slots_of(study),
         running=lines_of(
@@ -454,29 +437,3 @@ def _elapsed_s(times: Times, over: bool) -> float | None:
         return None
     until = times.ended if over and times.ended is not None else times.now
     return max(0.0, (until - times.started).total_seconds())
-
-
-def merge(failures: Sequence[Failure]) -> list[Failure]:
-    """Return failures with those joined that differ in numbers only, most frequent first.
-
-    "exit code 1: ValueError: lr 0.3" and the same with 0.7 are one kind; exit codes stay apart.
-    """
-    found: dict[str, Failure] = {}
-    for failure in failures:
-        head, colon, message = failure.reason.partition(":")
-        key = head + colon + re.sub(r"0x[0-9a-fA-F]+|\d+(\.\d+)?([eE][+-]?\d+)?", "#", message)
-        first = found.get(key)
-        if first is None:
-            found[key] = failure
-        else:
-            found[key] = Failure(
-                first.reason, first.count + failure.count, first.trial, first.attempt
-            )
-    return sorted(found.values(), key=lambda failure: -failure.count)
-
-
-def _with_log(failure: Failure, folder: StudyFolder) -> FailureKind:
-    path = folder.attempt(failure.trial, failure.attempt).log
-    tail = tuple(read_tail(path, TAIL_LINES)) if failure.attempt else ()
-    log = str(path) if failure.attempt and path.exists() else None
-    return FailureKind(failure.reason, failure.count, failure.trial, log, tail)

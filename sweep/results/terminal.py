@@ -183,7 +183,7 @@ def status_panel(status: Status, shown: int | None = SHOWN) -> Any:
     for note in status.notes:
         lines.add_row("note", Text(printable(note), style="yellow"))
     if status.next_step:
-        lines.add_row("next", Text(status.next_step))
+        lines.add_row("next", Text(printable(status.next_step)))
     title = Text(f"{printable(status.name)}: ", style="bold")
     title.append(status.state, style=f"bold {colour}")
     ended = Text(f"{status.done} of {status.total} trials have ended  ", style="bold")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from sweep.training.near_tables import NearTable
 from sweep.training.printed_numbers import FOR_PATTERNS
@@ -18,6 +19,20 @@ _COMMON = {"epoch", "step", "iter", "train", "val", "valid", "validation", "eval
 # From a name to its number, which is none that belongs to a word: ``float32(0.5)``, ``@5: 0.5``.
 _TO_A_NUMBER = r"(?P<between>(?:[A-Za-z_@#^/]\w*|[^\w@#^/]){1,20}?)(?<![\w@#^/])(?=[-+]?\.?\d)"
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
+
+
+def reading_advice(metric: str, lines: Iterable[str]) -> str:
+    """Return what has a metric read that lines of output call by its name, in words; "" where none
+    does, or where that is not clear."""
+    near = NearLines(metric, "")
+    for line in lines:
+        if metric.lower() in line.lower():
+            near.see(line)
+    pattern = near.pattern()
+    quoted = pattern.replace("'", "''")
+    return (
+        f"{metric} is printed: objective.from: {{stdout: '{quoted}'}} reads it" if pattern else ""
+    )
 
 
 class NearLines:
@@ -70,6 +85,12 @@ class NearLines:
         )
         pattern = self._propose(lines[0])
         return f"near it came {shown}" + (f"; {pattern!r} would find it" if pattern else "")
+
+    def pattern(self) -> str:
+        """Return a pattern for the nearest line; "" where that is not clear."""
+        if self._table.pattern or not self._found:
+            return self._table.pattern
+        return self._propose(self._found[0][1].strip())
 
     def _propose(self, line: str) -> str:
         """Return a pattern that finds the metric's number in a line; "" where that is not clear."""

@@ -23,6 +23,7 @@ from sweep.storage.ledger import Ledger
 from tests.chaos.scene import SEED
 from tests.chaos.tcp_proxy import Proxy
 from tests.postgres_fixture import Server, running_server
+from tests.waiting import PATIENCE_S
 
 TRIALS, STEPS, WORKERS = 24, 3, 4
 
@@ -59,7 +60,28 @@ def make(url: str, name: str) -> Ledger:
     return Ledger(db, study_id, study)
 
 
-def pull_all(url: str, ledger: Ledger, failures: list[BaseException]) -> None:
+class Pace:
+    """Workers do not run ahead of who harms them: however fast this machine is, there is a look at
+    the study between one harm and the next."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.seen = 0
+        self.changed = threading.Condition()
+
+    def step(self) -> None:
+        """A worker has ended a trial: it waits where a look is due."""
+        with self.changed:
+            self.done += 1
+            self.changed.wait_for(lambda: self.done - self.seen < WORKERS, PATIENCE_S)
+
+    def look(self, done: int) -> None:
+        with self.changed:
+            self.seen = max(self.seen, done)
+            self.changed.notify_all()
+
+
+def pull_all(url: str, ledger: Ledger, pace: Pace, failures: list[BaseException]) -> None:
     """Claim, report and finish trials until none is left, as a worker does."""
     db = Database(url, timeout_s=2.0)
     mine = Ledger(db, ledger.study_id, ledger.study)
@@ -83,6 +105,7 @@ def pull_all(url: str, ledger: Ledger, failures: list[BaseException]) -> None:
                     token, End("finished"), "complete", [float(n)]
                 )
             )
+            pace.step()
     except BaseException as error:
         failures.append(error)
     finally:
@@ -112,8 +135,10 @@ def check(ledger: Ledger) -> None:
 def work_through(url: str, ledger: Ledger, harm: Callable[[float], None]) -> None:
     """Let workers run all trials while ``harm`` is called with the share that is done."""
     failures: list[BaseException] = []
+    pace = Pace()
     threads = [
-        threading.Thread(target=pull_all, args=(url, ledger, failures)) for _ in range(WORKERS)
+        threading.Thread(target=pull_all, args=(url, ledger, pace, failures))
+        for _ in range(WORKERS)
     ]
     for thread in threads:
         thread.start()
@@ -121,6 +146,7 @@ def work_through(url: str, ledger: Ledger, harm: Callable[[float], None]) -> Non
     while any(thread.is_alive() for thread in threads):
         assert time.monotonic() < deadline
         done = ledger.db.retry(lambda _: ledger.count_states().get("COMPLETE", 0), patience_s=60.0)
+        pace.look(done)  # first: they are at work while they are harmed
         harm(done / TRIALS)
         time.sleep(0.02)
     for thread in threads:

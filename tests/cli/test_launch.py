@@ -164,6 +164,21 @@ def test_metric_that_is_never_reported(sweep: Sweep, tmp_path: Path) -> None:
     assert counts(sweep) == {"complete": 6}
 
 
+def test_metric_that_is_printed(sweep: Sweep, tmp_path: Path) -> None:
+    """What is printed, and never reported, comes with what reads it; that way the study goes on."""
+    prints = "[python, -c, 'print(\"score: {x}\")']"
+    ran = hold(sweep, write_toy(tmp_path, trials=6, command=prints))
+    advice = "score is printed: objective.from: {stdout: 'score: ([-+0-9.eE]+)'} reads it; else "
+    assert advice in ran.out
+    assert advice in sweep("status").out
+    path = write_toy(tmp_path, trials=6, command=prints)
+    reads = "metric: score, from: {stdout: 'score: ([-+0-9.eE]+)'}"
+    path.write_text(path.read_text().replace("metric: score", reads))
+    again = sweep("launch", path, "--wait")
+    assert again.code == 0, again.err
+    assert counts(sweep) == {"complete": 6}
+
+
 def test_metric_of_a_wrong_name(sweep: Sweep, tmp_path: Path) -> None:
     """As long as no trial has told it, the objective's name is corrected in the study file, and
     the trials that ended without it are tried again; then it stays."""

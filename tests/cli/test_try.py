@@ -128,6 +128,12 @@ def test_a_reported_metric(sweep: Sweep, tmp_path: Path) -> None:
     [
         ("print('done')\n", REPORTED, "loss: nothing was reported", "Reporter().log(step=epoch, "),
         (
+            "print('loss: 0.5')\n",
+            REPORTED,
+            "loss: nothing was reported",
+            "loss is printed: objective.from: {stdout: 'loss: ([-+0-9.eE]+)'} reads it. Report it:",
+        ),
+        (
             REPORTS,
             {"objective": {"metric": "losss", "direction": "minimize"}},
             "losss: not reported; reported were loss, acc",
@@ -141,7 +147,7 @@ def test_a_reported_metric(sweep: Sweep, tmp_path: Path) -> None:
             "Correct objective.from",
         ),
     ],
-    ids=["never reports", "another name", "nothing printed", "a near miss"],
+    ids=["never reports", "prints it", "another name", "nothing printed", "a near miss"],
 )
 def test_a_metric_that_does_not_come(
     script: str, settings: dict[str, Any], said: str, advice: str, sweep: Sweep, tmp_path: Path

@@ -7,9 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from sweep.control import short_job
-from sweep.core.paths import Runs
-from sweep.core.scheduler import ENDED, ArrayJob, TaskState
+from sweep.core.paths import Runs, StudyFolder
+from sweep.core.scheduler import ENDED, RUNNING, ArrayJob, TaskState
 from tests.study_rows import make_study
 
 
@@ -41,4 +43,35 @@ def test_the_folder_stays_until_the_scheduler_has_wound_up(tmp_path: Path) -> No
         )
     assert (went.job, went.found, went.problem) == ("7", {"done": True}, None)
     assert there == [(["7"], True)] * 3
+    assert not runs.root.exists()
+
+
+def test_interrupted_before_the_number_of_the_job_is_known(tmp_path: Path) -> None:
+    """Ctrl-C under sbatch: the job got in all the same. It is cancelled by its name, and the folder
+    stays until it writes no more."""
+    runs = Runs(tmp_path / "runs")
+    study = make_study()
+    folder: StudyFolder
+    did: list[tuple[str, bool]] = []
+
+    def note(what: str) -> None:
+        did.append((what, folder.root.is_dir()))
+
+    def submit(job: ArrayJob) -> str:
+        raise KeyboardInterrupt
+
+    def poll(jobs: list[str]) -> dict[tuple[str, int], TaskState]:
+        note(f"asked for {jobs[0]}")
+        return {(jobs[0], 0): TaskState(ENDED if len(did) > 2 else RUNNING)}
+
+    schedule: Any = SimpleNamespace(
+        submit=submit,
+        find=lambda token: ["7"] if token == folder.root.name else [],
+        cancel=lambda job: note(f"cancelled {job}"),
+        poll=poll,
+        has_wound_up=lambda jobs: True,
+    )
+    with pytest.raises(KeyboardInterrupt), short_job.folder_in(runs, ".asked", study) as folder:
+        short_job.run(study, folder, schedule, "--x", print, 5.0, time_limit_s=60, does="asks")
+    assert did == [("cancelled 7", True), ("asked for 7", True), ("asked for 7", True)]
     assert not runs.root.exists()

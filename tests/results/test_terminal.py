@@ -18,7 +18,8 @@ from sweep.core.space import Parameter, Space
 from sweep.core.study import Objective
 from sweep.core.times import clock
 from sweep.results import live, status, terminal
-from sweep.results.status import FailureKind, Status, merge
+from sweep.results.failure_kinds import FailureKind, merge
+from sweep.results.status import Status
 from sweep.results.time_left import time_left_s
 from sweep.storage.status_rows import Failure, Times
 from tests.study_rows import NOON, make_study

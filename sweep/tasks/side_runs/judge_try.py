@@ -15,6 +15,7 @@ from sweep.core.study import Objective, Study
 from sweep.core.trial import summarise
 from sweep.results.terminal import shown
 from sweep.tasks.side_runs.tried import Tried, TriedMetric
+from sweep.training.near_lines import reading_advice
 from sweep.training.printed_metric import why_missed
 
 _READS_RESUME = re.compile(r"\bSWEEP_RESUME\b|\bReporter\b.*\.resume\b", re.DOTALL)
@@ -119,7 +120,9 @@ def _missing(objective: Objective, tried: Tried) -> Line:
         return Line("metric", FAILED, f"{name}: {text}", advice + longer)
     if not tried.series:
         text = f"{name}: nothing was reported{within}"
-        advice = (
+        printed = reading_advice(name, tried.tail)
+        advice = f"{printed}. " if printed else ""
+        advice += (
             "Report it: from sweep.report import Reporter; Reporter().log(step=epoch, "
             f"{_argument(name)}). Or have it read from the output: objective.from."
         )
