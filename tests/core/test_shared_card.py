@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -95,6 +96,18 @@ def test_in_their_order_and_no_more_than_the_level(scene: Callable[[Share], Scen
     s.end(0)
     assert s.tick() == [1, 2]
     assert s.card.room == -1
+
+
+def test_what_is_said_within_a_tick_of_the_systems_clock(scene: Callable[[Share], Scene]) -> None:
+    """Files that follow each other so quickly have the same time, which lasts up to 10 ms."""
+    s = scene(TWO)
+    s.sit(0)
+    path = s.seats[0].path
+    written_ns = path.stat().st_mtime_ns
+    assert s.tick() == []
+    s.ask(0)
+    os.utime(path, ns=(written_ns, written_ns))
+    assert s.tick() == [0]
 
 
 def test_too_many_are_to_leave(scene: Callable[[Share], Scene]) -> None:

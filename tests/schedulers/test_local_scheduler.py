@@ -401,7 +401,7 @@ class TestRunner:
 
         A busy machine may start one late; a runner that waits is late in every array.
         """
-        longest = []
+        longest: list[float] = []
         while not longest or longest[-1] >= 0.5:
             assert len(longest) < 10, longest
             job = scheduler.submit(self.contract.job(folder, BRIEF, size=6))

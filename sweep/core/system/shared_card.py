@@ -49,7 +49,7 @@ class _Seat:
 
     Attributes:
         since: Monotonic second at which it was given.
-        read: Modification time of the file.
+        read: What the file that was read is known by: when it was written, its number, its size.
         let_in: Token of the attempt that was let in here last.
         peak_bytes: The most that its training was seen to hold.
         told_end: Token of the attempt whose end was seen last.
@@ -57,7 +57,7 @@ class _Seat:
 
     number: int
     state: SeatState = field(default_factory=SeatState)
-    read: int = 0
+    read: tuple[int, ...] = ()
     let_in: str = ""
     let_in_s: float = 0.0
     peak_bytes: int | None = None
@@ -240,9 +240,11 @@ class SharedCard:
         for seat in self._seats.values():
             path = seats.seat_path(self.folder, seat.number)
             try:
-                stamp = path.stat().st_mtime_ns
+                status = path.stat()
             except OSError:
                 continue
+            # Two files that are written within a tick of the system's clock have the same time.
+            stamp = (status.st_mtime_ns, status.st_ino, status.st_size)
             if stamp == seat.read:
                 continue
             found = seats.read_seat(path)
