@@ -84,8 +84,9 @@ def test_daemons_die(faulty: Faulty, trials: int) -> None:
 
     Nothing is lost, and nothing runs twice.
     """
-    # Held: each look is a command, and what trains is to train still when one sees it.
-    faulty.launch(steps=8, options="held", trials=trials, max_parallel=2, grace="10s")
+    # Gated: each look is a command, and what trains is to train still when one sees it; by then the
+    # first attempts may have begun before the controller died, which forgot them.
+    faulty.launch(steps=8, options="gated", trials=trials, max_parallel=2, grace="10s")
     faulty.cluster.kill_slurmctld()  # just after sbatch
     faulty.cluster.start_slurmctld()
     # What it has lost, launch finds out, and submits once more.

@@ -335,6 +335,15 @@ def test_killed_within_initdb(data_dir: Path, tmp_path: Path, moment: str) -> No
     assert not list(data_dir.glob("new-*"))
 
 
+def test_killed_right_after_the_data_have_their_place(used_dir: Path) -> None:
+    """The next start removes what they were made in, in which the password lies."""
+    left = used_dir / "new-0a1b2c3d"
+    left.mkdir()
+    (left / "password").write_text("secret\n")
+    start_stop.start(used_dir)
+    assert not left.exists()
+
+
 def test_killed_between_the_servers_start_and_its_readiness(data_dir: Path) -> None:
     """The next command takes over the server that a killed one has just started."""
     start_stop.start(data_dir)

@@ -60,14 +60,19 @@ def create_password(folder: Folder) -> None:
         write(folder.password_file, secrets.token_urlsafe(24) + "\n")
 
 
+def remove_leftovers(folder: Folder) -> None:
+    """Remove what a command that was killed while it made data has left, before or after they had
+    their place; it has a copy of the password."""
+    for leftover in folder.root.glob("new-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
 def create_data(folder: Folder, binaries: Path, account: Account) -> None:
     """Run initdb beside the final place, then rename: a crash leaves no half-made data directory.
 
     Raises:
         SweepError: initdb failed, with its words.
     """
-    for leftover in folder.root.glob("new-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
     new = folder.root / f"new-{secrets.token_hex(4)}"
     new.mkdir(mode=0o700)
     try:

@@ -27,6 +27,7 @@ from sweep.storage.embedded.cluster import (
     create_data,
     create_password,
     data_version,
+    remove_leftovers,
 )
 from sweep.storage.embedded.folder import (
     EVERYWHERE,
@@ -234,6 +235,7 @@ def _start(folder: Folder, listen: str, within: Within | None, *, stays: bool) -
     spawn = within.spawn if within else detach
     binaries = find_binaries(major=data_version(folder) if folder.has_data() else None)
     account = choose_account(folder, binaries)
+    remove_leftovers(folder)
     if not folder.has_data():
         create_password(folder)
         create_data(folder, binaries, account)
