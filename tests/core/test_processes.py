@@ -108,7 +108,7 @@ def test_a_name_with_spaces_and_parentheses_is_no_trouble(tmp_path: Path) -> Non
         plain.kill()
     assert alive
     assert times[0] is not None and times[1] is not None
-    assert 0 <= times[1] - times[0] < 500
+    assert 0 <= times[1] - times[0] < 6000  # ticks: a minute, on a busy machine
 
 
 def test_a_zombie_is_not_alive() -> None:
