@@ -98,7 +98,7 @@ def found(runs: Runs, name: str) -> Iterator[Removal]:
             if _look(removal, db, str(place)):
                 break
         if removal.ledger is None and not removal.has_folder and not removal.leftovers:
-            _tidy(runs)  # of a removal that was killed at its very end
+            _tidy(runs, name)  # of a removal that was killed at its very end
             raise InputError(
                 f"There is no study {name!r} in {runs.root}, nor in a database that is known here.",
                 "See: sweep list. Another runs folder is named by --runs, another database by "
@@ -305,10 +305,7 @@ def carry_out(removal: Removal) -> None:
         ledger.db.retry(lambda db: studies.delete_study(db, ledger.study_id))
     for path in dict.fromkeys(leftovers):
         remove_tree(path)
-    with contextlib.suppress(OSError):
-        if runs.last.read_text(encoding="utf-8").strip() == removal.name:
-            runs.last.unlink()
-    _tidy(runs)
+    _tidy(runs, removal.name)
     with contextlib.suppress(OSError):  # it is held now; who waits for it finds nothing to launch
         (runs.root / f".{removal.name}.lock").unlink()
 
@@ -333,6 +330,10 @@ def _moved(removal: Removal) -> Path:
         return target
 
 
-def _tidy(runs: Runs) -> None:
+def _tidy(runs: Runs, name: str) -> None:
+    """Take away what is left once a study's rows and folder are gone."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if runs.last.read_text(encoding="utf-8").strip() == name:
+            runs.last.unlink()
     with contextlib.suppress(OSError):  # the removals of other studies are at work in it
         runs.removing.rmdir()

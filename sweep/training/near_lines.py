@@ -26,13 +26,11 @@ def reading_advice(metric: str, lines: Iterable[str]) -> str:
     does, or where that is not clear."""
     near = NearLines(metric, "")
     for line in lines:
-        if metric.lower() in line.lower():
-            near.see(line)
-    pattern = near.pattern()
+        near.see(line)
+    shown, pattern = near.naming()
     quoted = pattern.replace("'", "''")
-    return (
-        f"{metric} is printed: objective.from: {{stdout: '{quoted}'}} reads it" if pattern else ""
-    )
+    reads = f"objective.from: {{stdout: '{quoted}'}} reads it"
+    return f"{shown!r} names {metric}: {reads}" if pattern else ""
 
 
 class NearLines:
@@ -80,17 +78,18 @@ class NearLines:
         if not self._found:
             return ""
         lines = [line.strip() for _, line in self._found]
-        shown = " and ".join(
-            repr(f"{line[:_WIDTH]}…" if len(line) > _WIDTH else line) for line in lines
-        )
+        shown = " and ".join(repr(_short(line)) for line in lines)
         pattern = self._propose(lines[0])
         return f"near it came {shown}" + (f"; {pattern!r} would find it" if pattern else "")
 
-    def pattern(self) -> str:
-        """Return a pattern for the nearest line; "" where that is not clear."""
-        if self._table.pattern or not self._found:
-            return self._table.pattern
-        return self._propose(self._found[0][1].strip())
+    def naming(self) -> tuple[str, str]:
+        """Return the line that has the metric's whole name, or heads its column, and a pattern for
+        it; "" twice where there is none."""
+        if self._table.pattern:
+            return _short(self._table.heading), self._table.pattern
+        line = self._found[0][1].strip() if self._found else ""
+        pattern = self._propose(line) if self._metric.lower() in line.lower() else ""
+        return (_short(line), pattern) if pattern else ("", "")
 
     def _propose(self, line: str) -> str:
         """Return a pattern that finds the metric's number in a line; "" where that is not clear."""
@@ -116,3 +115,7 @@ class NearLines:
         count, *found = state
         self.count = int(str(count))
         self._found = [(int(pair[0]), str(pair[1])) for pair in found]  # type: ignore[index]
+
+
+def _short(line: str) -> str:
+    return f"{line[:_WIDTH]}…" if len(line) > _WIDTH else line

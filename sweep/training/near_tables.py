@@ -19,21 +19,22 @@ class NearTable:
 
     Attributes:
         pattern: One that finds the metric in such a row; "" before a row was seen.
+        heading: The line that names the metric; "" before it was seen.
     """
 
     def __init__(self, metric: str) -> None:
         self.pattern = ""
         self._metric = metric.lower()
-        self._heading = ""
+        self.heading = ""
         self._row = ""
 
     def see(self, line: str) -> bool:
         """Look at a line that did not match; tell whether it is a row below the heading."""
         low = line.lower()
         if self._metric in low and self._metric in re.split(r"[\s|│┃,;]+", low):
-            self._heading = line.strip()
+            self.heading = line.strip()
             return False
-        if not self._heading or _RULE.fullmatch(line):
+        if not self.heading or _RULE.fullmatch(line):
             return False
         pattern = self._of_row(line.strip())
         if pattern:
@@ -42,7 +43,7 @@ class NearTable:
 
     def _of_row(self, row: str) -> str:
         for apart, inner in _TABLES:
-            names, values = _cells(apart, self._heading), _cells(apart, row)
+            names, values = _cells(apart, self.heading), _cells(apart, row)
             if not 1 < len(names) == len(values) <= _MOST_COLUMNS:
                 continue
             at = next((i for i, name in enumerate(names) if name.lower() == self._metric), None)
@@ -62,7 +63,7 @@ class NearTable:
     def text(self) -> str:
         """Return in words what was found."""
         return (
-            f"its name heads a column: {self._heading[:120]!r}, and {self._row[:120]!r} is a row "
+            f"its name heads a column: {self.heading[:120]!r}, and {self._row[:120]!r} is a row "
             f"below it; {self.pattern!r} would find it"
         )
 

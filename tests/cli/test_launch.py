@@ -168,7 +168,7 @@ def test_metric_that_is_printed(sweep: Sweep, tmp_path: Path) -> None:
     """What is printed, and never reported, comes with what reads it; that way the study goes on."""
     prints = "[python, -c, 'print(\"score: {x}\")']"
     ran = hold(sweep, write_toy(tmp_path, trials=6, command=prints))
-    advice = "score is printed: objective.from: {stdout: 'score: ([-+0-9.eE]+)'} reads it; else "
+    advice = "' names score: objective.from: {stdout: 'score: ([-+0-9.eE]+)'} reads it; else "
     assert advice in ran.out
     assert advice in sweep("status").out
     path = write_toy(tmp_path, trials=6, command=prints)

@@ -188,10 +188,14 @@ def test_kills_at_any_moment(sweep: Sweep, runs: Path, tmp_path: Path, fresh_url
 
 
 def test_killed_at_its_very_end(sweep: Sweep, runs: Path, fresh_url: str) -> None:
-    """All is gone but the folder in which folders are removed: the repeat tidies that up."""
+    """All is gone but the folder in which folders are removed, and that it was the last study that
+    was named: the repeat tidies that up."""
     (runs / ".removing").mkdir(parents=True)
+    (runs / ".last").write_text("toy\n")
+    assert "There is no study 'another'" in sweep("remove", "another", "--yes").err
+    assert (runs / ".last").exists() and not (runs / ".removing").exists()
     assert "There is no study 'toy'" in sweep("remove", "toy", "--yes").err
-    assert not (runs / ".removing").exists()
+    assert not (runs / ".last").exists()
 
 
 def test_another_removal_ends_at_the_same_moment(

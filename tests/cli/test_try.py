@@ -131,7 +131,7 @@ def test_a_reported_metric(sweep: Sweep, tmp_path: Path) -> None:
             "print('loss: 0.5')\n",
             REPORTED,
             "loss: nothing was reported",
-            "loss is printed: objective.from: {stdout: 'loss: ([-+0-9.eE]+)'} reads it. Report it:",
+            "'loss: 0.5' names loss: objective.from: {stdout: 'loss: ([-+0-9.eE]+)'} reads it. ",
         ),
         (
             REPORTS,

@@ -14,6 +14,7 @@ PRINTED = [
     ("accuracy", ["Epoch 1/3", "Accuracy : 97.50%"], "97.50"),
     ("eval/f1", ["{'eval/f1': np.float64(0.625), 'epoch': 2}"], "0.625"),
     ("loss", ["it's loss: '-1.5e-3'"], "-1.5e-3"),
+    ("valid_loss", ["epoch  train_loss  valid_loss  time", "0  0.9  0.75  00:03"], "0.75"),
 ]
 
 
@@ -21,7 +22,7 @@ PRINTED = [
 def test_a_printed_metric_is_read(metric: str, lines: list[str], number: str) -> None:
     """The pattern, as the study file would have it, finds the number in the line that names it."""
     said = reading_advice(metric, lines)
-    quoted = re.fullmatch(r"(.+) is printed: objective\.from: \{stdout: '(.*)'\} reads it", said)
+    quoted = re.fullmatch(r".+ names (.+): objective\.from: \{stdout: '(.*)'\} reads it", said)
     assert quoted is not None and quoted[1] == metric, said
     found = re.search(quoted[2].replace("''", "'"), lines[-1], re.IGNORECASE)
     assert found is not None and found[1] == number
