@@ -69,11 +69,16 @@ def plan(study: Study, runs: Path, environ: Mapping[str, str]) -> SnapshotPlan |
 def freeze(found: SnapshotPlan, folder: StudyFolder) -> str:
     """Copy the code into a study's folder, unless it is there already; return the snapshot's id.
 
+    Nobody else does at the same time: half a copy was left by one who was killed, and is removed.
+
     Raises:
         InputError: A file of it cannot be read.
     """
     tree, study = found.tree, found.study
     make_private(folder.code)
+    for left in folder.code.iterdir():
+        if re.fullmatch(r"\.[0-9a-f]{12}", left.name):
+            shutil.rmtree(left, ignore_errors=True)
     if any(folder.code.glob("*.sha256")):  # else it cannot be there: read the files once
         name = _name(found, _hash_files(tree))
         if (folder.code / name).is_dir() and _is_noted(folder, name):

@@ -134,6 +134,27 @@ def test_the_same_code_is_the_same_snapshot(repository: Path) -> None:
     )
 
 
+def test_half_a_copy_of_a_killed_launch_is_removed(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be as large as all of the code, and nobody else would ever look at it."""
+    study = make_study(repository)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(code_snapshot, "_write_list", killed)
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as SIGKILL has it
+        with pytest.raises(KeyboardInterrupt):
+            freeze(study, repository / "runs")
+    code = StudyFolder(repository / "runs" / study.name).code
+    (half,) = code.iterdir()
+    assert (half / "train.py").exists()
+    folder, name = freeze(study, repository / "runs")
+    assert {path.name for path in folder.code.iterdir()} == {name, f"{name}.json", f"{name}.sha256"}
+
+
 @pytest.mark.parametrize(
     "damage",
     [
