@@ -122,7 +122,7 @@ def test_images_on_nodes(user: User, url: dict[str, str]) -> None:
     assert "a job of Slurm's builds toy.def before any task starts" in done.stderr
     notes = user.status("images")["notes"]
     assert any("the image is being built before any task starts: job " in note for note in notes)
-    assert {row[3] for row in user.queue() if "_" in row[0]} == {"Dependency"}
+    user.wait_pending("Dependency")
     user.write("gate", "")
     held = user.wait_state("images", "held", timeout_s=300)
     assert "environment.image: toy.def was not built" in held["reason"]

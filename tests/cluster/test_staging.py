@@ -140,7 +140,7 @@ def test_data_are_fetched_before_the_array_starts(user: User, fresh_url: str) ->
     user.sweep("launch", path, env=env)
     fetches = user.status("fetched")["notes"]
     assert any("the data are being fetched before any task starts: job " in one for one in fetches)
-    assert [row[3] for row in user.queue() if "_" in row[0]] == ["Dependency"] * 2
+    user.wait_pending("Dependency")
     user.write("gate", "no such host")
     held = user.wait_state("fetched", "held", timeout_s=300)
     assert f"data.d was not fetched to {data}" in held["reason"]

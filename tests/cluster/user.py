@@ -158,6 +158,19 @@ class User:
         """Tell whether elements of a study's array wait or run, by the names of its jobs."""
         return any("_" in row[0] and name in row[1] for row in self.queue())
 
+    def wait_pending(self, reason: str, timeout_s: float = 60) -> None:
+        """Wait until all elements of arrays are pending for a reason: slurmctld has none for a job
+        that it has not looked at since it was submitted."""
+
+        def are_pending() -> bool:
+            seen = {tuple(row[2:]) for row in self.queue() if "_" in row[0]}
+            return seen == {("PENDING", reason)}
+
+        try:
+            wait_for(are_pending, timeout_s, f"the array to wait: {reason}")
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.queue()}\n{self.explain()}") from None
+
     def wait_empty(self, timeout_s: float = 120) -> None:
         """Wait until no job of the user's waits or runs."""
         try:
