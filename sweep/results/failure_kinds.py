@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweep.core.files import read_tail
+from sweep.core.masking import mask
 from sweep.core.outcomes import NEVER_REPORTED
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Study
@@ -74,5 +75,5 @@ def _printed_instead(reason: str, study: Study, tail: Sequence[str]) -> str:
     for objective in study.objectives:
         is_missing = reason.startswith(f"{NEVER_REPORTED} {objective.metric}:")
         if is_missing and objective.pattern is None:
-            return reading_advice(objective.metric, tail)
+            return mask(reading_advice(objective.metric, tail))  # it quotes a line of output
     return ""
