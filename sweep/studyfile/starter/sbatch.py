@@ -16,6 +16,7 @@ from sweep.studyfile.starter.sbatch_around import (
     run_here,
     with_variables,
 )
+from sweep.studyfile.starter.sbatch_branches import read_branches
 from sweep.studyfile.starter.sbatch_files import read_files
 from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, pick, read_scalars, read_tasks
 from sweep.studyfile.starter.sbatch_options import add_options, read_options
@@ -70,7 +71,10 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
         objectives=[{"metric": "val_loss", "direction": "minimize"}],
     )
     tasks = read_tasks(options.get("array", ""))
-    body = open_commands(straighten(text))
+    body = straighten(text)
+    branches = read_branches(body, settle(read_scalars(body)), tasks)
+    tasks = [task for task in tasks if task not in branches.ended]
+    body = open_commands(branches.body)
     files = read_files(body, path.parent, settle(read_scalars(body)), tasks)
     body = number_names(files.body)
     picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(body)}
@@ -94,7 +98,7 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     line, turns = count_loops(line, loops, lists, scalars)
     loops = {} if turns else loops
     tasks = tasks or turns
-    all_tasks = tasks or files.tasks or list(range(10))
+    all_tasks = tasks or branches.tasks or files.tasks or list(range(10))
     # What is read from files was parted where it was read.
     own = {name: values for name, values in lists.items() if name not in files.lists}
     line = part_elements(line, own, Picks(own, scalars, all_tasks), lost)

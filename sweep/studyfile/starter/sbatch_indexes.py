@@ -71,6 +71,14 @@ def pick(expression: str, scalars: Mapping[str, str], sizes: Mapping[str, int], 
         raise ValueError(expression) from None
 
 
+def reads_task(expression: str, scalars: Mapping[str, str]) -> bool:
+    """Tell whether an expression, or a variable in it, reads the task's number."""
+    try:
+        return TASK in _resolve(expression, scalars, {}, 0)
+    except ValueError:
+        return False
+
+
 def _resolve(text: str, scalars: Mapping[str, str], sizes: Mapping[str, int], depth: int) -> str:
     if depth > 10:
         raise ValueError(text)
