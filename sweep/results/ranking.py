@@ -252,8 +252,9 @@ def rows(
     value, or what ``wanted`` says) where they were read, ``checkpoint`` (a path) where one is kept,
     with ``checkpoint_of`` (``best``: known to be of the step whose value counts; else ``last``),
     ``replicates`` and ``sd`` (how many trainings, and the standard deviation of the first objective
-    over them) in a study with several a trial, ``retried`` (how often) where a launch has given the
-    trial back, ``notes`` (sentences) where something of the trial could not be read or stored.
+    over them; ``sds`` of each where there are several) in a study with several a trial,
+    ``retried`` (how often) where a launch has given the trial back, ``notes`` (sentences) where
+    something of the trial could not be read or stored.
 
     Args:
         top: At most so many.
@@ -282,7 +283,11 @@ def rows(
     for record in chosen[:top]:
         row = _row(record, study, places[record.number])
         if study.is_replicated:
-            row |= {"replicates": len(record.replicates), "sd": deviation(record.replicates)}
+            done = record.replicates
+            row |= {"replicates": len(done), "sd": deviation(done)}
+            if study.is_multi_objective:
+                names = [objective.metric for objective in study.objectives]
+                row["sds"] = {name: deviation(done, place) for place, name in enumerate(names)}
         if record.retries:
             row["retried"] = len(record.retries)
         if record.notes:

@@ -326,8 +326,10 @@ def _columns(rows: Sequence[Row], study: Study, metrics: Sequence[str], wide: bo
         else:
             values = [row["value"] for row in rows]
         found.append((printable(name), True, [shown_value(v) for v in values]))
+        if study.is_replicated:
+            spreads = [row["sds"][name] if "sds" in row else row["sd"] for row in rows]
+            found.append(("± sd", True, [shown_value(v) for v in spreads]))
     if study.is_replicated:
-        found.append(("± sd", True, [shown_value(row["sd"]) for row in rows]))
         found.append(("n", True, [str(row["replicates"]) for row in rows]))
     if any(row.get("confirmed") for row in rows):
         found.append(("mean", True, means(rows, VALUE_DIGITS)))
