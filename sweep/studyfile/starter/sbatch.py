@@ -10,6 +10,7 @@ from typing import Any
 from sweep.core.placeholders import EDIT, RESERVED, escape
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
+from sweep.studyfile.starter.hydra_multirun import read_multirun
 from sweep.studyfile.starter.sbatch_around import (
     add_variables,
     leave_container,
@@ -121,6 +122,7 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     lists |= own
     picks = Picks({**lists, **loops}, scalars, all_tasks, set(loops))
     draft.command = run_here(_command(draft, line, picks, lost), lost)
+    is_hydra = not picks.indexes and read_multirun(draft, path, lost)
     if not tasks and picks.indexes:
         which = f"tasks {min(all_tasks)} to {max(all_tasks)} were taken"
         lost.append(f"--array: is not in the script; {which}")
@@ -152,15 +154,23 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
         _number_tasks(draft, picks)
     elif indexes and _pick_points(draft, indexes, picks.tasks, scalars, lists, lost):
         draft.more.setdefault("seed", 0)
-    else:
+    elif not is_hydra:
         _pair(draft, indexes, lost)
-    add_options(draft, options, lost)
+    if indexes:
+        read_multirun(draft, path, lost)
+    launched = draft.more.keys() & {"resources", "slurm"}
+    add_options(draft, {} if launched else options, lost)
+    if launched and options:
+        lost.append(
+            "#SBATCH lines: Hydra's launcher asks for what a trial needs; they were left out"
+        )
     setup = read_setup(outside, [*commands, *(text for text, _ in lines if text)], lost)
     if setup:
         draft.more.setdefault("slurm", {})["setup"] = setup
     add_variables(draft, variables, lost)
     what = "a job array" if is_sbatch(text) else "the script"
-    lost.append(f"objective: {what} compares nothing; name what the script prints or reports")
+    if len(draft.objectives) == 1 and draft.objectives[0]["metric"] == "val_loss":
+        lost.append(f"objective: {what} compares nothing; name what the script prints or reports")
     return draft
 
 
