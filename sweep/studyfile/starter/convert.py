@@ -21,7 +21,7 @@ from sweep.studyfile.starter.nni import is_space, read_script
 from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestions
 from sweep.studyfile.starter.other_yaml import convert_other, find_other
 from sweep.studyfile.starter.recognised import PAGE, recognise_data, recognise_source
-from sweep.studyfile.starter.sbatch import convert_sbatch, is_loop
+from sweep.studyfile.starter.sbatch import convert_sbatch, is_shell
 from sweep.studyfile.starter.sbatch_options import is_sbatch
 from sweep.studyfile.starter.wandb_sweep import convert_wandb, find_wandb, is_wandb
 from sweep.studyfile.tree import YamlError, decode
@@ -59,7 +59,7 @@ def convert(path: Path) -> Converted:
         source, draft = _convert_script(text, path, lost)
     elif is_sbatch(text):
         source, draft = "Slurm", convert_sbatch(text, path, lost)
-    elif is_loop(text, path):
+    elif is_shell(text, path):
         source, draft = "bash", convert_sbatch(text, path, lost)
     else:
         source, draft = _convert_data(_read(text, path), path, text, lost)

@@ -10,6 +10,7 @@ from typing import Any
 from sweep.core.placeholders import EDIT, RESERVED, escape
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
+from sweep.studyfile.starter.hydra_multirun import read_multirun
 from sweep.studyfile.starter.sbatch_around import (
     add_variables,
     leave_container,
@@ -19,7 +20,14 @@ from sweep.studyfile.starter.sbatch_around import (
 from sweep.studyfile.starter.sbatch_branches import read_branches
 from sweep.studyfile.starter.sbatch_files import read_files
 from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, pick, read_scalars, read_tasks
-from sweep.studyfile.starter.sbatch_options import add_options, read_options
+from sweep.studyfile.starter.sbatch_options import add_options, is_sbatch, read_options
+from sweep.studyfile.starter.sbatch_series import (
+    join_alike,
+    leave_options,
+    open_functions,
+    open_jobs,
+    read_submitted,
+)
 from sweep.studyfile.starter.sbatch_text import (
     cut,
     find_loops,
@@ -41,6 +49,7 @@ from sweep.studyfile.starter.sbatch_words import (
 )
 from sweep.studyfile.starter.shell_script import SHEBANG
 
+_SHELLS = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 _PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
 _VARIABLE = re.compile(r"^[ \t]*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
 _TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")
@@ -62,16 +71,17 @@ _COMMAND = re.compile(
 
 def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     """Return the study of a job-array script; what could not be carried over goes to ``lost``."""
-    options = read_options(text)
+    text = open_jobs(text)
+    body = open_functions(straighten(text))
+    options = _read_options(text, body, path.parent, lost)
     draft = Draft(
-        f"Made from the {'job script' if options else 'loops of'} {path.name}.",
+        f"Made from the {'job script' if is_sbatch(text) else 'script'} {path.name}.",
         make_name(options.get("job-name") or path.stem),
         [],
         hints=list(HINTS),
         objectives=[{"metric": "val_loss", "direction": "minimize"}],
     )
     tasks = read_tasks(options.get("array", ""))
-    body = straighten(text)
     branches = read_branches(body, settle(read_scalars(body)), tasks)
     tasks = [task for task in tasks if task not in branches.ended]
     body = open_commands(branches.body)
@@ -94,8 +104,15 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     variables, line = lines[taken] if lines else ("", f"python {EDIT}")
     outside = leave_container(body, line, lost)
     loops = find_loops(body, lines[taken][1], lists) if lines else {}
-    line = put_in(with_variables(variables, line, lost), picked)
+    line = put_in(with_variables(variables, leave_options(line), lost), picked)
+    alike: list[int] = []
     line, turns = count_loops(line, loops, lists, scalars)
+    is_task = bool(tasks or turns or loops) or any(TASK in one for one in commands)
+    if lines and not is_task:
+        plain = [
+            line if place == taken else leave_options(one) for place, one in enumerate(commands)
+        ]
+        line, turns, alike = join_alike(plain, taken, lists)
     loops = {} if turns else loops
     tasks = tasks or turns
     all_tasks = tasks or branches.tasks or files.tasks or list(range(10))
@@ -105,10 +122,18 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     lists |= own
     picks = Picks({**lists, **loops}, scalars, all_tasks, set(loops))
     draft.command = run_here(_command(draft, line, picks, lost), lost)
+    is_hydra = not picks.indexes and read_multirun(draft, path, lost)
     if not tasks and picks.indexes:
         which = f"tasks {min(all_tasks)} to {max(all_tasks)} were taken"
         lost.append(f"--array: is not in the script; {which}")
-    others = [one for place, one in enumerate(commands) if place != taken]
+    others = [one for place, one in enumerate(commands) if place not in (taken, *alike)]
+    if alike:
+        twice = len(alike) - len(turns)
+        lost.append(
+            f"the script runs {len(alike)} commands that differ in their arguments, one after the "
+            "other; each became a trial: where one needs what another has made, take them apart"
+            + (f"; {twice} that are there twice were taken once" if twice else "")
+        )
     if others:
         shown = ", ".join(without_numbers(one)[:60] for one in others[:3])
         lost.append(f"the script runs {len(commands)} commands; left out: {shown}")
@@ -129,24 +154,39 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
         _number_tasks(draft, picks)
     elif indexes and _pick_points(draft, indexes, picks.tasks, scalars, lists, lost):
         draft.more.setdefault("seed", 0)
-    else:
+    elif not is_hydra:
         _pair(draft, indexes, lost)
-    add_options(draft, options, lost)
+    if indexes:
+        read_multirun(draft, path, lost)
+    launched = draft.more.keys() & {"resources", "slurm"}
+    add_options(draft, {} if launched else options, lost)
+    if launched and options:
+        lost.append(
+            "#SBATCH lines: Hydra's launcher asks for what a trial needs; they were left out"
+        )
     setup = read_setup(outside, [*commands, *(text for text, _ in lines if text)], lost)
     if setup:
         draft.more.setdefault("slurm", {})["setup"] = setup
     add_variables(draft, variables, lost)
-    what = "a job array" if options else "the script"
-    lost.append(f"objective: {what} compares nothing; name what the script prints or reports")
+    what = "a job array" if is_sbatch(text) else "the script"
+    if len(draft.objectives) == 1 and draft.objectives[0]["metric"] == "val_loss":
+        lost.append(f"objective: {what} compares nothing; name what the script prints or reports")
     return draft
 
 
-def is_loop(text: str, path: Path) -> bool:
-    """Tell whether a file is a shell script with loops."""
-    is_shell = path.suffix in (".sh", ".bash") or SHEBANG.match(text) is not None
-    return (
-        is_shell and re.search(r"^[ \t]*for\s+(?:\w+\s+in\s|\(\()", text, re.MULTILINE) is not None
-    )
+def is_shell(text: str, path: Path) -> bool:
+    """Tell whether a file is a script of a shell."""
+    return path.suffix in _SHELLS or SHEBANG.match(text) is not None
+
+
+def _read_options(text: str, body: str, folder: Path, lost: list[str]) -> dict[str, str]:
+    """Return the options of sbatch: of a job script's own lines, else of what a script submits."""
+    plain = {
+        name: value
+        for name, value in settle(read_scalars(body)).items()
+        if not re.search(r"[$`]", value)
+    }
+    return read_submitted(put_in(body, plain), folder, lost) | read_options(text)
 
 
 def _number_tasks(draft: Draft, picks: Picks) -> None:

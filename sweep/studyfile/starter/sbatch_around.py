@@ -26,10 +26,7 @@ def run_here(command: list[str], lost: list[str]) -> list[str]:
         return command
     named = [i for i in scripts if re.search(r"\.\w+$", command[i])] or scripts
     script = command[named[0]]
-    lost.append(
-        f"sbatch: {script} runs as a part of each trial here; its #SBATCH lines, and the options "
-        "of sbatch, belong into resources and slurm"
-    )
+    lost.append(f"sbatch: {script} runs as a part of each trial here")
     # What sbatch gives to the job's environment.
     given = [
         word.partition("=")[2].removeprefix("ALL,").split(",")

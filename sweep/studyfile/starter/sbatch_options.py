@@ -27,6 +27,11 @@ _SHORT = {
 }
 
 
+def long_name(option: str) -> str:
+    """Return the name of an option of sbatch as its long form has it, without dashes."""
+    return _SHORT.get(option, option.lstrip("-"))
+
+
 def is_sbatch(text: str) -> bool:
     """Tell whether a script has lines for sbatch."""
     return _OPTION.search(text) is not None
@@ -36,8 +41,7 @@ def read_options(text: str) -> dict[str, str]:
     """Return the options of a script's ``#SBATCH`` lines by their long names."""
     options: dict[str, str] = {}
     for found in _OPTION.finditer(text):
-        name = _SHORT.get(found[1], found[1].lstrip("-"))
-        options[name] = (found[2] or "").strip("\"'")
+        options[long_name(found[1])] = (found[2] or "").strip("\"'")
     return options
 
 

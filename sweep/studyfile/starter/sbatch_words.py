@@ -17,7 +17,7 @@ from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.sbatch_indexes import TASK, Picks
 
 _MOST_VALUES = 10_000
-_RAW = re.compile(r"(?:\"(?:\\.|[^\"\\])*\"|'[^']*'|\\.|[^\s\"'\\])+")
+RAW_WORD = re.compile(r"(?:\"(?:\\.|[^\"\\])*\"|'[^']*'|\\.|[^\s\"'\\])+")
 _SEQ = re.compile(r"\$\(\s*seq\s+((?:-?\d+\s*){1,3})\)|`\s*seq\s+((?:-?\d+\s*){1,3})`")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
@@ -84,7 +84,7 @@ def list_words(text: str) -> list[str] | None:
     the script would tell."""
     words: list[str] = []
     text = _SEQ.sub(lambda found: " ".join(_count_up(found[1] or found[2])), text)
-    for raw in _RAW.findall(text):
+    for raw in RAW_WORD.findall(text):
         if re.search(r"[$`]", re.sub(r"'[^']*'|\\.", "", raw)):
             return None
         if re.search(r"[\"'\\]", raw):
