@@ -143,7 +143,9 @@ def test_priors_that_contradict_them() -> None:
 
     assert said("lr < 0.95", "hidden > 100") == ""
     text = said("lr < 0.5")
-    assert "none of 1000 points from the priors keeps to it" in text and "lr < 0.5: lr is 0." in text
+    assert (
+        "none of 1000 points from the priors keeps to it" in text and "lr < 0.5: lr is 0." in text
+    )
     text = said("lr > 0.9")
     assert "the first trial is not at the priors' centers: lr > 0.9: lr is 0.9" in text
     text = said("lr < 0.005")
