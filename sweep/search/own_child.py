@@ -31,8 +31,11 @@ from optuna.samplers import BaseSampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from sweep.core.space import Parameter
 from sweep.core.study import Study
-from sweep.search.suggest import suggest_all
+from sweep.search.suggest import suggest, suggest_all
+
+_ROUNDING = 1e-6  # of a range or a step: so far a value may lie beside it
 
 
 class Refused(Exception):
@@ -189,12 +192,72 @@ def propose(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
     sampler = _made(question, BaseSampler)
     shown = study_of(study, question["trials"], question["kinds"], sampler=sampler)
     number = question["number"]
-    before = dict(shown._storage.get_trial(number).system_attrs)
-    stored = suggest_all(study.space, optuna.trial.Trial(shown, number))
+    before = shown._storage.get_trial(number)
+    given = {*before.params, *before.system_attrs.get("fixed_params", {})}
+    trial = optuna.trial.Trial(shown, number)
+    stored = suggest_all(study.space, trial, _suggest)
     after = shown._storage.get_trial(number).system_attrs
-    noted = {name: value for name, value in after.items() if before.get(name) != value}
+    noted = {n: value for n, value in after.items() if before.system_attrs.get(n) != value}
+    for name, value in trial.relative_params.items():
+        if name in stored and name not in given:
+            _say_what_was_passed_over(study.space.get(name), value)
+    for name in stored.keys() - given:
+        stored[name] = within(study.space.get(name), stored[name])
     params = {name: study.space.get(name).to_internal(value) for name, value in stored.items()}
     return {"params": params, "attributes": noted}
+
+
+def _suggest(trial: optuna.trial.Trial, parameter: Parameter) -> Any:
+    """Have a trial choose one parameter. Raises: Refused: Optuna cannot take what was proposed."""
+    try:
+        return suggest(trial, parameter)
+    except (TypeError, ValueError) as error:
+        file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+        if file.parts[-2:] in (("optuna", "distributions.py"), ("trial", "_trial.py")):
+            raise Refused(f"what it proposed for {parameter.name} is no value: {error}") from error
+        raise
+
+
+def within(parameter: Parameter, value: Any) -> Any:
+    """Return a value that a sampler has proposed, as the parameter's own.
+
+    What is off by no more than rounding (a float of 32 bits) is moved into the range, or onto the
+    step.
+
+    Raises:
+        Refused: It is none of the parameter's.
+    """
+    if parameter.type == "categorical":
+        return value
+    low, high = parameter.low, parameter.high
+    assert low is not None and high is not None
+    number = float(value)
+    near = _ROUNDING * max(high - low, abs(high))
+    if low - near <= number <= high + near:
+        number = min(max(number, low), high)
+        if not parameter.step:
+            return int(number) if parameter.type == "int" else number
+        steps = (number - low) / parameter.step
+        if abs(steps - round(steps)) <= _ROUNDING:
+            return parameter.values()[round(steps)]
+    grid = f" in steps of {parameter.step:g}" if parameter.step else ""
+    raise Refused(
+        f"it proposed {number!r} for {parameter.name}, which goes from {low:g} to {high:g}{grid}"
+    )
+
+
+def _say_what_was_passed_over(parameter: Parameter, value: Any) -> None:
+    """Print, for the task's log, that Optuna asked sample_independent in the place of a value."""
+    kind = parameter.distribution()
+    with contextlib.suppress(ValueError):
+        if kind._contains(kind.to_internal_repr(value)):
+            return
+    print(
+        f"sample_relative proposed {value!r} for {parameter.name}, which it cannot take: Optuna "
+        "asks sample_independent for another",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def prune(question: Mapping[str, Any], study: Study) -> dict[str, Any]:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sweep.core.space import Parameter, Space
 
 
-def suggest_all(space: Space, trial: Any) -> dict[str, Any]:
-    """Have a trial choose all its parameters; return them as Optuna stores them."""
+def suggest_all(
+    space: Space, trial: Any, choose: Callable[[Any, Parameter], Any] | None = None
+) -> dict[str, Any]:
+    """Have a trial choose all its parameters; return them as Optuna stores them.
+
+    Args:
+        choose: Has it choose one; ``suggest`` when None.
+    """
+    choose = choose or suggest
     values: dict[str, Any] = {}
     stored: dict[str, Any] = {}
     for parameter in space:
         if parameter.is_active(values):
-            stored[parameter.name] = suggest(trial, parameter)
+            stored[parameter.name] = choose(trial, parameter)
             values[parameter.name] = parameter.from_optuna(stored[parameter.name])
     return stored
 

@@ -106,8 +106,16 @@ class Attempts:
         known = {"COMPLETE": outcomes.COMPLETE, "PRUNED": outcomes.PRUNED}
         return known.get(state, outcomes.FAILED)
 
-    def is_proven(self) -> bool:
-        """Tell whether any trial of the study has reported an objective."""
+    def is_proven(self, outcome: str | None = None) -> bool:
+        """Tell whether any trial of the study has reported an objective.
+
+        Where attempts ended well without all that is asked for (an objective of several, the metric
+        of a constraint), each of those metrics must have been reported by some trial: its name may
+        be wrong.
+
+        Args:
+            outcome: Of an attempt that is about to end.
+        """
         names = [objective.metric for objective in self.study.objectives]
         rows = self.db.execute(
             "SELECT EXISTS (SELECT 1 FROM trials t JOIN sweep_metric m USING (trial_id) "
@@ -115,6 +123,29 @@ class Attempts:
             "FROM trials t JOIN sweep_attempt a USING (trial_id) WHERE t.study_id = %(study)s "
             "AND a.outcome = %(replicated)s)",
             {"study": self.study_id, "names": names, "replicated": REPLICATED},
+        )
+        return bool(rows[0][0]) and not self._lacks_a_metric(outcome)
+
+    def _lacks_a_metric(self, outcome: str | None) -> bool:
+        constrained = [constraint.metric for constraint in self.study.constraints]
+        names = [*(objective.metric for objective in self.study.objectives), *constrained]
+        if len(names) == 1:
+            return False
+        rows = self.db.execute(
+            "SELECT (%(outcome)s::text = %(lacking)s OR EXISTS (SELECT 1 FROM trials t "
+            "JOIN sweep_attempt a USING (trial_id) WHERE t.study_id = %(study)s AND "
+            "a.outcome = %(lacking)s)) AND NOT EXISTS (SELECT 1 FROM trials t JOIN sweep_attempt a "
+            "USING (trial_id) WHERE t.study_id = %(study)s AND a.outcome = %(replicated)s) AND "
+            "EXISTS (SELECT 1 FROM unnest(%(names)s::text[]) AS asked (name) WHERE NOT EXISTS ("
+            "SELECT 1 FROM trials t JOIN sweep_metric m USING (trial_id) "
+            "WHERE t.study_id = %(study)s AND m.name = asked.name))",
+            {
+                "study": self.study_id,
+                "names": names,
+                "outcome": outcome,
+                "lacking": outcomes.NO_METRIC,
+                "replicated": REPLICATED,
+            },
         )
         return bool(rows[0][0])
 

@@ -279,6 +279,17 @@ def test_trials_table_fits():
     assert all(f"{name}=7" in text for name in names)
 
 
+def test_parameters_without_room_stand_below():
+    """Not as a column of four letters: they have the whole width below the table."""
+    names = [f"model.block{n}.width" for n in range(3)]
+    study = make_study(Space(tuple(Parameter(name, "int", low=1, high=9) for name in names)))
+    metrics = [f"a.long.metric.{n}" for n in range(3)]
+    rows = [row(params=dict.fromkeys(names, 7), metrics=dict.fromkeys(metrics, 1.0))]
+    lines = drawn(terminal.trials_table(rows, study, width=80, metrics=metrics)).splitlines()
+    assert lines[0].split() == ["rank", "trial", *metrics, "acc", "time"]
+    assert lines[-1] == "trial 12: " + ", ".join(f"{name}=7" for name in names)
+
+
 def test_headings_fold_before_columns_collapse():
     """Where only long names do not fit, they take two lines."""
     names = ["optimizer_momentum", "batch_size", "weight_decay", "dropout_rate", "warmup_steps"]
