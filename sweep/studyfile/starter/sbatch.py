@@ -12,6 +12,7 @@ from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
 from sweep.studyfile.starter.hydra_multirun import read_multirun
 from sweep.studyfile.starter.sbatch_around import (
+    COMMAND,
     add_variables,
     leave_container,
     run_here,
@@ -21,12 +22,15 @@ from sweep.studyfile.starter.sbatch_branches import read_branches
 from sweep.studyfile.starter.sbatch_files import read_files
 from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, pick, read_scalars, read_tasks
 from sweep.studyfile.starter.sbatch_options import add_options, is_sbatch, read_options
+from sweep.studyfile.starter.sbatch_ran import Trainings, find_trainings, is_other
 from sweep.studyfile.starter.sbatch_series import (
+    are_alike,
     join_alike,
     leave_options,
     open_functions,
     open_jobs,
     read_submitted,
+    split_commands,
 )
 from sweep.studyfile.starter.sbatch_text import (
     cut,
@@ -40,6 +44,7 @@ from sweep.studyfile.starter.sbatch_text import (
     without_numbers,
 )
 from sweep.studyfile.starter.sbatch_words import (
+    WRAPPED,
     count_loops,
     find_lists,
     list_words,
@@ -50,28 +55,64 @@ from sweep.studyfile.starter.sbatch_words import (
 from sweep.studyfile.starter.shell_script import SHEBANG
 
 _SHELLS = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+BEYOND = "pick beyond the end of a list"
 _PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
 _VARIABLE = re.compile(r"^[ \t]*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
 _TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")
 _COMPUTED = re.compile(r"\$\(\(.*?\)\)")
 _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-_PROGRAMS = (
-    r"python[\d.]*|torchrun|accelerate|deepspeed|bash|sh|uv|poetry|apptainer|singularity|Rscript|"
-    r"julia|mpirun|mpiexec|conda(?=\s+run)|mamba(?=\s+run)|micromamba(?=\s+run)|stdbuf|timeout|"
-    r"numactl|xvfb-run|matlab|java|node|sbatch"
-)
-_SETTING = r"\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|\$\(\(.*?\)\)|[^\s\"']*)[ \t]+"
-_COMMAND = re.compile(
-    rf"^[ \t]*((?:time\s+|exec\s+|nohup\s+|env\s+|{_SETTING})*)"
-    r"(?:\"?\$\{?SRUN\}?\"?\s+|srun\s+(?:[^|;&\n]*?\s)?)?"
-    rf"(\"?(?:[\w.~${{}}/-]*/)?(?:{_PROGRAMS})(?=[\s\"])(?!\s*<<)[^\n]*|\./\S+[^\n]*)$",
-    re.MULTILINE,
-)
 
 
 def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     """Return the study of a job-array script; what could not be carried over goes to ``lost``."""
     text = open_jobs(text)
+    said: list[str] = []
+    draft, tasks = _convert(text, path, said, None)
+    said, draft = _hold_against(text, path, said, draft, tasks)
+    lost += said
+    return draft
+
+
+def _hold_against(
+    text: str, path: Path, said: list[str], draft: Draft, tasks: list[int] | None
+) -> tuple[list[str], Draft]:
+    """Return a draft, or the one of what the script is seen to run where that is something else."""
+    if tasks is None or any(word.startswith("hydra.run.dir=") for word in draft.command):
+        return said, draft
+    body = WRAPPED.sub(r"\2\3", straighten(text))
+    found = find_trainings(body, path.parent, tasks, _counts(tasks))
+    beyond = next((one for one in said if BEYOND in one), "")
+    some_beyond = bool(beyond) and not re.match(r"--array: (\d+) of \1 tasks", beyond)
+    if found is None or not is_other(draft, found) or (some_beyond and EDIT not in draft.command):
+        return said, draft
+    again: list[str] = []
+    is_one = len(found.rows) > 1 and are_alike(found.rows)
+    other = _convert(text, path, again, found)[0] if is_one else draft
+    before, after = (sum(map(_edits, one.command)) for one in (draft, other))
+    if other is draft or after > max(0, before - 1):
+        if not before or (not draft.space and len(found.rows) > 1):
+            shown = "; ".join(" ".join(row)[:100] for row in (found.rows[:1] + found.rows[1:][-1:]))
+            said.append(
+                f"the script runs {len(found.rows)} different commands, as far as it can be gone "
+                f"through, and the study others: {shown}. Check command, space and points"
+            )
+            draft.command += [] if any(EDIT in word for word in draft.command) else [EDIT]
+        return said, draft
+    return again, other
+
+
+def _edits(word: str) -> int:
+    return word.count(EDIT)
+
+
+def _convert(
+    text: str, path: Path, lost: list[str], ran: Trainings | None
+) -> tuple[Draft, list[int] | None]:
+    """Return the study of a script, and the tasks of its array; None where these are not known.
+
+    Args:
+        ran: What it was seen to run, where that is to be taken.
+    """
     body = open_functions(straighten(text))
     options = _read_options(text, body, path.parent, lost)
     draft = Draft(
@@ -98,7 +139,7 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
             if not re.search(r"[$`]", value) and name not in picked
         },
     )
-    lines = [(found[1], cut(found[2])) for found in _COMMAND.finditer(body)]
+    lines = [(found[1], cut(found[2])) for found in COMMAND.finditer(body)]
     commands = [line for _, line in lines]
     taken = likeliest(commands) if commands else -1
     variables, line = lines[taken] if lines else ("", f"python {EDIT}")
@@ -106,16 +147,25 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     loops = find_loops(body, lines[taken][1], lists) if lines else {}
     line = put_in(with_variables(variables, leave_options(line), lost), picked)
     alike: list[int] = []
-    line, turns = count_loops(line, loops, lists, scalars)
+    given = tasks or branches.tasks or files.tasks
+    if ran is not None:
+        line, turns, alike = join_alike(ran.rows, 0, lists, lost)
+        variables, loops, commands = ran.settings, {}, [line, *ran.others]
+        taken, alike = 0, [0]
+    else:
+        line, turns = count_loops(line, loops, lists, scalars)
     is_task = bool(tasks or turns or loops) or any(TASK in one for one in commands)
-    if lines and not is_task:
+    if lines and not is_task and ran is None:
         plain = [
             line if place == taken else leave_options(one) for place, one in enumerate(commands)
         ]
-        line, turns, alike = join_alike(plain, taken, lists)
+        line, turns, alike = join_alike(split_commands(plain), taken, lists, lost)
     loops = {} if turns else loops
+    is_open = not tasks and (not turns or (ran is not None and TASK in branches.body))
     tasks = tasks or turns
-    all_tasks = tasks or branches.tasks or files.tasks or list(range(10))
+    all_tasks = (
+        (turns if ran is not None else tasks) or branches.tasks or files.tasks or list(range(10))
+    )
     # What is read from files was parted where it was read.
     own = {name: values for name, values in lists.items() if name not in files.lists}
     line = part_elements(line, own, Picks(own, scalars, all_tasks), lost)
@@ -123,11 +173,11 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     picks = Picks({**lists, **loops}, scalars, all_tasks, set(loops))
     draft.command = run_here(_command(draft, line, picks, lost), lost)
     is_hydra = not picks.indexes and read_multirun(draft, path, lost)
-    if not tasks and picks.indexes:
-        which = f"tasks {min(all_tasks)} to {max(all_tasks)} were taken"
+    if is_open and picks.indexes:
+        which = f"tasks {min(given or all_tasks)} to {max(given or all_tasks)} were taken"
         lost.append(f"--array: is not in the script; {which}")
     others = [one for place, one in enumerate(commands) if place not in (taken, *alike)]
-    if alike:
+    if alike and ran is None:
         twice = len(alike) - len(turns)
         lost.append(
             f"the script runs {len(alike)} commands that differ in their arguments, one after the "
@@ -137,7 +187,9 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     if others:
         shown = ", ".join(without_numbers(one)[:60] for one in others[:3])
         lost.append(f"the script runs {len(commands)} commands; left out: {shown}")
-    if files.unread or re.search(r"\b(sed|awk|head)\b[^\n]*SLURM_ARRAY_TASK_ID", body):
+    if ran is not None:
+        pass
+    elif files.unread or re.search(r"\b(sed|awk|head)\b[^\n]*SLURM_ARRAY_TASK_ID", body):
         lost.append(
             "the lines of a file: each task reads its own"
             + "".join(f"; {text}" for text in files.unread)
@@ -164,14 +216,15 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
         lost.append(
             "#SBATCH lines: Hydra's launcher asks for what a trial needs; they were left out"
         )
-    setup = read_setup(outside, [*commands, *(text for text, _ in lines if text)], lost)
+    setup = read_setup(outside, [one for line in lines for one in line if one], lost)
     if setup:
         draft.more.setdefault("slurm", {})["setup"] = setup
     add_variables(draft, variables, lost)
     what = "a job array" if is_sbatch(text) else "the script"
     if len(draft.objectives) == 1 and draft.objectives[0]["metric"] == "val_loss":
         lost.append(f"objective: {what} compares nothing; name what the script prints or reports")
-    return draft
+    is_known = bool(given) or TASK not in body
+    return draft, given if is_known else None
 
 
 def is_shell(text: str, path: Path) -> bool:
@@ -237,7 +290,7 @@ def _pick_points(
         else:
             beyond += 1
     if beyond:
-        lost.append(f"--array: {beyond} of {len(tasks)} tasks pick beyond the end of a list")
+        lost.append(f"--array: {beyond} of {len(tasks)} tasks {BEYOND}")
     if not rows:
         return False
     for name in indexes:
@@ -274,7 +327,7 @@ def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str
     kept: list[tuple[str, str, bool]] = []
 
     def keep(name: str, expression: str, *, is_list: bool = False) -> str:
-        kept.append((name, expression, is_list))
+        kept.append((name, expression.replace("\2", " "), is_list))
         return f"\0{len(kept) - 1}\1"
 
     def put(match: re.Match[str]) -> str:

@@ -216,30 +216,45 @@ def _part(words: list[str]) -> tuple[dict[str, str], int]:
     return options, place
 
 
+def split_commands(commands: list[str]) -> list[list[str]]:
+    """Return the words of commands; none of one that is not known."""
+    rows = []
+    for command in commands:
+        try:
+            rows.append(split_words(command))
+        except ValueError:
+            rows.append([])
+    return rows
+
+
+def are_alike(rows: list[list[str]]) -> bool:
+    """Tell whether commands are the same but for some of their arguments."""
+    begins = _begins(rows[0])
+    return all(
+        len(row) == len(rows[0]) and _shape(row, begins) == _shape(rows[0], begins) for row in rows
+    )
+
+
 def join_alike(
-    commands: list[str], taken: int, lists: dict[str, list[Any]]
+    commands: list[list[str]], taken: int, lists: dict[str, list[Any]], lost: list[str]
 ) -> tuple[str, list[int], list[int]]:
     """Return the commands that are like one, but for some of their words, as one of an array.
 
     Args:
-        commands: With known values in place.
+        commands: Their words, with known values in place.
         taken: Which of them trains.
         lists: Get the words in which they differ.
+        lost: Gets those that are not known.
 
     Returns:
         The command, a task for each, and which commands it stands for; the second and third are
         empty where no other is like it.
     """
-    rows: dict[int, list[str]] = {}
-    for place, command in enumerate(commands):
-        try:
-            rows[place] = split_words(command)
-        except ValueError:
-            continue
+    rows = {place: row for place, row in enumerate(commands) if row}
     own = rows.get(taken)
     if own is None:
-        return commands[taken], [], []
-    begins = next((i for i, word in enumerate(own) if re.search(r"\.\w+$", word)), 0) + 1
+        return EDIT, [], []
+    begins = _begins(own)
     alike = {
         place: row
         for place, row in rows.items()
@@ -247,22 +262,33 @@ def join_alike(
     }
     different = list(dict.fromkeys(map(tuple, alike.values())))
     if len(different) < 2 or len(own) <= begins:
-        return commands[taken], [], []
+        return " ".join(map(_quoted, own)), [], []
     words = []
     for number, column in enumerate(zip(*different, strict=True)):
         if len(set(column)) == 1:
-            words.append(shlex.quote(column[0]) if "$" not in column[0] else f'"{column[0]}"')
+            words.append(_quoted(column[0]))
             continue
         option = re.match(r"-{0,2}[\w.]+=", column[0])
         before = option[0] if option and all(w.startswith(option[0]) for w in column) else ""
         values = [word[len(before) :] for word in column]
         if any(re.search(r"[$`]", value) for value in values):
+            shown = next(value for value in values if re.search(r"[$`]", value))
+            lost.append(f"command: {shown} is not known without running it; replace {EDIT}")
             words.append(before + EDIT)
             continue
         name = f"argument_{number - begins + 1}"
         lists[name] = [read_shell_word(value) for value in values]
         words.append(f'{before}"${{{name}[${TASK}]}}"')
     return " ".join(words), list(range(len(different))), list(alike)
+
+
+def _begins(row: list[str]) -> int:
+    """Return where the arguments of a command begin: behind the script that it runs."""
+    return next((i for i, word in enumerate(row) if re.search(r"\.\w+$", word)), 0) + 1
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"' if "$" in word else shlex.quote(word)
 
 
 def _shape(row: list[str], begins: int) -> list[str]:

@@ -31,7 +31,7 @@ _SHELL = re.compile(
     r"^([ \t]*(?:srun\s[^\"'\n]*?)?)(?:bash|sh)[ \t]+-l?c[ \t]+\"((?:\\.|[^\"\\\n])*)\"[ \t]*$",
     re.M,
 )
-_WRAPPED = re.compile(
+WRAPPED = re.compile(
     r"^([ \t]*)sbatch\b[^\"'\n]*?--wrap[= \t]+(?:\"((?:\\.|[^\"\\\n])*)\"|'([^'\n]*)')[^\n]*$", re.M
 )
 _EVAL = re.compile(r"^([ \t]*)eval[ \t]+(\"(?:\\.|[^\"\\\n])*\"|\w[^\n]*)$", re.M)
@@ -130,7 +130,7 @@ def open_commands(body: str) -> str:
         ),
         body,
     )
-    body = _WRAPPED.sub(lambda found: _within(found[1], found[2] or found[3] or ""), body)
+    body = WRAPPED.sub(lambda found: _within(found[1], found[2] or found[3] or ""), body)
     body = _EVAL.sub(lambda found: found[1] + _evaluated(found[2]), body)
     return _WHOLE.sub(lambda found: _begun(found, body), body)
 
