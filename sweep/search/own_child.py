@@ -31,10 +31,12 @@ from optuna.samplers import BaseSampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from sweep.core.attributes import CONSTRAINTS
 from sweep.core.space import Parameter
 from sweep.core.study import Study
 from sweep.search.suggest import suggest, suggest_all
 
+CONSTRAINTS_FUNC = "constraints_func"
 _ROUNDING = 1e-6  # of a range or a step: so far a value may lie beside it
 
 
@@ -57,6 +59,7 @@ def make(
     seed: int | None,
     package: str | None = None,
     class_name: str = "",
+    constrained: bool = False,
 ) -> Any:
     """Return an object of a class that is named package.module:Class, or of a registry's package.
 
@@ -64,6 +67,8 @@ def make(
         base: What it has to be a subclass of.
         seed: Given as ``seed`` where the class takes one and the study file gives none.
         package: The folder of a registry's package, and then the class where it has several.
+        constrained: Whether the study has constraints: a class that takes a ``constraints_func`` is
+            given one. Optuna's own need none.
 
     Raises:
         Refused: There is no such class.
@@ -78,10 +83,17 @@ def make(
             raise Refused(f"{module.__file__} has no {class_name}")
         if not _is_one(found, base):
             raise Refused(f"{class_name} is no subclass of optuna's {base.__name__}")
-    given = dict(arguments)
-    if seed is not None and "seed" in inspect.signature(found).parameters:
+    given, takes = dict(arguments), inspect.signature(found).parameters
+    if seed is not None and "seed" in takes:
         given.setdefault("seed", seed)
+    if constrained and CONSTRAINTS_FUNC in takes and not found.__module__.startswith("optuna."):
+        given.setdefault(CONSTRAINTS_FUNC, _noted_constraints)
     return found(**given)
+
+
+def _noted_constraints(trial: FrozenTrial) -> Sequence[float]:
+    """Return by how much a trial breaks each bound, as sweep has noted it."""
+    return tuple(trial.system_attrs.get(CONSTRAINTS) or (0.0,))
 
 
 def _is_one(found: Any, base: type) -> bool:
@@ -124,6 +136,9 @@ def _load(folder: Path) -> ModuleType:
         wants = _requirements(folder)
         said = f" (its requirements.txt: {', '.join(wants)})" if wants else ""
         missing = (error.name or "").partition(".")[0]
+        # The registry's packages take their base class from it, and do not name it.
+        if missing == "optunahub" and not any(one.startswith(missing) for one in wants):
+            wants.append(missing)
         install = " ".join(wants) or missing or "what it needs"
         raise Refused(
             f"{type(error).__name__}: {error}{said}",
@@ -182,14 +197,15 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _made(question: Mapping[str, Any], base: type) -> Any:
+def _made(question: Mapping[str, Any], base: type, study: Study) -> Any:
     name, arguments, seed = question["class"], question["arguments"], question["seed"]
-    return make(name, base, arguments, seed, question["package"], question["of_package"])
+    package, class_name = question["package"], question["of_package"]
+    return make(name, base, arguments, seed, package, class_name, bool(study.constraints))
 
 
 def propose(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
     """Return the parameters of a trial as Optuna's numbers, and what the sampler noted with it."""
-    sampler = _made(question, BaseSampler)
+    sampler = _made(question, BaseSampler, study)
     shown = study_of(study, question["trials"], question["kinds"], sampler=sampler)
     number = question["number"]
     before = shown._storage.get_trial(number)
@@ -262,7 +278,7 @@ def _say_what_was_passed_over(parameter: Parameter, value: Any) -> None:
 
 def prune(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
     """Return whether the pruner stops a trial."""
-    pruner = _made(question, BasePruner)
+    pruner = _made(question, BasePruner, study)
     shown = study_of(study, question["trials"], question["kinds"], pruner=pruner)
     trial = shown._storage.get_trial(question["number"])
     return {"prunes": bool(pruner.prune(shown, trial))}
@@ -274,7 +290,7 @@ PLAYED = 6  # trials
 def remember(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
     """Return the attributes of a sampler, plain values, that change from trial to trial: what it
     knows by itself, and not from the trials. Some trials are played with one object for it."""
-    sampler = _made(question, BaseSampler)
+    sampler = _made(question, BaseSampler, study)
     played = study_of(study, [], [], sampler=sampler)
     before: dict[str, bytes] = {}
     changes: Counter[str] = Counter()
@@ -308,11 +324,18 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
         return ANSWERS[question["what"]](question, study)
     except Refused as refusal:
         return {"error": str(refusal), "hint": refusal.hint}
+    except ModuleNotFoundError as error:
+        hint = "Correct it, or install that into the environment that sweep runs from."
+        return {"error": _describe(error), "hint": hint}
     except Exception as error:
         traceback.print_exc()
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {error}"[:500]
-        return {"error": f"{said} ({last.filename}, line {last.lineno})"}
+        return {"error": _describe(error)}
+
+
+def _describe(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {error}"[:500]
+    return f"{said} ({last.filename}, line {last.lineno})"
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Choice, Storage, Study
+from sweep.core.study import Choice, Constraint, Storage, Study
 from sweep.search import own, propose, pruning
 from sweep.search.own import Asked, OwnFailed
 from sweep.storage import PostgresStorage
@@ -72,6 +72,16 @@ class Mine(optuna.samplers.BaseSampler):
         if name == "opt":
             return distribution.choices[-1]
         return self.step * len(done)
+
+class Bounded(Mine):
+    """Proposes how much the first trial breaks the bounds, as it is told."""
+
+    def __init__(self, constraints_func=None):
+        super().__init__()
+        self.judge = constraints_func
+
+    def sample_independent(self, study, trial, name, distribution):
+        return sum(self.judge(study.trials[0])) if self.judge else 0.125
 
 class Half(optuna.pruners.BasePruner):
     def __init__(self, fault=""):
@@ -237,6 +247,18 @@ def test_what_lies_off_the_step_is_refused(asked: Asked) -> None:
     study = study_of(space, sampler=sampler(fault="rounded"))
     params, _ = asked.propose(study, [], first_trial(), 1, {})
     assert params == {"x": 0.1, "n": 3.0, "step": 0.3}
+
+
+def test_a_class_is_given_the_constraints(asked: Asked) -> None:
+    """Where it takes a constraints_func and the study has some."""
+    space, trial = Space((X,)), first_trial()
+    study = study_of(space, sampler=sampler("mine.search:Bounded"))
+    assert asked.propose(study, [], trial, 1, {})[0] == {"x": 0.125}
+    bounded = dataclasses.replace(study, constraints=(Constraint("ms", max=1.0, min=0.0),))
+    done = create_trial(value=1.0, params={"x": 0.5}, distributions={"x": X.distribution()})
+    done.number, trial.number = 0, 1
+    done.system_attrs = {"constraints": [0.5, -0.25]}
+    assert asked.propose(bounded, [done], trial, 1, {})[0] == {"x": 0.25}
 
 
 def test_what_a_user_has_fixed_may_lie_outside(asked: Asked) -> None:
