@@ -18,7 +18,7 @@ from sweep.core.pareto import constrained_fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Objective, Study
 from sweep.core.times import iso_utc
-from sweep.core.trial import TrialRecord, deviation, summarise
+from sweep.core.trial import TrialRecord, deviation, mean_bounded, summarise
 from sweep.storage.series import Summary, summarised
 
 # Where trials without a rank come, after the complete ones.
@@ -293,7 +293,7 @@ def rows(
         if record.notes:
             row["notes"] = list(record.notes)
         if summaries:
-            row["metrics"] = show(summaries.get(record.number, {}))
+            row["metrics"] = show(summaries.get(record.number, {})) | _means(record, study, wanted)
         if codes:
             row["code"] = codes.get(record.number, "")
         if folder is not None and keeps(places[record.number], study):
@@ -302,6 +302,51 @@ def rows(
                 row |= {"checkpoint": str(kept.path), "checkpoint_of": kept.of}
         found.append(row)
     return found
+
+
+def _means(
+    record: TrialRecord, study: Study, wanted: Sequence[Wanted] | None
+) -> dict[str, float | None]:
+    """Return the metrics to show by which a trial of several trainings is held against the
+    constraints: their means."""
+    done = record.replicates
+    if not (study.is_replicated and done) or any(
+        len(one.bounded) != len(study.constraints) for one in done
+    ):
+        return {}
+    shown = None if wanted is None else {metric.label for metric in wanted}
+    means = mean_bounded(study.constraints, done)
+    return {name: value for name, value in means.items() if shown is None or name in shown}
+
+
+def of_one_training(
+    study: Study, wanted: Iterable[Wanted], by: Objective | None, names: Iterable[str]
+) -> str:
+    """Return a sentence that says which metrics are of each trial's last training alone, where a
+    trial has several; "" where none is.
+
+    Args:
+        wanted: Metrics that are shown.
+        by: What is ranked by.
+        names: Of columns that are asked for.
+    """
+    if not study.is_replicated:
+        return ""
+    objectives = [objective.metric for objective in study.objectives]
+    means = {constraint.metric for constraint in study.constraints}
+    labels = [metric.label for metric in wanted]
+    labels += [name.removeprefix("metrics.") for name in names if name.startswith("metrics.")]
+    found = [label for label in labels if label not in means]
+    if by is not None and by.metric not in objectives:
+        found.append(by.metric)
+    if not found:
+        return ""
+    verb = "is" if len(found := list(dict.fromkeys(found))) == 1 else "are"
+    has = "is" if len(objectives) == 1 else "are"
+    return (
+        f"{', '.join(found)} {verb} of each trial's last training alone; {', '.join(objectives)} "
+        f"{has} the mean of all."
+    )
 
 
 def _row(record: TrialRecord, study: Study, place: int | None) -> dict[str, Any]:

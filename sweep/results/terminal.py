@@ -280,7 +280,7 @@ def trials_table(
             texts = zip(
                 rows, next(column[2] for column in found if column not in beside), strict=True
             )
-            below = [f"trial {row['trial']}: {text}" for row, text in texts] + below
+            below = [f"trial {row['trial']}: {text}" for row, text in texts if text] + below
             found = beside
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for heading, numeric, _ in found:

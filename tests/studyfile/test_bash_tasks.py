@@ -126,7 +126,20 @@ def test_names_of_files_stay_as_they_are_written(folder: Path) -> None:
     """1e-3 within the name of a file is no number: configs/lr0.001.yaml is another file."""
     script = "L=(1e-3 1e-4)\npython t.py --config c/lr${L[$SLURM_ARRAY_TASK_ID]}.yaml"
     lines = commands_of(converted(folder, script, "0-1"), folder)
-    assert lines == ["python t.py --config c/lr1e-3.yaml", "python t.py --config c/lr1e-4.yaml"]
+    bare = script.replace(".yaml", "").replace("--config ", "--config-name=")
+    lines += commands_of(converted(folder, bare, "0-1"), folder)
+    names = ["lr1e-3", "lr1e-4"]
+    assert lines == [
+        *(f"python t.py --config c/{name}.yaml" for name in names),
+        *(f"python t.py --config-name=c/{name}" for name in names),
+    ]
+
+
+def test_numbers_in_the_name_of_a_run_make_no_parameter(folder: Path) -> None:
+    """What a run is called may be written otherwise: the grid stays one of numbers."""
+    script = "for lr in 1e-3 1e-4; do python t.py --lr $lr --out runs/lr${lr} --id=lr_$lr; done"
+    study = loads(converted(folder, script, "").text, "study.yaml")
+    assert [(one.name, one.choices) for one in study.space] == [("lr", (0.001, 0.0001))]
 
 
 def test_variables_before_a_command_are_kept(folder: Path) -> None:

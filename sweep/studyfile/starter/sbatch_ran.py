@@ -21,7 +21,9 @@ from sweep.studyfile.starter.sbatch_text import likeliest
 _MOST_TASKS = 1_000
 _MOST_POINTS = 5_000
 _FILE = re.compile(r"\.[A-Za-z]\w{0,4}$")
-_NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+_READS = re.compile(r"config|cfg|file|path|data|ckpt|checkpoint|load|resume|weights|pretrained")
+# Also within a word: lr_1e-4 in the name of a run is the same as lr_0.0001.
+_NUMBER = re.compile(r"(?<![\d.])(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\d.])")
 _PLACEHOLDER = re.compile(r"\{([\w.+/@-]+)\}")
 
 
@@ -34,12 +36,14 @@ class Trainings:
         settings: The variables before it, where they are the same each time.
         others: The other commands that ran, one of each.
         is_known: Whether all words are.
+        sources: The lines of the script that ran them.
     """
 
     rows: list[list[str]]
     settings: str
     others: list[str]
     is_known: bool
+    sources: list[str]
 
 
 def find_trainings(
@@ -79,7 +83,9 @@ def find_trainings(
     unique = [row for i, row in enumerate(rows) if row not in rows[:i]]
     others = [_shown(texts[place][0]) for place in lines if place not in joined]
     is_known = not any(UNKNOWN in word for one in own for word in (one.settings, *one.words))
-    return Trainings(unique, same, list(dict.fromkeys(others)), is_known)
+    all_lines = body.split("\n")
+    sources = [all_lines[place].strip() for place in joined if place < len(all_lines)]
+    return Trainings(unique, same, list(dict.fromkeys(others)), is_known, sources)
 
 
 def _varies(ran: list[Ran]) -> bool:
@@ -120,8 +126,8 @@ def is_other(draft: Draft, found: Trainings) -> bool:
     points = _points(draft)
     if points is None or not found.is_known:
         return False
-    planned = {tuple(_plain(_fill(word, point)) for word in draft.command) for point in points}
-    return planned != {tuple(_plain(word) for word in row) for row in found.rows}
+    planned = {_plain([_fill(word, point) for word in draft.command]) for point in points}
+    return planned != {_plain(row) for row in found.rows}
 
 
 def _points(draft: Draft) -> list[Mapping[str, Any]] | None:
@@ -146,8 +152,11 @@ def _fill(word: str, point: Mapping[str, Any]) -> str:
     return filled.replace("{{", "{").replace("}}", "}")
 
 
-def _plain(word: str) -> str:
-    """Return a word with its numbers written in one way; the name of a file is as it is."""
-    if _FILE.search(word):
-        return word
-    return _NUMBER.sub(lambda found: repr(float(found[0])), word)
+def _plain(row: list[str]) -> tuple[str, ...]:
+    """Return a command with its numbers written in one way; names of what is read stay."""
+    words = []
+    for before, word in zip(["", *row], row, strict=False):
+        option = word.partition("=")[0] if "=" in word else before
+        is_read = _FILE.search(word) or _READS.search(option.lower())
+        words.append(word if is_read else _NUMBER.sub(lambda m: repr(float(m[0])), word))
+    return tuple(words)
