@@ -21,6 +21,7 @@ from sweep.studyfile.starter.sbatch_around import (
 from sweep.studyfile.starter.sbatch_branches import read_branches
 from sweep.studyfile.starter.sbatch_files import read_files
 from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, pick, read_scalars, read_tasks
+from sweep.studyfile.starter.sbatch_launchers import use_launcher
 from sweep.studyfile.starter.sbatch_options import add_options, is_sbatch, read_options
 from sweep.studyfile.starter.sbatch_ran import Trainings, find_trainings, is_other
 from sweep.studyfile.starter.sbatch_series import (
@@ -211,12 +212,17 @@ def _convert(
     if indexes:
         read_multirun(draft, path, lost)
     launched = draft.more.keys() & {"resources", "slurm"}
-    add_options(draft, {} if launched else options, lost)
+    is_ranked = any(
+        re.search(r"srun|SRUN|mpirun|mpiexec", one[0]) for one in COMMAND.finditer(body)
+    )
+    add_options(draft, {} if launched else options, lost, is_ranked=is_ranked)
+    use_launcher(draft, lost)
     if launched and options:
         lost.append(
             "#SBATCH lines: Hydra's launcher asks for what a trial needs; they were left out"
         )
-    setup = read_setup(outside, [one for line in lines for one in line if one], lost)
+    own_lines = [one for line in lines for one in line if one]
+    setup = read_setup(outside, own_lines + (ran.sources if ran else []), lost)
     if setup:
         draft.more.setdefault("slurm", {})["setup"] = setup
     add_variables(draft, variables, lost)

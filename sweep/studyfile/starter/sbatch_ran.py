@@ -36,12 +36,14 @@ class Trainings:
         settings: The variables before it, where they are the same each time.
         others: The other commands that ran, one of each.
         is_known: Whether all words are.
+        sources: The lines of the script that ran them.
     """
 
     rows: list[list[str]]
     settings: str
     others: list[str]
     is_known: bool
+    sources: list[str]
 
 
 def find_trainings(
@@ -81,7 +83,9 @@ def find_trainings(
     unique = [row for i, row in enumerate(rows) if row not in rows[:i]]
     others = [_shown(texts[place][0]) for place in lines if place not in joined]
     is_known = not any(UNKNOWN in word for one in own for word in (one.settings, *one.words))
-    return Trainings(unique, same, list(dict.fromkeys(others)), is_known)
+    all_lines = body.split("\n")
+    sources = [all_lines[place].strip() for place in joined if place < len(all_lines)]
+    return Trainings(unique, same, list(dict.fromkeys(others)), is_known, sources)
 
 
 def _varies(ran: list[Ran]) -> bool:

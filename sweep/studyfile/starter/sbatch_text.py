@@ -298,6 +298,6 @@ def _is_left_out(plain: str, commands: list[str]) -> bool:
         return False
     if _ASSIGNED.match(plain) or re.match(r"(?:declare|local|readonly|unset|let)\b", plain):
         return False
-    return (
-        not any(one in plain for one in commands) and re.match(r"[\w./$\"'~{]", plain) is not None
-    )
+    texts = (plain, without_numbers(plain))
+    is_command = any(one in text for one in commands for text in texts)
+    return not is_command and re.match(r"[\w./$\"'~{]", plain) is not None
