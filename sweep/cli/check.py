@@ -119,9 +119,8 @@ def check(
     )
     if study.is_replicated:
         least, most = study.replicates.min, study.replicates.max
-        each = f"{least}" if least == most else f"{least} to {most}"
         total = " to ".join(dict.fromkeys((f"{study.trials * least}", f"{study.trials * most}")))
-        click.echo(f"  replicates {each} trainings a trial, {total} in all")
+        click.echo(f"  replicates {study.replicates.text} trainings a trial, {total} in all")
     name, why = cost.describe_choice(study)
     click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))
     for said in (keeps, cost.warn(study)):

@@ -35,6 +35,7 @@ def suggest(trial: Any, parameter: Parameter) -> Any:
         return trial.suggest_int(
             parameter.name, parameter.low, parameter.high, step=step, log=parameter.log
         )
-    return trial.suggest_float(
+    value = trial.suggest_float(
         parameter.name, parameter.low, parameter.high, step=parameter.step, log=parameter.log
     )
+    return parameter.exact(value)
