@@ -77,10 +77,14 @@ def _hold_against(
     text: str, path: Path, said: list[str], draft: Draft, tasks: list[int] | None
 ) -> tuple[list[str], Draft]:
     """Return a draft, or the one of what the script is seen to run where that is something else."""
-    if tasks is None or any(word.startswith("hydra.run.dir=") for word in draft.command):
+    is_open = tasks is None  # then the first ones are taken
+    if any(word.startswith("hydra.run.dir=") for word in draft.command):
         return said, draft
+    if is_open and not any(EDIT in word for word in draft.command):
+        return said, draft
+    tasks = list(range(10)) if tasks is None else tasks
     body = WRAPPED.sub(r"\2\3", straighten(text))
-    found = find_trainings(body, path.parent, tasks, _counts(tasks))
+    found = find_trainings(body, path.parent, tasks, {} if is_open else _counts(tasks))
     beyond = next((one for one in said if BEYOND in one), "")
     some_beyond = bool(beyond) and not re.match(r"--array: (\d+) of \1 tasks", beyond)
     if found is None or not is_other(draft, found) or (some_beyond and EDIT not in draft.command):

@@ -41,15 +41,38 @@ _TESTS = re.compile(r"[ \t]*(?:\[|\(\(|!|(?:test|grep|if|elif|while|until)\b)")
 def straighten(text: str) -> str:
     """Return a script with one command in a line: without comments, here-documents and the code
     of ``python -c``, with joined lines and lists."""
-    text = re.sub(r"\\\n\s*", " ", text)
-    text = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
-    text = re.sub(r"[ \t]#(?=[ \t\w])[^\"'\n]*$", "", text, flags=re.M)
+    text = _join_lines(text)
+    text = re.sub(r"\$\[([^\[\]\n]*)\]", r"$((\1))", text)  # as arithmetic once was written
     text = _HERE.sub(lambda found: f"<<{found[2]}{found[3]}", text)
     text = _CODE.sub(r"\1 ''", text)
     text = _LIST.sub(lambda found: f"{found[1]}{' '.join(found[2].split())})", text)
     text = _COUNTED.sub(_count, text)
     lines = [one for line in text.split("\n") for one in _apart(line)]
     return "\n".join(lines)
+
+
+def _join_lines(text: str) -> str:
+    """Return a script without comments, and with lines joined that a backslash continues.
+
+    A comment is not continued, and ends a command that is.
+    """
+    done: list[str] = []
+    begun: str | None = None
+    for line in text.split("\n"):
+        plain = line.lstrip()
+        if plain.startswith("#"):
+            done += [begun] if begun is not None else []
+            begun = None
+            continue
+        line = re.sub(r"[ \t]#(?=[ \t\w])[^\"'\n]*$", "", line)
+        if begun is not None:
+            line = f"{begun} {line.lstrip()}"
+        if re.search(r"(?<!\\)(?:\\\\)*\\$", line):
+            begun = line[:-1]
+        else:
+            done.append(line)
+            begun = None
+    return "\n".join([*done, *([begun] if begun is not None else [])])
 
 
 def _count(found: re.Match[str]) -> str:
