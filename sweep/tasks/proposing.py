@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 
 from sweep.core.errors import SweepError
@@ -35,7 +36,9 @@ class Proposer:
         has_failed: Whether it has ended by itself, by a failure, and was not started again since.
     """
 
-    def __init__(self, ledger: Ledger, folder: StudyFolder) -> None:
+    def __init__(
+        self, ledger: Ledger, folder: StudyFolder, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.ledger = ledger
         self.folder = folder
         self.is_wanted = prepares(ledger.study)
@@ -45,6 +48,7 @@ class Proposer:
         self._child: subprocess.Popen[bytes] | None = None
         self._next_ask = 0.0
         self._failures = 0
+        self._clock = clock
 
     def mend(self) -> None:
         """Start it again at once where this task's was killed. Asks nobody while it lives.
@@ -61,7 +65,7 @@ class Proposer:
         self._failures += has_failed
         self._child = None
         self._end_lease()  # one that stands by comes first
-        self._next_ask = time.monotonic() + (0.0 if was_killed else AGAIN_S)
+        self._next_ask = self._clock() + (0.0 if was_killed else AGAIN_S)
         if self._failures >= MOST_FAILURES:
             self.is_wanted = False
         elif was_killed:
@@ -75,9 +79,9 @@ class Proposer:
             DatabaseUnavailable: The database does not answer.
         """
         self.mend()
-        if not self.is_wanted or self._child is not None or time.monotonic() < self._next_ask:
+        if not self.is_wanted or self._child is not None or self._clock() < self._next_ask:
             return
-        self._next_ask = time.monotonic() + ASK_EVERY_S
+        self._next_ask = self._clock() + ASK_EVERY_S
         db, study_id = self.ledger.db, self.ledger.study_id
         ask = partial(
             proposals.lease,
