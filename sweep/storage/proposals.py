@@ -23,6 +23,7 @@ from sweep.storage.same_params import signature
 LEASE_S = 6.0  # after which a proposer that was not seen has no say any more
 START_S = 12.0  # it is still to be started
 BEGIN_S = 30.0  # it is new: its sampler is brought in first, torch perhaps
+HANGS_S = 8.0  # of silence after which nobody waits for one whose lease lasts longer
 MISSED_S = 2.0  # after which it is asked whether its session is still there
 
 Stored = Mapping[str, tuple[float, str]]  # by name: Optuna's number, the distribution as text
@@ -127,9 +128,13 @@ ON CONFLICT (study_id, key) DO UPDATE SET value_json = excluded.value_json
 RETURNING 1
 """
 
-_IS_PREPARED = f"""
-SELECT 1 FROM sweep_attempt a JOIN trials t USING (trial_id) JOIN study_system_attributes s
-  ON s.study_id = t.study_id AND s.key = '{PREPARED}' || t.number WHERE a.token = %s
+_PROGRESS = f"""
+SELECT EXISTS (SELECT 1 FROM sweep_attempt a JOIN trials t USING (trial_id)
+  JOIN study_system_attributes s ON s.study_id = t.study_id AND s.key = '{PREPARED}' || t.number
+  WHERE a.token = %(token)s),
+EXISTS (SELECT 1 FROM study_system_attributes s WHERE s.study_id = %(study)s
+  AND s.key = '{PROPOSER}' AND (s.value_json::json ->> 'at')::float8 < {_NOW} - {HANGS_S}
+  AND (s.value_json::json ->> 'seen')::float8 >= {_NOW} - {LEASE_S})
 """
 
 _TYPICAL = """
@@ -303,9 +308,11 @@ def want(db: Database, token: str) -> bool:
     return bool(db.execute(_WANT, {"token": token}))
 
 
-def is_prepared(db: Database, token: str) -> bool:
-    """Tell whether there are parameters for an attempt's trial; ``take`` says if they serve."""
-    return bool(db.execute(_IS_PREPARED, (token,)))
+def progress(db: Database, study_id: int, token: str) -> tuple[bool, bool]:
+    """Return whether there are parameters for an attempt's trial (``take`` says if they serve), and
+    whether the process that prepares hangs."""
+    is_there, hangs = db.execute(_PROGRESS, {"study": study_id, "token": token})[0]
+    return bool(is_there), bool(hangs)
 
 
 def typical_s(db: Database, study_id: int) -> float | None:

@@ -81,7 +81,7 @@ class Searching:
 
         name = f"sampler {choose(study)[0]}"
         taken = self._ask(name, take) if is_late else None
-        if taken is None and is_late and takes_long(study) and not is_there():
+        if taken is None and is_late and self._needs_long(claim):
             taken = self._await_prepared(claim, name, take)
         if taken is not None:
             return taken
@@ -89,6 +89,11 @@ class Searching:
         is_first, self.view.has_proposed = not self.view.has_proposed, True
         self.patience.ask(lambda _: proposals.note_made(db, claim.token, is_first=is_first))
         return params
+
+    def _needs_long(self, claim: Claim) -> bool:
+        """Tell whether this task would have to bring in its sampler first."""
+        is_asked = not propose.is_by_chance(self.study, claim.number)
+        return is_asked and takes_long(self.study) and not is_there()
 
     def _one_keeps_up(self) -> bool:
         db, study_id = self.context.ledger.db, self.context.ledger.study_id
@@ -102,7 +107,7 @@ class Searching:
         not come to it, or there is nothing to wait for. Where there is none, or it was killed, this
         task starts it.
         """
-        db, proposer = self.context.ledger.db, self.view.proposer
+        ledger, proposer = self.context.ledger, self.view.proposer
         if not self._one_keeps_up():
             return None
         give_up_at, lacks = time.monotonic() + WAIT_S, self._wants(claim)
@@ -112,7 +117,12 @@ class Searching:
             self.patience.repeat(proposer.tend)
             if proposer.has_failed:
                 break  # so that this task finds out why
-            if self.patience.ask(lambda _: proposals.is_prepared(db, claim.token)):
+            has_come, hangs = self.patience.ask(
+                lambda db: proposals.progress(db, ledger.study_id, claim.token)
+            )
+            if hangs:
+                break
+            if has_come:
                 taken = self._ask(name, take)
                 if taken is not None:
                     return taken

@@ -273,18 +273,36 @@ def test_a_slot_that_waits_comes_first(ledger: Ledger) -> None:
     """What it gets is valid, and leaves nothing behind; nothing waits for it any more then."""
     for _ in range(5):
         mine = claim(ledger)  # the fifth has no parameters
-    assert not proposals.is_prepared(ledger.db, mine.token)
+    assert progress(ledger, mine) == (False, False)
     assert proposals.want(ledger.db, mine.token) and proposals.want(ledger.db, mine.token)
     _, queue = proposals.look(ledger.db, ledger.study_id, 2)
     assert [(one.number, one.is_wanted) for one in queue] == [(4, True), (5, False), (6, False)]
     assert preparer(ledger).step() == (True, False)
-    assert proposals.is_prepared(ledger.db, mine.token)
+    assert progress(ledger, mine) == (True, False)
     found = take(ledger, mine.token)
     stored = PostgresStorage(ledger.db).get_trial(mine.trial_id)
     kinds = stored.distributions
     assert found == {n: kinds[n].to_internal_repr(v) for n, v in stored.params.items()} != {}
     assert studies.read_attribute(ledger.db, ledger.study_id, f"{WANTED}{mine.number}") is None
     assert not proposals.want(ledger.db, mine.token)  # the answer may have been lost
+
+
+def progress(ledger: Ledger, mine: Claim) -> tuple[bool, bool]:
+    return proposals.progress(ledger.db, ledger.study_id, mine.token)
+
+
+def test_nobody_waits_for_one_that_hangs(ledger: Ledger) -> None:
+    """One that begins may be silent for long before its lease ends, a wait is shorter; one whose
+    lease has ended is no reason to wait no more: another one is about to take over."""
+    for _ in range(5):
+        mine = claim(ledger)
+    assert proposals.lease(ledger.db, ledger.study_id, "a", begins=True)
+    pass_time(ledger.db, proposals.HANGS_S - 4)
+    assert progress(ledger, mine) == (False, False)
+    pass_time(ledger.db, 8)
+    assert progress(ledger, mine) == (False, True)
+    pass_time(ledger.db, proposals.BEGIN_S)
+    assert progress(ledger, mine) == (False, False)
 
 
 def test_a_wish_that_its_task_has_fulfilled_is_none(ledger: Ledger) -> None:

@@ -65,7 +65,7 @@ def test_proposals_are_there_before_their_trials(
     scene.check()
 
 
-@pytest.mark.parametrize("how", ["proposer", "task"])
+@pytest.mark.parametrize("how", [pytest.param("proposer", marks=pytest.mark.long), "task"])
 def test_one_stands_by_where_torch_is_to_be_imported(
     tmp_path: Path, runs: Path, sweep: Any, fresh_url: str, how: str
 ) -> None:
