@@ -23,7 +23,7 @@ from sweep.storage.same_params import signature
 LEASE_S = 6.0  # after which a proposer that was not seen has no say any more
 START_S = 12.0  # it is still to be started
 BEGIN_S = 30.0  # it is new: its sampler is brought in first, torch perhaps
-HANGS_S = 8.0  # of silence after which nobody waits for one whose lease lasts longer
+HANGS_S = 5.0  # of silence after which nobody waits for one whose lease lasts longer
 MISSED_S = 2.0  # after which it is asked whether its session is still there
 
 Stored = Mapping[str, tuple[float, str]]  # by name: Optuna's number, the distribution as text
