@@ -117,6 +117,10 @@ def check(
     click.echo(
         f"  trials    {study.trials}, at most {study.parallel} at once, pruner {study.pruner.type}"
     )
+    if study.is_replicated:
+        least, most = study.replicates.min, study.replicates.max
+        total = " to ".join(dict.fromkeys((f"{study.trials * least}", f"{study.trials * most}")))
+        click.echo(f"  replicates {study.replicates.text} trainings a trial, {total} in all")
     name, why = cost.describe_choice(study)
     click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))
     for said in (keeps, cost.warn(study)):
@@ -174,6 +178,11 @@ def _describe(parameter: Parameter) -> str:
         what = f"{shown(parameter.low)} to {shown(parameter.high)}"
         what += ", log" if parameter.log else ""
         what += f", step {shown(parameter.step)}" if parameter.step else ""
+    if parameter.prior and parameter.prior.weights:
+        what += f"; prior {':'.join(shown(weight) for weight in parameter.prior.weights)}"
+    elif parameter.prior:
+        sign = "×÷" if parameter.log else "±"
+        what += f"; prior {shown(parameter.prior.center)} {sign} {shown(parameter.prior.spread)}"
     when = " and ".join(
         f"{parent} is {' or '.join(shown(value) for value in values)}"
         for parent, values in parameter.when.items()

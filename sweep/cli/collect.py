@@ -32,7 +32,14 @@ from sweep.results.feasibility import none_feasible_of
 from sweep.results.page import source
 from sweep.results.paper import best_cells, with_ranking
 from sweep.results.plots import draw
-from sweep.results.ranking import nothing_complete, parse_by, parse_wanted, rows, shown_for
+from sweep.results.ranking import (
+    nothing_complete,
+    of_one_training,
+    parse_by,
+    parse_wanted,
+    rows,
+    shown_for,
+)
 from sweep.results.terminal import trials_table
 from sweep.storage import proposals, records, series
 from sweep.tasks.side_runs import confirm
@@ -202,7 +209,9 @@ def collect(
                 "high": found_mean.high,
                 "seeds": len(found_mean.values),
             }
-    said = [text for text in (none_feasible_of(opened.study, found), mixed.sentence) if text]
+    one_of_several = of_one_training(opened.study, wanted or (), ranking, names)
+    sentences = (none_feasible_of(opened.study, found), mixed.sentence, one_of_several)
+    said = [text for text in sentences if text]
     for_people = as_table and not names and digits is None
     for sentence in () if for_people else said:
         click.echo(sentence, err=True)

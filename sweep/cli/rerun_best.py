@@ -117,6 +117,9 @@ def rerun_best(
         return EXIT_DONE
     schedule = scheduler_for(opened.study)(opened.folder)
     chosen = rerun.choose_trials(opened, trial, top or 1)
+    if trial is not None and chosen[0][0] != trial:
+        other = chosen[0][0]
+        click.echo(f"trial {trial} has the result of trial {other}, which runs again", err=True)
     rerun.refresh(opened, schedule)
     known = {number: rerun.newest(opened, number, untold=not report) for number, *_ in chosen}
     new = [each for each in chosen if not known[each[0]]]

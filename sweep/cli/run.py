@@ -69,6 +69,8 @@ def run(
     command = trial_command.as_study(opened.study, name)
     schedule = scheduler_for(command)(opened.folder)
     number, trial_id, _ = rerun.choose_trial(opened, trial)
+    if trial not in (None, number):
+        click.echo(f"trial {trial} has the result of trial {number}, which counts here", err=True)
     rerun.refresh(opened, schedule)
     k = trial_command.newest(opened, name, number, untold=not report, of=of)
     if k is None and report:

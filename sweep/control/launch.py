@@ -333,12 +333,13 @@ def write_rows(
         changed += identity.move_in(db, study_id, folder)
     differences, refused = changes(before, study)
     renamed = False
+    known = launch_rows.read_known(db, study_id) if refused else (True, True)
     if (
         refused
-        and not launch_rows.is_measured(db, study_id)
+        and not all(known)
         and waves.live_wave(ledger, prepared.schedule) is None  # its tasks look for the old name
     ):
-        differences, refused = changes(before, study, is_measured=False)
+        differences, refused = changes(before, study, is_measured=known[0], is_judged=known[1])
         renamed = not refused
     if refused:
         raise _changed(study.name, refused)

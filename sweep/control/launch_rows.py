@@ -43,9 +43,10 @@ def update(db: Database, study_id: int, study: Study) -> int:
     return db.retry(lambda _: _update(db, study_id, study))
 
 
-def is_measured(db: Database, study_id: int) -> bool:
-    """Tell whether a trial of a study has told a value of the objective."""
-    return db.retry(lambda _: studies.is_measured(db, study_id))
+def read_known(db: Database, study_id: int) -> tuple[bool, bool]:
+    """Tell whether a trial of a study has told a value of the objective, and whether one was held
+    against the constraints."""
+    return db.retry(lambda _: (studies.is_measured(db, study_id), studies.is_judged(db, study_id)))
 
 
 def resume(ledger: Ledger, *, again: bool = False) -> int:

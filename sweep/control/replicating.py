@@ -2,8 +2,9 @@
 
 Every trial gets ``replicates.min``. Further ones, up to ``max``, go to trials that may still be the
 best: whose mean is not worse than the best other trial's by more than two standard errors of the
-difference. The standard deviation is the pooled one of all trials so far, as it is in an analysis
-of variance with one factor (https://en.wikipedia.org/wiki/Pooled_variance).
+difference, and whose means break no bound of the constraints by more than two standard errors. The
+standard deviation is the pooled one of all trials so far, as it is in an analysis of variance with
+one factor (https://en.wikipedia.org/wiki/Pooled_variance).
 """
 
 from __future__ import annotations
@@ -12,8 +13,17 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from sweep.core import pareto
 from sweep.core.study import Study
-from sweep.core.trial import Attempt, Replicate, better, mean_values, replicate_of, replicate_seed
+from sweep.core.trial import (
+    Attempt,
+    Replicate,
+    better,
+    mean_bounded,
+    mean_values,
+    replicate_of,
+    replicate_seed,
+)
 from sweep.storage import replicates
 from sweep.storage.ledger import Ledger
 from sweep.storage.series import read_series
@@ -78,7 +88,13 @@ def needs_more(ledger: Ledger, trial_id: int, found: Sequence[Replicate]) -> boo
 def may_be_best(
     study: Study, found: Sequence[Replicate], others: Sequence[Sequence[Replicate]]
 ) -> bool:
-    """Tell whether a trial may be the best one, by what is known of the others."""
+    """Tell whether a trial may be the best one, by what is known of the others.
+
+    Args:
+        others: The complete trials that keep to the constraints.
+    """
+    if _breaks_a_bound(study, found, others):
+        return False
     if not others:
         return True
     direction = study.objective.direction
@@ -90,17 +106,36 @@ def may_be_best(
     ahead = mean_values(best)[0]
     if not better(ahead, mean, direction):
         return True
-    spread = pooled_deviation([found, *others])
+    spread = pooled_deviation([[one.values[0] for one in trial] for trial in (found, *others)])
     if spread is None:
         return True
     error = spread * math.sqrt(1 / len(found) + 1 / len(best))
     return abs(ahead - mean) <= STANDARD_ERRORS * error
 
 
-def pooled_deviation(trials: Sequence[Sequence[Replicate]]) -> float | None:
-    """Return the standard deviation of the first objective within trials; None where no trial has
-    two replicates."""
-    several = [[one.values[0] for one in trial] for trial in trials if len(trial) > 1]
+def _breaks_a_bound(
+    study: Study, found: Sequence[Replicate], others: Sequence[Sequence[Replicate]]
+) -> bool:
+    """Tell whether a trial's means break a bound by more than chance explains: it is never best."""
+    means = mean_bounded(study.constraints, found)
+    for place, constraint in enumerate(study.constraints):
+        broken = max(pareto.violations([constraint], means))
+        spread = pooled_deviation(
+            [[one.bounded[place] for one in trial] for trial in (found, *others)]
+        )
+        if spread is not None and broken > STANDARD_ERRORS * spread / math.sqrt(len(found)):
+            return True
+    return False
+
+
+def pooled_deviation(trials: Sequence[Sequence[float]]) -> float | None:
+    """Return the standard deviation of a number within trials; None where no trial has two
+    replicates with finite ones.
+
+    Args:
+        trials: Of each trial the number of each of its replicates.
+    """
+    several = [values for values in trials if len(values) > 1 and all(map(math.isfinite, values))]
     freedom = sum(len(values) - 1 for values in several)
     if not freedom:
         return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+ROUNDING = 1e-8  # of a step: so far a float may lie beside it, as Optuna has it
 Value = Any  # a float, an int, or any JSON value for a choice
 
 
@@ -114,7 +115,7 @@ class Parameter:
             number = float(value)
             if math.isnan(number) or (self.log and number <= 0):
                 raise ValueError(f"{value!r} is no value of {self.name}")
-            return number
+            return float(self.exact(number))
         stored = [to_optuna(choice) for choice in self.choices]
         for is_same in (lambda a, b: type(a) is type(b) and a == b, same_value):
             for index, choice in enumerate(stored):
@@ -128,23 +129,38 @@ class Parameter:
             return any(same_value(choice, value) for choice in self.choices)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
+        value = self.exact(value)
         if self.low is None or self.high is None or not self.low <= value <= self.high:
             return False
         if self.type == "int" and not isinstance(value, int):
             return False
         return not self.step or whole_steps(self.low, value, self.step)[1]
 
+    def exact(self, value: Value) -> Value:
+        """Return a number that lies on a float's step but for rounding as it is written, and any
+        other value as it is.
+
+        Samplers reckon with floats, and come to 0.30000000000000004 where the step is 0.1: equal
+        configurations would differ, and relations and ranges break by the last digit.
+        """
+        if self.type != "float" or not self.step or self.low is None:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        return on_step(value, self.low, self.step)
+
     def converted(self, value: Value) -> Value:
         """Return another study's value in this parameter's type, and one that has none as it is.
 
-        A whole number is one in either type: 3.0 for an int, 3 for a float. Nothing is rounded.
+        A whole number is one in either type: 3.0 for an int, 3 for a float. Nothing is rounded, but
+        for a float's last digit (``exact``).
         """
         if self.type == "categorical":
             return next((choice for choice in self.choices if same_value(choice, value)), value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value
         if self.type == "float":
-            return float(value)
+            return self.exact(float(value))
         return int(value) if float(value).is_integer() else value
 
     def count(self) -> int | None:
@@ -270,6 +286,14 @@ def whole_steps(low: float, high: float, step: float) -> tuple[int, bool]:
     distance = Decimal(repr(high)) - Decimal(repr(low))
     steps, rest = divmod(distance, Decimal(repr(step)))
     return int(steps), rest == 0
+
+
+def on_step(value: float, low: float, step: float) -> float:
+    """Return a number that lies on a step but for rounding as it is written; any other as it is."""
+    steps = (value - low) / step
+    if not math.isfinite(steps) or abs(steps - round(steps)) > ROUNDING:
+        return value
+    return float(Decimal(repr(low)) + round(steps) * Decimal(repr(step)))
 
 
 def same_value(a: Value, b: Value) -> bool:

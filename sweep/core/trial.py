@@ -193,11 +193,15 @@ def mean_bounded(
     return {c.metric: sum(v) / len(v) for c, v in zip(constraints, columns, strict=True)}
 
 
-def deviation(replicates: Sequence[Replicate]) -> float | None:
-    """Return the sample standard deviation of the first objective; None below two replicates."""
+def deviation(replicates: Sequence[Replicate], place: int = 0) -> float | None:
+    """Return the sample standard deviation of an objective; None below two replicates.
+
+    Args:
+        place: Which of the study's objectives, from 0.
+    """
     if len(replicates) < 2:
         return None
-    return statistics.stdev(one.values[0] for one in replicates)
+    return statistics.stdev(one.values[place] for one in replicates)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,9 @@ def columns(rows: Sequence[Row], study: Study, *, text_only: bool = False) -> li
     else:
         found.append(_key("value", "float"))
     if study.is_replicated:
-        found += [_key("sd", "float"), _key("replicates", "int")]
+        several = study.objectives if study.is_multi_objective else ()
+        found += [_key("sd", "float"), *(_inner("sds", o.metric, "float") for o in several)]
+        found.append(_key("replicates", "int"))
     if study.constraints:
         found.append(_key("feasible", "bool"))
     found += [

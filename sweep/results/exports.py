@@ -233,7 +233,10 @@ def _grid(
     """
     wide = [one.column for one in asked]
     taken = {one.heading or one.column.name for one in asked}
-    short = [column.name.partition(".")[2] or column.name for column in wide]
+    short = [
+        name if name.startswith("sds.") else name.partition(".")[2] or name
+        for name in (column.name for column in wide)
+    ]
     headings = [
         one.heading or (one.column.name if name in taken or short.count(name) > 1 else name)
         for one, name in zip(asked, short, strict=True)

@@ -102,6 +102,11 @@ def texts(
     if column.name == "value" and with_sd:
         values = [row["value"] for row in rows]
         return _spread(values, [row.get("sd") for row in rows], digits, lined_up=lined_up)
+    if column.name.startswith("values.") and with_sd:
+        metric = column.name.removeprefix("values.")
+        spreads = [row.get("sds", {}).get(metric) for row in rows]
+        values = [column.read(row) for row in rows]
+        return _spread(values, spreads, digits, lined_up=lined_up)
     places = None
     is_result = column.name == "value" or column.name.startswith(("values.", "metrics."))
     if digits is not None and lined_up and is_result:

@@ -18,7 +18,7 @@ from sweep.core.pareto import constrained_fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.study import Objective, Study
 from sweep.core.times import iso_utc
-from sweep.core.trial import TrialRecord, deviation, summarise
+from sweep.core.trial import TrialRecord, deviation, mean_bounded, summarise
 from sweep.storage.series import Summary, summarised
 
 # Where trials without a rank come, after the complete ones.
@@ -252,8 +252,9 @@ def rows(
     value, or what ``wanted`` says) where they were read, ``checkpoint`` (a path) where one is kept,
     with ``checkpoint_of`` (``best``: known to be of the step whose value counts; else ``last``),
     ``replicates`` and ``sd`` (how many trainings, and the standard deviation of the first objective
-    over them) in a study with several a trial, ``retried`` (how often) where a launch has given the
-    trial back, ``notes`` (sentences) where something of the trial could not be read or stored.
+    over them; ``sds`` of each where there are several) in a study with several a trial,
+    ``retried`` (how often) where a launch has given the trial back, ``notes`` (sentences) where
+    something of the trial could not be read or stored.
 
     Args:
         top: At most so many.
@@ -282,13 +283,17 @@ def rows(
     for record in chosen[:top]:
         row = _row(record, study, places[record.number])
         if study.is_replicated:
-            row |= {"replicates": len(record.replicates), "sd": deviation(record.replicates)}
+            done = record.replicates
+            row |= {"replicates": len(done), "sd": deviation(done)}
+            if study.is_multi_objective:
+                names = [objective.metric for objective in study.objectives]
+                row["sds"] = {name: deviation(done, place) for place, name in enumerate(names)}
         if record.retries:
             row["retried"] = len(record.retries)
         if record.notes:
             row["notes"] = list(record.notes)
         if summaries:
-            row["metrics"] = show(summaries.get(record.number, {}))
+            row["metrics"] = show(summaries.get(record.number, {})) | _means(record, study, wanted)
         if codes:
             row["code"] = codes.get(record.number, "")
         if folder is not None and keeps(places[record.number], study):
@@ -297,6 +302,51 @@ def rows(
                 row |= {"checkpoint": str(kept.path), "checkpoint_of": kept.of}
         found.append(row)
     return found
+
+
+def _means(
+    record: TrialRecord, study: Study, wanted: Sequence[Wanted] | None
+) -> dict[str, float | None]:
+    """Return the metrics to show by which a trial of several trainings is held against the
+    constraints: their means."""
+    done = record.replicates
+    if not (study.is_replicated and done) or any(
+        len(one.bounded) != len(study.constraints) for one in done
+    ):
+        return {}
+    shown = None if wanted is None else {metric.label for metric in wanted}
+    means = mean_bounded(study.constraints, done)
+    return {name: value for name, value in means.items() if shown is None or name in shown}
+
+
+def of_one_training(
+    study: Study, wanted: Iterable[Wanted], by: Objective | None, names: Iterable[str]
+) -> str:
+    """Return a sentence that says which metrics are of each trial's last training alone, where a
+    trial has several; "" where none is.
+
+    Args:
+        wanted: Metrics that are shown.
+        by: What is ranked by.
+        names: Of columns that are asked for.
+    """
+    if not study.is_replicated:
+        return ""
+    objectives = [objective.metric for objective in study.objectives]
+    means = {constraint.metric for constraint in study.constraints}
+    labels = [metric.label for metric in wanted]
+    labels += [name.removeprefix("metrics.") for name in names if name.startswith("metrics.")]
+    found = [label for label in labels if label not in means]
+    if by is not None and by.metric not in objectives:
+        found.append(by.metric)
+    if not found:
+        return ""
+    verb = "is" if len(found := list(dict.fromkeys(found))) == 1 else "are"
+    has = "is" if len(objectives) == 1 else "are"
+    return (
+        f"{', '.join(found)} {verb} of each trial's last training alone; {', '.join(objectives)} "
+        f"{has} the mean of all."
+    )
 
 
 def _row(record: TrialRecord, study: Study, place: int | None) -> dict[str, Any]:

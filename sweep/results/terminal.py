@@ -33,6 +33,7 @@ from sweep.results.status import Status
 from sweep.storage import studies
 
 PARAM_DIGITS = 4
+LEAST_ROOM = 20  # columns for all parameters of a trial; with less they stand below the table
 
 # Of each state: colour, and its sign in the bar (in Unicode and in ASCII).
 _LOOKS = {
@@ -255,8 +256,8 @@ def trials_table(
 ) -> Any:
     """Return rows as a rich table that fits the width.
 
-    Each parameter has a column where that fits; else they share one, wrapped. Reasons that do not
-    fit stand below, where they have the whole width.
+    Each parameter has a column where that fits; else they share one, wrapped. Parameters for which
+    that is too narrow and reasons that do not fit stand below, where they have the whole width.
 
     Args:
         width: Columns of the terminal; rich's idea of it when None.
@@ -274,6 +275,13 @@ def trials_table(
         found = _columns(rows, study, metrics, wide=False)
         if below:
             found.pop()
+        beside = [column for column in found if column[0] != "parameters"]
+        if len(beside) < len(found) and width - _needed(beside) < LEAST_ROOM:
+            texts = zip(
+                rows, next(column[2] for column in found if column not in beside), strict=True
+            )
+            below = [f"trial {row['trial']}: {text}" for row, text in texts if text] + below
+            found = beside
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for heading, numeric, _ in found:
         table.add_column(
@@ -326,8 +334,10 @@ def _columns(rows: Sequence[Row], study: Study, metrics: Sequence[str], wide: bo
         else:
             values = [row["value"] for row in rows]
         found.append((printable(name), True, [shown_value(v) for v in values]))
+        if study.is_replicated:
+            spreads = [row["sds"][name] if "sds" in row else row["sd"] for row in rows]
+            found.append(("± sd", True, [shown_value(v) for v in spreads]))
     if study.is_replicated:
-        found.append(("± sd", True, [shown_value(row["sd"]) for row in rows]))
         found.append(("n", True, [str(row["replicates"]) for row in rows]))
     if any(row.get("confirmed") for row in rows):
         found.append(("mean", True, means(rows, VALUE_DIGITS)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweep.core import outcomes
-from sweep.core.attributes import CONSTRAINTS, DUPLICATE_OF
+from sweep.core.attributes import CONSTRAINTS, DUPLICATE_OF, REPLICATES
 from sweep.core.study import Study
 from sweep.core.trial import Claim, End
 from sweep.storage import same_params, trial_rows
@@ -35,6 +35,9 @@ def notice(ledger: Ledger, claim: Claim) -> bool:
     broken = trial_rows.read_attribute(db, "system", earlier_id, CONSTRAINTS)
     if broken:
         ledger.note_violations(claim.trial_id, broken)
+    replicates = trial_rows.read_attribute(db, "user", earlier_id, REPLICATES)
+    if replicates:  # how many trainings the result is the mean of
+        trial_rows.write_attribute(db, "user", [claim.trial_id], REPLICATES, replicates)
     values = trial_rows.read_values(db, earlier_id)
     reason = f"the same configuration as trial {number}, whose result it has"
     ledger.finish(claim.token, End(outcomes.FINISHED, reason), outcomes.COMPLETE, values)

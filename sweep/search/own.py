@@ -13,18 +13,21 @@ import dataclasses
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from sweep.core.errors import SweepError
 from sweep.core.secrets import is_secret
 from sweep.core.study import Choice, Environment, Storage, Study
 from sweep.core.system import processes
+from sweep.core.terminal_text import visible_lines
 from sweep.search import hub
 from sweep.search.draws import place_values
 
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 MOST_NAMES = 5  # of what a sampler keeps, that are said
+MOST_PRINTED = 64_000  # bytes of its output that are looked at
+CLOSING_S = 2.0  # between the end of its output and its own
 START_S = 60.0  # beyond its own limit: the interpreter, Optuna and the user's imports
 
 
@@ -45,7 +50,8 @@ class Asked:
     Args:
         workdir: The folder with the user's code: its frozen copy in a task.
         hubs: Folders with packages of OptunaHub's registry, by what they are.
-        is_quiet: Drop what it prints, tracebacks too; else it goes where this process prints.
+        is_quiet: Show of what it prints the last line, and that where it ends by itself; else all
+            goes where this process prints.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class Asked:
         self._is_quiet = is_quiet
         self._child: subprocess.Popen[bytes] | None = None
         self._answers: int = -1
+        self._printed: IO[bytes] | None = None  # what it prints, where that is not passed on
 
     def propose(
         self,
@@ -109,6 +116,9 @@ class Asked:
     def close(self) -> None:
         """End the process."""
         child, self._child = self._child, None
+        printed, self._printed = self._printed, None
+        if printed is not None:
+            printed.close()
         if child is None:
             return
         assert child.stdin is not None
@@ -155,21 +165,45 @@ class Asked:
         line = self._exchange(json.dumps(question).encode() + b"\n", until)
         if line is None:
             late = time.monotonic() >= until
+            how, printed = ("", "") if late else self._how_it_ended()
             self.close()
             if late:
                 raise OwnFailed(
                     f"The {name} took longer than {limit_s:.0f} s.",
                     "Make it quicker, or raise its time_limit.",
                 )
-            raise OwnFailed(f"The process of the {name} ended.", "What it printed says why.")
+            raise OwnFailed(
+                f"The process of the {name} ended{how}.",
+                f"It printed: {printed}" if printed else "What it printed says why.",
+            )
         said: dict[str, Any] = json.loads(line)
         if "error" in said:
             hint = said.get("hint", "Correct it.")
-            raise OwnFailed(f"The {name} failed: {said['error']}.", hint)
+            raise OwnFailed(f"The {name} failed: {said['error'].rstrip('.')}.", hint)
         return said
+
+    def _how_it_ended(self) -> tuple[str, str]:
+        """Return how a process that answers no more has ended, and what it printed last, where that
+        is kept; "" for what is not known."""
+        assert self._child is not None
+        printed = ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(CLOSING_S)
+        if self._printed is not None:
+            size = self._printed.seek(0, os.SEEK_END)
+            self._printed.seek(max(0, size - MOST_PRINTED))
+            lines = visible_lines(self._printed.read().decode("utf-8", "replace"))
+            printed = next((line for line in reversed(lines) if line.strip()), "")[:500]
+        code = self._child.returncode
+        if code is None:
+            return "", printed
+        killed = -code in set(signal.Signals)
+        how = f"killed by {signal.Signals(-code).name}" if killed else f"exit code {code}"
+        return f" ({how})", printed
 
     def _start(self) -> None:
         environ = {k: v for k, v in os.environ.items() if not is_secret(k, v)}
+        self._printed = tempfile.TemporaryFile() if self._is_quiet else None  # noqa: SIM115
         answers, far = os.pipe()
         try:
             self._child = subprocess.Popen(
@@ -178,7 +212,7 @@ class Asked:
                 env=environ,
                 stdin=subprocess.PIPE,
                 stdout=far,
-                stderr=subprocess.DEVNULL if self._is_quiet else None,
+                stderr=self._printed,
                 preexec_fn=processes.die_with(os.getpid()),
             )
         finally:

@@ -31,8 +31,13 @@ from optuna.samplers import BaseSampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from sweep.core.attributes import CONSTRAINTS
+from sweep.core.space import Parameter
 from sweep.core.study import Study
-from sweep.search.suggest import suggest_all
+from sweep.search.suggest import suggest, suggest_all
+
+CONSTRAINTS_FUNC = "constraints_func"
+_ROUNDING = 1e-6  # of a range or a step: so far a value may lie beside it
 
 
 class Refused(Exception):
@@ -54,6 +59,7 @@ def make(
     seed: int | None,
     package: str | None = None,
     class_name: str = "",
+    constrained: bool = False,
 ) -> Any:
     """Return an object of a class that is named package.module:Class, or of a registry's package.
 
@@ -61,6 +67,8 @@ def make(
         base: What it has to be a subclass of.
         seed: Given as ``seed`` where the class takes one and the study file gives none.
         package: The folder of a registry's package, and then the class where it has several.
+        constrained: Whether the study has constraints: a class that takes a ``constraints_func`` is
+            given one. Optuna's own need none.
 
     Raises:
         Refused: There is no such class.
@@ -75,10 +83,17 @@ def make(
             raise Refused(f"{module.__file__} has no {class_name}")
         if not _is_one(found, base):
             raise Refused(f"{class_name} is no subclass of optuna's {base.__name__}")
-    given = dict(arguments)
-    if seed is not None and "seed" in inspect.signature(found).parameters:
+    given, takes = dict(arguments), inspect.signature(found).parameters
+    if seed is not None and "seed" in takes:
         given.setdefault("seed", seed)
+    if constrained and CONSTRAINTS_FUNC in takes and not found.__module__.startswith("optuna."):
+        given.setdefault(CONSTRAINTS_FUNC, _noted_constraints)
     return found(**given)
+
+
+def _noted_constraints(trial: FrozenTrial) -> Sequence[float]:
+    """Return by how much a trial breaks each bound, as sweep has noted it."""
+    return tuple(trial.system_attrs.get(CONSTRAINTS) or (0.0,))
 
 
 def _is_one(found: Any, base: type) -> bool:
@@ -121,6 +136,9 @@ def _load(folder: Path) -> ModuleType:
         wants = _requirements(folder)
         said = f" (its requirements.txt: {', '.join(wants)})" if wants else ""
         missing = (error.name or "").partition(".")[0]
+        # The registry's packages take their base class from it, and do not name it.
+        if missing == "optunahub" and not any(one.startswith(missing) for one in wants):
+            wants.append(missing)
         install = " ".join(wants) or missing or "what it needs"
         raise Refused(
             f"{type(error).__name__}: {error}{said}",
@@ -179,27 +197,88 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _made(question: Mapping[str, Any], base: type) -> Any:
+def _made(question: Mapping[str, Any], base: type, study: Study) -> Any:
     name, arguments, seed = question["class"], question["arguments"], question["seed"]
-    return make(name, base, arguments, seed, question["package"], question["of_package"])
+    package, class_name = question["package"], question["of_package"]
+    return make(name, base, arguments, seed, package, class_name, bool(study.constraints))
 
 
 def propose(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
     """Return the parameters of a trial as Optuna's numbers, and what the sampler noted with it."""
-    sampler = _made(question, BaseSampler)
+    sampler = _made(question, BaseSampler, study)
     shown = study_of(study, question["trials"], question["kinds"], sampler=sampler)
     number = question["number"]
-    before = dict(shown._storage.get_trial(number).system_attrs)
-    stored = suggest_all(study.space, optuna.trial.Trial(shown, number))
+    before = shown._storage.get_trial(number)
+    given = {*before.params, *before.system_attrs.get("fixed_params", {})}
+    trial = optuna.trial.Trial(shown, number)
+    stored = suggest_all(study.space, trial, _suggest)
     after = shown._storage.get_trial(number).system_attrs
-    noted = {name: value for name, value in after.items() if before.get(name) != value}
+    noted = {n: value for n, value in after.items() if before.system_attrs.get(n) != value}
+    for name, value in trial.relative_params.items():
+        if name in stored and name not in given:
+            _say_what_was_passed_over(study.space.get(name), value)
+    for name in stored.keys() - given:
+        stored[name] = within(study.space.get(name), stored[name])
     params = {name: study.space.get(name).to_internal(value) for name, value in stored.items()}
     return {"params": params, "attributes": noted}
 
 
+def _suggest(trial: optuna.trial.Trial, parameter: Parameter) -> Any:
+    """Have a trial choose one parameter. Raises: Refused: Optuna cannot take what was proposed."""
+    try:
+        return suggest(trial, parameter)
+    except (TypeError, ValueError) as error:
+        file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+        if file.parts[-2:] in (("optuna", "distributions.py"), ("trial", "_trial.py")):
+            raise Refused(f"what it proposed for {parameter.name} is no value: {error}") from error
+        raise
+
+
+def within(parameter: Parameter, value: Any) -> Any:
+    """Return a value that a sampler has proposed, as the parameter's own.
+
+    What is off by no more than rounding (a float of 32 bits) is moved into the range, or onto the
+    step.
+
+    Raises:
+        Refused: It is none of the parameter's.
+    """
+    if parameter.type == "categorical":
+        return value
+    low, high = parameter.low, parameter.high
+    assert low is not None and high is not None
+    number = float(value)
+    near = _ROUNDING * max(high - low, abs(high))
+    if low - near <= number <= high + near:
+        number = min(max(number, low), high)
+        if not parameter.step:
+            return int(number) if parameter.type == "int" else number
+        steps = (number - low) / parameter.step
+        if abs(steps - round(steps)) <= _ROUNDING:
+            return parameter.values()[round(steps)]
+    grid = f" in steps of {parameter.step:g}" if parameter.step else ""
+    raise Refused(
+        f"it proposed {number!r} for {parameter.name}, which goes from {low:g} to {high:g}{grid}"
+    )
+
+
+def _say_what_was_passed_over(parameter: Parameter, value: Any) -> None:
+    """Print, for the task's log, that Optuna asked sample_independent in the place of a value."""
+    kind = parameter.distribution()
+    with contextlib.suppress(ValueError):
+        if kind._contains(kind.to_internal_repr(value)):
+            return
+    print(
+        f"sample_relative proposed {value!r} for {parameter.name}, which it cannot take: Optuna "
+        "asks sample_independent for another",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
 def prune(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
     """Return whether the pruner stops a trial."""
-    pruner = _made(question, BasePruner)
+    pruner = _made(question, BasePruner, study)
     shown = study_of(study, question["trials"], question["kinds"], pruner=pruner)
     trial = shown._storage.get_trial(question["number"])
     return {"prunes": bool(pruner.prune(shown, trial))}
@@ -211,7 +290,7 @@ PLAYED = 6  # trials
 def remember(question: Mapping[str, Any], study: Study) -> dict[str, Any]:
     """Return the attributes of a sampler, plain values, that change from trial to trial: what it
     knows by itself, and not from the trials. Some trials are played with one object for it."""
-    sampler = _made(question, BaseSampler)
+    sampler = _made(question, BaseSampler, study)
     played = study_of(study, [], [], sampler=sampler)
     before: dict[str, bytes] = {}
     changes: Counter[str] = Counter()
@@ -245,11 +324,18 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
         return ANSWERS[question["what"]](question, study)
     except Refused as refusal:
         return {"error": str(refusal), "hint": refusal.hint}
+    except ModuleNotFoundError as error:
+        hint = "Correct it, or install that into the environment that sweep runs from."
+        return {"error": _describe(error), "hint": hint}
     except Exception as error:
         traceback.print_exc()
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {error}"[:500]
-        return {"error": f"{said} ({last.filename}, line {last.lineno})"}
+        return {"error": _describe(error)}
+
+
+def _describe(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {error}"[:500]
+    return f"{said} ({last.filename}, line {last.lineno})"
 
 
 def main() -> None:

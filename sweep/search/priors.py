@@ -33,6 +33,7 @@ SHARE = 0.5  # of the proposals after it at most
 EXPECTED = 10  # trials: of proposal n it is this part by n
 LEAST = 4  # complete trials before results say anything
 _REDRAWS = 100  # of a point of the start that breaks the study's relations
+_FLAT = 1e-9  # of a prior within its range: it is so wide that it is even there
 _FAR = 10**6  # beyond every trial's number
 
 
@@ -59,6 +60,8 @@ def believed_value(parameter: Parameter, unit: float) -> Any:
         return centre(parameter)
     normal, low, high = _normal(parameter)
     first, last = normal.cdf(low), normal.cdf(high)
+    if last - first < _FLAT:
+        return from_unit(parameter, unit)
     inner = min(max(first + unit * (last - first), 1e-12), 1 - 1e-12)
     value = min(max(normal.inv_cdf(inner), low), high)
     return _nearest(parameter, math.exp(value) if parameter.log else value)
@@ -93,9 +96,13 @@ def _log_density(parameter: Parameter, value: Any) -> float:
         return 0.0
     normal, low, high = _normal(parameter)
     at = math.log(value) if parameter.log else float(value)
-    share = (normal.cdf(high) - normal.cdf(low)) / (high - low)
-    # pdf underflows far out: its logarithm as such.
-    log_pdf = -(((at - normal.mean) / normal.stdev) ** 2) / 2
+    inside = normal.cdf(high) - normal.cdf(low)
+    if inside < _FLAT:
+        return 0.0
+    # pdf underflows far out: its logarithm as such. A power would overflow where a product is inf.
+    off = (at - normal.mean) / normal.stdev
+    log_pdf = -off * off / 2
+    share = inside / (high - low)
     return log_pdf - math.log(normal.stdev * math.sqrt(2 * math.pi)) - math.log(share)
 
 
@@ -144,19 +151,30 @@ def with_believed(
             order[name] = sorted(range(size), key=draws.__getitem__)
         return (order[name][place] + unit_draw(study.seed, place, f"{name} start prior")) / size
 
-    def value(place: int, again: int, parameter: Parameter, at: float) -> Any:
-        is_first = place == again == 0 and parameter.prior
-        return centre(parameter) if is_first else believed_value(parameter, at)
-
     for place in range(size):
         for again in range(_REDRAWS):
-            row = place_values(
-                study.space, partial(unit, place, again), place=partial(value, place, again)
-            )
+            # Other parameters may be drawn again beside the centre.
+            centred = place == 0 and again < _REDRAWS // 2
+            row = start_row(study.space, partial(unit, place, again), centred=centred)
             if keeps(row):
                 found[place * EVERY] = row
                 break
     return found
+
+
+def start_row(space: Space, unit: Callable[[str], float], *, centred: bool) -> dict[str, Any]:
+    """Return stored values of a trial of the start from the priors.
+
+    Args:
+        unit: Returns a parameter's place in [0, 1).
+        centred: At the priors' centres; parameters without one by chance.
+    """
+
+    def value(parameter: Parameter, at: float) -> Any:
+        is_known = centred and parameter.prior
+        return centre(parameter) if is_known else believed_value(parameter, at)
+
+    return place_values(space, unit, place=value)
 
 
 def believed_row(study: Study, number: int) -> dict[str, Any]:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sweep.core.space import Parameter, Space
 
 
-def suggest_all(space: Space, trial: Any) -> dict[str, Any]:
-    """Have a trial choose all its parameters; return them as Optuna stores them."""
+def suggest_all(
+    space: Space, trial: Any, choose: Callable[[Any, Parameter], Any] | None = None
+) -> dict[str, Any]:
+    """Have a trial choose all its parameters; return them as Optuna stores them.
+
+    Args:
+        choose: Has it choose one; ``suggest`` when None.
+    """
+    choose = choose or suggest
     values: dict[str, Any] = {}
     stored: dict[str, Any] = {}
     for parameter in space:
         if parameter.is_active(values):
-            stored[parameter.name] = suggest(trial, parameter)
+            stored[parameter.name] = choose(trial, parameter)
             values[parameter.name] = parameter.from_optuna(stored[parameter.name])
     return stored
 
@@ -27,6 +35,7 @@ def suggest(trial: Any, parameter: Parameter) -> Any:
         return trial.suggest_int(
             parameter.name, parameter.low, parameter.high, step=step, log=parameter.log
         )
-    return trial.suggest_float(
+    value = trial.suggest_float(
         parameter.name, parameter.low, parameter.high, step=parameter.step, log=parameter.log
     )
+    return parameter.exact(value)

@@ -14,9 +14,11 @@ from typing import Any
 from sweep.core.errors import InputError
 from sweep.core.relations import breaches, keeps_to, read_relations
 from sweep.core.study import Study
+from sweep.search import priors
 from sweep.search.draws import place_values, random_point, unit_draw
 
 SURVEY = 10_000  # points by which a launch sees how much of the space is left
+BELIEVED = 1_000  # points from the priors by which a launch sees whether they contradict it
 REDRAWS = 10_000  # of one configuration
 FEW = 0.01  # of the space; below it a launch warns
 MOST_DRAWS = 1_000_000  # of one design: about 15 s
@@ -132,11 +134,38 @@ def check_where(study: Study) -> str:
     found = survey(study)
     found.refuse_none()
     if found.share >= FEW:
-        return ""
-    return (
+        return _check_priors(study)
+    few = (
         f"where leaves {len(found.points)} of {found.drawn} points by chance: proposals take "
         f"longer, and points may come again. Narrow the ranges. {found.worst()}"
     )
+    return " ".join(filter(None, (few, _check_priors(study))))
+
+
+def _check_priors(study: Study) -> str:
+    """Return a warning where the priors and the relations contradict each other; "" if not."""
+    if not priors.has_priors(study.space):
+        return ""
+    why = _broken_by_priors(study, centred=False)
+    if why:
+        return (
+            f"where: none of {BELIEVED} points from the priors keeps to it, so the start is drawn "
+            f"by chance: {why}. Correct the one or the other."
+        )
+    why = _broken_by_priors(study, centred=True)
+    return f"where: the first trial is not at the priors' centers: {why}." if why else ""
+
+
+def _broken_by_priors(study: Study, *, centred: bool) -> str:
+    """Return what points of the start break, in words; "" where one keeps to the relations."""
+    where, why = Where(study), ""
+    for number in range(BELIEVED):
+        draw = _unit(study.seed, _OF_SURVEY + number)
+        row = priors.start_row(study.space, draw, centred=centred)
+        why = where.describe(row)
+        if not why:
+            return ""
+    return why
 
 
 def describe_share(study: Study) -> str:

@@ -15,13 +15,14 @@ import math
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any
 
-from optuna.distributions import BaseDistribution, json_to_distribution
+from optuna.distributions import BaseDistribution, FloatDistribution, json_to_distribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweep.core import pareto
 from sweep.core.attributes import CONSTRAINTS, END, REPLICATES
 from sweep.core.outcomes import DIVERGED
+from sweep.core.space import on_step
 from sweep.core.study import Study
 from sweep.core.trial import mean_bounded, mean_values
 from sweep.search.risk import asked_too_much
@@ -291,6 +292,9 @@ class SamplerView(PostgresStorage):
         distribution: BaseDistribution,
     ) -> None:
         params = self._params.setdefault(trial_id, {})
+        if isinstance(distribution, FloatDistribution) and distribution.step is not None:
+            low, step = distribution.low, distribution.step
+            param_value_internal = on_step(param_value_internal, low, step)
         params[param_name] = (param_value_internal, distribution)
 
     def note(self, trial_id: int, notes: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from sweep.core.attributes import CONSTRAINTS, WARM_START
 from sweep.core.errors import InputError, closest
 from sweep.core.space import to_optuna
 from sweep.core.study import Study
-from sweep.core.trial import TrialRecord
+from sweep.core.trial import TrialRecord, mean_bounded
 from sweep.search.valid import Where
 from sweep.storage import records, series, studies
 from sweep.storage.connection import Database
@@ -125,17 +125,20 @@ def read(db: Database, study: Study) -> EarlierTrials | None:
             "A sampler can learn only from results of the same objective. Give its best "
             "configurations as points instead (sweep collect --format csv).",
         )
-    broken = _read_broken(db, study_id, study, before) if study.constraints else None
-    return reconcile(study, before, records.read_trials(db, study_id, before), broken)
+    earlier = records.read_trials(db, study_id, before)
+    broken = _read_broken(db, study_id, study, before, earlier) if study.constraints else None
+    return reconcile(study, before, earlier, broken)
 
 
 def _read_broken(
-    db: Database, study_id: int, study: Study, before: Study
+    db: Database, study_id: int, study: Study, before: Study, earlier: Sequence[TrialRecord]
 ) -> dict[int, Sequence[float]]:
     """Return by how much an earlier study's trials break a study's constraints, by number.
 
     From what they reported, as their own constraints are judged: the bounds may be others now. What
-    was noted counts where they are the same and nothing was reported (told from a notebook).
+    was noted counts where they are the same and nothing was reported (told from a notebook). Of a
+    trial of several trainings it is the mean; of a metric that had no bound then only the last one
+    is known.
     """
     found: dict[int, Sequence[float]] = {}
     if before.constraints == study.constraints:
@@ -144,6 +147,9 @@ def _read_broken(
     names = [bound.metric for bound in study.constraints]
     for one in series.read_series(db, study_id, names=names):
         last.setdefault(one.trial, {})[one.metric] = one.values[-1]
+    for trial in earlier:
+        if trial.replicates and trial.number in last:
+            last[trial.number] |= mean_bounded(before.constraints, trial.replicates)
     for number, metrics in last.items():
         if metrics.keys() >= set(names):
             found[number] = pareto.violations(study.constraints, metrics)

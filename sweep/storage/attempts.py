@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.core import outcomes
-from sweep.core.attributes import CONSTRAINTS, END
+from sweep.core.attributes import CONSTRAINTS, DUPLICATE_OF, END
 from sweep.core.errors import StaleAttempt
 from sweep.core.masking import mask
 from sweep.core.outcomes import BEGUN_ANEW, CROWDED, FAULTED, GIVEN_BACK, REPLICATED, USER_FAILURES
@@ -36,6 +36,12 @@ ALONE_SQL = f"""EXISTS (SELECT 1 FROM sweep_attempt x
 USED_SQL = f"""(SELECT COALESCE(SUM(EXTRACT(EPOCH FROM e.ended - e.claimed)), 0)::float8
   FROM sweep_attempt e WHERE e.trial_id = a.trial_id AND e.ended IS NOT NULL
   AND e.number > {BEGUN_ANEW_SQL})"""
+# The complete trial ``s`` whose result a trial ``t`` has that did not train itself (``duplicates:
+# reuse``).
+REUSED_SQL = f"""SELECT s.number, s.trial_id FROM trial_user_attributes u JOIN trials s
+  ON s.study_id = t.study_id AND s.number::text = u.value_json AND s.state = 'COMPLETE'
+  WHERE u.trial_id = t.trial_id AND u.key = '{DUPLICATE_OF}'
+  AND NOT EXISTS (SELECT 1 FROM sweep_metric m WHERE m.trial_id = t.trial_id)"""
 
 # What counts of one metric of a trial, as ``m``: an attempt's steps up to the first step at which a
 # later attempt reported this metric.
@@ -100,8 +106,16 @@ class Attempts:
         known = {"COMPLETE": outcomes.COMPLETE, "PRUNED": outcomes.PRUNED}
         return known.get(state, outcomes.FAILED)
 
-    def is_proven(self) -> bool:
-        """Tell whether any trial of the study has reported an objective."""
+    def is_proven(self, outcome: str | None = None) -> bool:
+        """Tell whether any trial of the study has reported an objective.
+
+        Where attempts ended well without all that is asked for (an objective of several, the metric
+        of a constraint), each of those metrics must have been reported by some trial: its name may
+        be wrong.
+
+        Args:
+            outcome: Of an attempt that is about to end.
+        """
         names = [objective.metric for objective in self.study.objectives]
         rows = self.db.execute(
             "SELECT EXISTS (SELECT 1 FROM trials t JOIN sweep_metric m USING (trial_id) "
@@ -109,6 +123,29 @@ class Attempts:
             "FROM trials t JOIN sweep_attempt a USING (trial_id) WHERE t.study_id = %(study)s "
             "AND a.outcome = %(replicated)s)",
             {"study": self.study_id, "names": names, "replicated": REPLICATED},
+        )
+        return bool(rows[0][0]) and not self._lacks_a_metric(outcome)
+
+    def _lacks_a_metric(self, outcome: str | None) -> bool:
+        constrained = [constraint.metric for constraint in self.study.constraints]
+        names = [*(objective.metric for objective in self.study.objectives), *constrained]
+        if len(names) == 1:
+            return False
+        rows = self.db.execute(
+            "SELECT (%(outcome)s::text = %(lacking)s OR EXISTS (SELECT 1 FROM trials t "
+            "JOIN sweep_attempt a USING (trial_id) WHERE t.study_id = %(study)s AND "
+            "a.outcome = %(lacking)s)) AND NOT EXISTS (SELECT 1 FROM trials t JOIN sweep_attempt a "
+            "USING (trial_id) WHERE t.study_id = %(study)s AND a.outcome = %(replicated)s) AND "
+            "EXISTS (SELECT 1 FROM unnest(%(names)s::text[]) AS asked (name) WHERE NOT EXISTS ("
+            "SELECT 1 FROM trials t JOIN sweep_metric m USING (trial_id) "
+            "WHERE t.study_id = %(study)s AND m.name = asked.name))",
+            {
+                "study": self.study_id,
+                "names": names,
+                "outcome": outcome,
+                "lacking": outcomes.NO_METRIC,
+                "replicated": REPLICATED,
+            },
         )
         return bool(rows[0][0])
 
@@ -340,19 +377,31 @@ class Attempts:
         )
         return int(rows[0][0])
 
-    def best_numbers(self, limit: int, *, infeasible: bool = False) -> list[int]:
+    def trained_for(self, trial_id: int) -> tuple[int, int] | None:
+        """Return (number, id) of the trial whose result a trial has that did not train itself;
+        None where it did."""
+        sql = f"SELECT r.* FROM trials t CROSS JOIN LATERAL ({REUSED_SQL}) r WHERE t.trial_id = %s"
+        rows = self.db.execute(sql, (trial_id,))
+        return (int(rows[0][0]), int(rows[0][1])) if rows else None
+
+    def best_numbers(
+        self, limit: int, *, infeasible: bool = False, reused: bool = True
+    ) -> list[int]:
         """Return the numbers of the best complete trials, best first (one objective).
 
         Those without a finite value have no rank.
 
         Args:
             infeasible: Also of those that break the study's constraints, after the others.
+            reused: Also of those that have another's result, and never trained.
         """
         order = "DESC" if self.study.objective.direction == "maximize" else "ASC"
         keeps = order_by = ""
         if self.study.constraints:
             order_by = f"{VIOLATION_SQL}, "
             keeps = "" if infeasible else f"AND {VIOLATION_SQL} = 0 "
+        if not reused:
+            keeps += f"AND NOT EXISTS ({REUSED_SQL}) "
         rows = self.db.execute(
             "SELECT t.number FROM trials t JOIN trial_values v USING (trial_id) "
             f"WHERE t.study_id = %s AND t.state = 'COMPLETE' AND v.objective = 0 "

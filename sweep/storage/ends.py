@@ -146,8 +146,9 @@ class Endings(Attempts):
     ) -> studies.StudyState:
         """End an attempt whose command failed by itself; inside ``db.retry``.
 
-        Once any trial has reported the objective, the trial is final: failed. Before that, it may
-        be the command that is wrong: the trial stays open, and the study is held after
+        Once any trial has reported the objective (and what else the study asks for, where that is
+        what this one lacks), the trial is final: failed. Before that, it may be the command that is
+        wrong: the trial stays open, and the study is held after
         min(K, 3) such failures (``retry.max_user_failures``); a failure beyond that gives its
         trial back. Where configurations ask for too much memory or time, others may fit: it is
         held after ``TOO_MUCH_LIMIT`` failures of any kind.
@@ -157,7 +158,7 @@ class Endings(Attempts):
         """
         studies.lock_study(self.db, self.study_id)
         state = studies.read_state(self.db, self.study_id)
-        if self.is_proven() or state.word == studies.ENDED:
+        if self.is_proven(end.outcome) or state.word == studies.ENDED:
             self.finish(token, end, outcomes.FAILED, checkpoint=checkpoint)
             return state
         if state.word == studies.HELD:

@@ -20,6 +20,7 @@ from sweep.core.attributes import (
     RECONCILED,
     SPEC,
     STATE,
+    WARM_START,
     WAVE,
 )
 from sweep.core.scheduler import Wave
@@ -95,6 +96,18 @@ def is_measured(db: Database, study_id: int) -> bool:
         "WHERE t.study_id = %s) OR EXISTS (SELECT 1 FROM trials t JOIN trial_values USING "
         "(trial_id) WHERE t.study_id = %s)",
         (study_id, study_id),
+    )
+    return bool(rows[0][0])
+
+
+def is_judged(db: Database, study_id: int) -> bool:
+    """Tell whether a trial of a study, or one that it has learnt from, may have been held against
+    the constraints."""
+    rows = db.execute(
+        "SELECT EXISTS (SELECT 1 FROM trials WHERE study_id = %s AND state IN ('COMPLETE', "
+        "'PRUNED')) OR EXISTS (SELECT 1 FROM study_system_attributes WHERE study_id = %s "
+        "AND key = %s)",
+        (study_id, study_id, WARM_START),
     )
     return bool(rows[0][0])
 

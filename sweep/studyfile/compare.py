@@ -28,7 +28,9 @@ _KEYS = {
 } | {"pattern": "from.stdout", "step_pattern": "from.step", "own_workdir": "workdir: trial"}
 
 
-def changes(old: Study, new: Study, *, is_measured: bool = True) -> tuple[list[str], list[str]]:
+def changes(
+    old: Study, new: Study, *, is_measured: bool = True, is_judged: bool = True
+) -> tuple[list[str], list[str]]:
     """Return what differs, as sentences that name the old and the new value.
 
     Refused is what would make finished trials and new ones answer different questions: the space,
@@ -39,6 +41,7 @@ def changes(old: Study, new: Study, *, is_measured: bool = True) -> tuple[list[s
     Args:
         is_measured: Whether a trial has told a value of the objective; until then its metric may
             change as well.
+        is_judged: Whether a trial was held against the constraints; until then they may change.
 
     Returns:
         (allowed differences, refused differences)
@@ -72,6 +75,8 @@ def changes(old: Study, new: Study, *, is_measured: bool = True) -> tuple[list[s
                 allowed.append(sentence)
         elif name == "trials" and after < before:
             refused.append(f"{_sentence(name, before, after)[:-1]}; it can only grow.")
+        elif name == "constraints" and not is_judged:
+            allowed += _compare(name, before, after)
         elif name == "command":
             allowed.append(f"{_sentence(name, before, after)} New attempts run the new one.")
         else:

@@ -133,15 +133,23 @@ class Gpus:
             return value
         advice = 'For example 2 or "a100:2".'
         if isinstance(value, str):
-            found = re.fullmatch(r"([A-Za-z][\w.-]*)(?::([1-9]\d{0,3}))?", value, re.ASCII)
-            if found:
-                return f"{found[1]}:{found[2] or 1}"
+            if re.fullmatch(r"gpu:[1-9]\d{0,3}", value):
+                return int(value[4:])
+            value = value.removeprefix("gpu:")
+            # 1g.10gb, 2080ti and 3090 are types, too; of a number alone a count is meant.
+            found = re.fullmatch(r"(\w[\w.-]*):([1-9]\d{0,3})", value, re.ASCII)
+            alone = re.fullmatch(r"\w[\w.-]*", value, re.ASCII) and re.search("[A-Za-z]", value)
+            if found or alone:
+                return value if found else f"{value}:1"
             if value.isdecimal():
                 advice = f"Write {value} without quotes."
         return at.report("must be a number or type:number", advice)
 
     def schema(self) -> dict[str, Any]:
-        kind = {"type": "string", "pattern": r"^[A-Za-z][\w.-]*(:[1-9]\d{0,3})?$"}
+        kind = {
+            "type": "string",
+            "pattern": r"^((gpu:)?\w[\w.-]*:[1-9]\d{0,3}|[\w.-]*[A-Za-z][\w.-]*)$",
+        }
         return either([{"type": "integer", "minimum": 0, "maximum": 10_000}, kind])
 
 

@@ -81,7 +81,7 @@ def _read_points(
             cell = (row.get(column) or "").strip() if column else ""
             if not cell or (not parameter.is_active(point) and _parents_given(parameter, point)):
                 continue
-            value = read_cell(cell, parameter)
+            value = parameter.exact(read_cell(cell, parameter))
             if parameter.contains(value):
                 point[parameter.name] = value
             else:

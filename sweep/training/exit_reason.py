@@ -17,11 +17,11 @@ from sweep.core.trial import End
 from sweep.training import memory_messages
 from sweep.training.command import first_failure, foreign_failure, launchers, runtime_failure
 from sweep.training.command.launchers import PYTHON, RANKS_FOLDER
+from sweep.training.failure_lines import find_cause
 
-_TRACEBACK = "Traceback (most recent call last):"
 _KILLS = (9, 15)  # SIGKILL, SIGTERM: sent by somebody else than the code itself
 _PORT_TAKEN = " (its port was taken: let its launcher choose one, or leave it out of the command)"
-_LAST = 20  # lines among which the cause stands
+_LAST = 20  # lines of the process that failed first, or that tell a clash of ports
 
 
 def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence[str] = ()) -> End:
@@ -64,7 +64,6 @@ def classify(exit_code: int | None, signal: int | None, told: str, log: Sequence
     failed = signal is not None or exit_code != 0
     if failed and (memory := memory_messages.explain(log, exit_code)):
         return End(outcomes.OUT_OF_MEMORY, memory, exit_code, signal)
-    log = log[-_LAST:]
     if signal is not None:
         return End(outcomes.ERROR, f"crashed with signal {signal}{_cause(log)}", exit_code, signal)
     if exit_code:
@@ -151,23 +150,8 @@ def _not_started(study: Study, folder: AttemptFolder, exit_code: int | None) -> 
     return runtime_failure.explain(study.environment.runtime, exit_code, last_lines(folder, 40))
 
 
-def _exception(log: Sequence[str]) -> str:
-    """Return the line in which Python names the exception that ended it, or "" where none is.
-
-    It need not be the last one: what the training had printed and not flushed comes after it.
-    """
-    # A progress bar may stand before it, on the same line.
-    heads = [place for place, line in enumerate(log) if line.rstrip().endswith(_TRACEBACK)]
-    for line in log[heads[-1] + 1 :] if heads else ():
-        if line.strip() and not line.startswith((" ", "\t")):
-            return line.strip()
-    return ""
-
-
 def _cause(log: Sequence[str], exit_code: int | None = None) -> str:
-    """Return the exception where Python left with its exit code, else the last line of words."""
-    found = _exception(log) if exit_code == 1 else ""
-    found = found or next((line.strip() for line in reversed(log) if line.strip()), "")
+    found = find_cause(log, exit_code)
     return f": {found[:300]}" if found else ", and no output"
 
 

@@ -18,6 +18,8 @@ TRIALS = 4
 # Those that cannot run as they are, and what init says of each.
 SAID = {
     "click with a required argument": "Replace EDIT_ME in the command: the script needs model.",
+    "commands of a click group, each with options of its own": "Replace EDIT_ME in the command: "
+    "the script needs data.",
     "HfArgumentParser": "Replace EDIT_ME in the command: the script needs --model_name.",
     "nothing to vary": "No flag to vary was found in the script",
 }

@@ -90,6 +90,32 @@ def test_a_study_of_several_seeds(sweep: Sweep, runs: Path, tmp_path: Path) -> N
     assert not used & set(json.loads(ran.out)["seeds"])
 
 
+def test_a_result_that_is_reused(sweep: Sweep, tmp_path: Path) -> None:
+    """It is shown with the trainings behind it, and run again it is what has trained."""
+    points = "[{x: 0.25, kind: a}, {x: 0.25, kind: a}, {x: 0.9, kind: b}]"
+    more = {"points": points, "duplicates": "reuse", "replicates": 2}
+    command = f"{COMMAND}]"
+    path = write_toy(tmp_path, trials=3, parallel=1, training=NOISY, command=command, **more)
+    assert sweep("launch", path, "--wait").code == 0
+    rows = {row["trial"]: row for row in collected(sweep)}
+    first, again = rows[0], rows[1]
+    values = [score(0.25, replicate_seed(7, 0, k)) for k in (1, 2)]
+    assert first["value"] == pytest.approx(statistics.fmean(values))
+    keys = ("value", "sd", "replicates")
+    assert [again[key] for key in keys] == [first[key] for key in keys]
+    assert again["reason"] == "" and again["attempts"] == 1
+
+    ran = sweep("rerun-best", "--trial", "1", "--wait", "--json")
+    verdict = json.loads(ran.out)
+    assert (ran.code, verdict["trial"], verdict["verdict"]) == (0, 0, "reproduced"), verdict
+    assert [one["seed"] for one in verdict["replicates"]] == [
+        replicate_seed(7, 0, k) for k in (1, 2)
+    ]
+    assert "trial 1 has the result of trial 0" in ran.err
+    ran = sweep("confirm", "--top", "3", "--seeds", "2", "--wait", "--json")
+    assert sorted(one["trial"] for one in json.loads(ran.out)["trials"]) == [0, 2], ran
+
+
 def _is(process: Path, log: Path) -> bool:
     """Tell whether a process is the training that writes a log."""
     try:

@@ -187,9 +187,26 @@ def test_who_may_be_the_best(own: list[float], others: list[list[float]], expect
 def test_the_pooled_deviation_is_that_of_the_residuals() -> None:
     """1 and 3, 2 and 4 and 6: (2 + 8) / (1 + 2) is its square; a trial of one tells nothing."""
     trials = [[1.0, 3.0], [2.0, 4.0, 6.0], [9.0]]
-    made = [[Replicate(k, k, k, (v,)) for k, v in enumerate(values)] for values in trials]
-    assert replicating.pooled_deviation(made) == pytest.approx((10 / 3) ** 0.5)
-    assert replicating.pooled_deviation(made[2:]) is None
+    assert replicating.pooled_deviation(trials) == pytest.approx((10 / 3) ** 0.5)
+    assert replicating.pooled_deviation(trials[2:]) is None
+    assert replicating.pooled_deviation([[1.0, float("inf")], [2.0, float("nan")]]) is None
+
+
+@pytest.mark.parametrize(
+    ("bounded", "expected"),
+    [
+        ([9.0, 9.4], True),
+        ([10.1, 10.3], True),  # above 10 by less than the noise
+        ([12.0, 12.4], False),
+        ([float("inf"), 12.4], True),  # of what is not finite nothing is known
+    ],
+)
+def test_what_breaks_a_bound_is_never_the_best(bounded: list[float], expected: bool) -> None:
+    """However good its objective: it gets no further training, unless chance explains it."""
+    study = study_of(1, 5, constraints=(Constraint("ms", max=10.0),))
+    own = [Replicate(k, k, k, (0.9,), (ms,)) for k, ms in enumerate(bounded, 1)]
+    others = [] if not expected else [[Replicate(1, 1, 1, (0.1,), (1.0,))]]
+    assert replicating.may_be_best(study, own, others) == expected
 
 
 def test_a_cancelled_trial_gets_no_further_training(db: Database) -> None:

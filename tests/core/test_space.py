@@ -42,6 +42,27 @@ def test_contains(parameter: Parameter, value: Any, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.1 + 0.2, 0.3),  # 0.30000000000000004
+        (0.3, 0.3),
+        (0.25, 0.25),
+        (0.30001, 0.30001),
+        (float("inf"), float("inf")),
+        (True, True),
+        ("0.3", "0.3"),
+    ],
+)
+def test_a_step_is_as_it_is_written(value: Any, expected: Any) -> None:
+    """What floats make of it is moved back; nothing else is."""
+    assert TENTHS.exact(value) == expected and type(TENTHS.exact(value)) is type(expected)
+    assert TENTHS.contains(value) is (value == 0.1 + 0.2 or value == 0.3)
+    if expected == 0.3:
+        assert (TENTHS.converted(value), TENTHS.to_internal(value)) == (0.3, 0.3)
+    assert INT.exact(value) is value
+
+
+@pytest.mark.parametrize(
     ("parameter", "values"),
     [
         (TENTHS, [0.0, 0.1, 0.2, 0.3]),

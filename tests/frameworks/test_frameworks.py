@@ -196,6 +196,25 @@ def test_what_init_writes_runs(sweep: Sweep, tmp_path: Path, runs: Path, name: s
     assert (trial["state"], trial["value"] is not None) == ("complete", True)
 
 
+# They start their ranks themselves, on this host beside each other's.
+OWN_LAUNCHERS = (
+    *("accelerate", "deepspeed", "flax_mpi", "keras_ddp", "lightgbm_mpi", "lightning_own_ddp"),
+    *("mpi", "spawn", "xgboost_dask"),
+)
+
+
+@pytest.mark.parametrize("name", OWN_LAUNCHERS)
+def test_trials_beside_each_other(sweep: Sweep, tmp_path: Path, runs: Path, name: str) -> None:
+    """Ranks of three trials at once meet none of another's, whatever port they take by default."""
+    case = CASES[name]
+    scene.need(*case.needs)
+    study = Scene(sweep, tmp_path, runs, case.study, case.metric, *case.sets)
+    study.launch("max_parallel=3", "trials=3")
+    rows = study.trials()
+    assert [(row["state"], row["attempts"]) for row in rows] == [("complete", 1)] * 3, study.logs()
+    assert all(row["value"] is not None for row in rows)
+
+
 def test_each_example_is_a_row() -> None:
     """No study of studies/frameworks is without its tests."""
     files = {path.stem for path in (scene.ROOT / "studies/frameworks").glob("*.yaml")}

@@ -98,6 +98,23 @@ def test_trials_of_several_trainings() -> None:
     assert text.splitlines()[2] == "| **0.912** | 0.0123 | 3 |"
 
 
+def test_each_of_several_objectives_has_its_deviation() -> None:
+    """Behind each mean stands its own deviation; a metric is still called by its name alone."""
+    objectives = (Objective("acc", "maximize"), Objective("ms", "minimize"))
+    study = dataclasses.replace(STUDY, objectives=objectives, replicates=Replicates(2, 2))
+    sds = {"acc": 0.0123, "ms": 0.5}
+    several = row(0, None) | {"values": {"acc": 0.9, "ms": 20.0}, "sds": sds, "sd": sds["acc"]}
+    names = ["trial", "acc", "ms"]
+    text = str(exports.export([several], "markdown", study, digits=3, names=names))
+    assert text.splitlines()[0] == "| trial | acc | ms |"
+    assert text.splitlines()[2] == "| 0 | 0.900 ± 0.012 | 20.0 ± 0.5 |"
+    lines = str(exports.export([several], "csv", study)).splitlines()
+    cells = dict(zip(lines[0].split(","), lines[1].split(","), strict=True))
+    assert (cells["sds.acc"], cells["sds.ms"], cells["values.ms"]) == ("0.0123", "0.5", "20.0")
+    heading = str(exports.export([several], "markdown", study)).splitlines()[0]
+    assert "| acc | ms | sd | sds.acc | sds.ms |" in heading
+
+
 def test_latex() -> None:
     """Everything that LaTeX would read otherwise is escaped, also in a heading."""
     lines = shown("latex", "acc,mean,kind_of_%&", digits=3).splitlines()

@@ -18,8 +18,8 @@ from sweep.core.errors import InputError
 from sweep.core.pareto import fronts
 from sweep.core.paths import StudyFolder
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Objective
-from sweep.core.trial import Attempt, TrialRecord
+from sweep.core.study import Constraint, Objective, Replicates
+from sweep.core.trial import Attempt, Replicate, TrialRecord
 from sweep.results import exports, ranking
 from tests.study_rows import NOON, make_study
 
@@ -50,6 +50,28 @@ def test_rank_follows_the_direction_and_breaks_ties_by_number(direction, expecte
     ]
     assert numbers(ranking.rank(records, study)) == expected
     assert ranking.ranks(records, study)[3] is None
+
+
+def test_metrics_of_several_trainings():
+    """What the constraints judge is a mean; of other metrics it is said whose they are."""
+    study = make_study(constraints=(Constraint("ms", max=5.0),), replicates=Replicates(2, 2))
+    done = [Replicate(k, k, k, (0.5,), (ms,)) for k, ms in ((1, 2.0), (2, 4.0))]
+    curves = {"ms": [(0, 4.0)], "loss": [(0, 7.0)]}
+    trial = record(0, "complete", 0.5, replicates=done, metrics=curves)
+    (row,) = ranking.rows([trial], study)
+    assert row["metrics"] == {"ms": 3.0, "loss": 7.0}
+    ms, loss, least = (ranking.Wanted(*each) for each in (("ms",), ("loss",), ("ms", "min")))
+    (row,) = ranking.rows([trial], study, wanted=[loss, least])
+    assert row["metrics"] == {"loss": 7.0, "ms:min": 4.0}
+    by = Objective("loss")
+    said = ranking.of_one_training(study, [ms], None, ["trial", "value"])
+    assert said == ""
+    said = ranking.of_one_training(study, [ms, least], by, ["metrics.lr", "metrics.ms"])
+    assert said == (
+        "ms:min, lr, loss are of each trial's last training alone; acc is the mean of all."
+    )
+    alone = make_study(constraints=study.constraints)
+    assert ranking.of_one_training(alone, [loss], by, []) == ""
 
 
 def test_rank_puts_other_states_after_complete_ones():

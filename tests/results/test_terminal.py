@@ -15,7 +15,7 @@ from rich.console import Console
 from sweep.core.errors import DatabaseUnavailable
 from sweep.core.outcomes import STATES
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Objective
+from sweep.core.study import Objective, Replicates
 from sweep.core.times import clock
 from sweep.results import live, status, terminal
 from sweep.results.failure_kinds import FailureKind, merge
@@ -279,6 +279,17 @@ def test_trials_table_fits():
     assert all(f"{name}=7" in text for name in names)
 
 
+def test_parameters_without_room_stand_below():
+    """Not as a column of four letters: they have the whole width below the table."""
+    names = [f"model.block{n}.width" for n in range(3)]
+    study = make_study(Space(tuple(Parameter(name, "int", low=1, high=9) for name in names)))
+    metrics = [f"a.long.metric.{n}" for n in range(3)]
+    rows = [row(params=dict.fromkeys(names, 7), metrics=dict.fromkeys(metrics, 1.0))]
+    lines = drawn(terminal.trials_table(rows, study, width=80, metrics=metrics)).splitlines()
+    assert lines[0].split() == ["rank", "trial", *metrics, "acc", "time"]
+    assert lines[-1] == "trial 12: " + ", ".join(f"{name}=7" for name in names)
+
+
 def test_headings_fold_before_columns_collapse():
     """Where only long names do not fit, they take two lines."""
     names = ["optimizer_momentum", "batch_size", "weight_decay", "dropout_rate", "warmup_steps"]
@@ -308,6 +319,17 @@ def test_several_objectives_have_a_column_each():
     text = drawn(terminal.trials_table([row(values={"acc": 0.5, "ms": 2.0}, value=None)], study))
     assert text.splitlines()[0].split() == ["rank", "trial", "acc", "ms", "lr", "time"]
     assert text.splitlines()[2].split() == ["1", "12", "0.5", "2", "0.1", "1:01"]
+
+
+def test_each_of_several_objectives_has_its_deviation():
+    """A deviation stands behind the mean that it belongs to."""
+    objectives = (Objective("acc", "maximize"), Objective("ms", "minimize"))
+    study = make_study(Space(), objectives=objectives, replicates=Replicates(2, 2))
+    sds = {"acc": 0.25, "ms": 0.75}
+    means = row(values={"acc": 0.5, "ms": 2.0}, value=None, sd=0.25, sds=sds, replicates=2)
+    lines = drawn(terminal.trials_table([means], study)).splitlines()
+    assert " ".join(lines[0].split()) == "rank trial acc ± sd ms ± sd n lr time"
+    assert lines[2].split() == ["1", "12", "0.5", "0.25", "2", "0.75", "2", "0.1", "1:01"]
 
 
 def test_watch_prints_lines_where_there_is_no_terminal(monkeypatch):

@@ -61,6 +61,14 @@ def test_shares_of_a_gpu_that_is_taken_whole_are_not_free(used: str, free: int) 
     assert one.amounts[1] == Amount("shard:a100", free, 64)
 
 
+@pytest.mark.parametrize("kind", ["a100", "2080ti", "3090", "1g.10gb"])
+def test_gpus_are_counted_whatever_their_type_is_called(kind: str) -> None:
+    """A type that begins with a digit is no count."""
+    gres, used = f"gpu:{kind}:4(S:0-1)", f"gpu:{kind}:1(IDX:0)"
+    (one,) = parse_nodes(node("n1", "mixed", "6/2/0/8", "8000", "3000", gres, used))
+    assert one.amounts[0] == Amount(f"gpu:{kind}", 3, 4)
+
+
 def test_waiting() -> None:
     """By priority, an array in one row with all its tasks; what runs is counted."""
     rows = [

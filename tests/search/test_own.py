@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +13,14 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Choice, Storage, Study
+from sweep.core.study import Choice, Constraint, Storage, Study
 from sweep.search import own, propose, pruning
 from sweep.search.own import Asked, OwnFailed
 from sweep.storage import PostgresStorage
 from tests.search.test_propose import claim, create, make
 
 CODE = '''
-import os, time, optuna
+import os, sys, time, numpy as np, optuna
 from mine.shared import NAME
 
 class Mine(optuna.samplers.BaseSampler):
@@ -45,10 +46,16 @@ class Mine(optuna.samplers.BaseSampler):
             raise RuntimeError("too many")
         if self.fault == "exits":
             os._exit(3)
+        if self.fault == "leaves":
+            sys.exit("no licence")
         if self.fault == "sleeps":
             time.sleep(600)
         if self.fault == "outside":
             return 7.0
+        if self.fault == "beside":
+            return 0.3 if name == "step" else 4.5
+        if self.fault == "rounded":
+            return {"x": np.float32(0.1), "n": np.int64(3), "step": np.float32(0.3)}[name]
         self.asked += 1
         seen = {
             "number": trial.number,
@@ -65,6 +72,16 @@ class Mine(optuna.samplers.BaseSampler):
         if name == "opt":
             return distribution.choices[-1]
         return self.step * len(done)
+
+class Bounded(Mine):
+    """Proposes how much the first trial breaks the bounds, as it is told."""
+
+    def __init__(self, constraints_func=None):
+        super().__init__()
+        self.judge = constraints_func
+
+    def sample_independent(self, study, trial, name, distribution):
+        return sum(self.judge(study.trials[0])) if self.judge else 0.125
 
 class Half(optuna.pruners.BasePruner):
     def __init__(self, fault=""):
@@ -181,8 +198,8 @@ def first_trial() -> FrozenTrial:
 
 
 FAULTS: list[tuple[Choice, str]] = [
-    (sampler(fault="raises"), r"failed: RuntimeError: no idea \(.*mine/search.py, line 23\)"),
-    (sampler(fault="outside"), "failed: ValueError"),
+    (sampler(fault="raises"), r"failed: RuntimeError: no idea \(.*mine/search.py, line \d+\)"),
+    (sampler(fault="outside"), "what it proposed for opt is no value: '7.0' not in"),
     (sampler(nonsense=1), "failed: TypeError: .*nonsense"),
     (sampler("mine.search:Nobody"), "mine/search.py has no Nobody"),
     (sampler("mine.search:Other"), "Other is no subclass of optuna's BaseSampler"),
@@ -203,12 +220,50 @@ def test_what_fails_is_said(asked: Asked, choice: Choice, message: str) -> None:
 def test_a_process_that_ends_or_hangs(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is said, and the next question is asked of a new one."""
     first = first_trial()
-    with pytest.raises(OwnFailed, match=r"process of the sampler .*:Mine ended"):
+    with pytest.raises(OwnFailed, match=r"process of the sampler .*:Mine ended \(exit code 3\)"):
         asked.propose(study_of(sampler=sampler(fault="exits")), [], first, 1, {})
     assert asked.propose(study_of(), [], first, 1, {})[0]["x"] == 0.0
     with pytest.raises(OwnFailed, match="took longer than 1 s"):
         asked.propose(study_of(sampler=sampler(fault="sleeps", limit_s=1)), [], first, 1, {})
     assert asked.propose(study_of(), [], first, 1, {})[0]["x"] == 0.0
+
+
+def test_what_lies_off_the_step_is_refused(asked: Asked) -> None:
+    """As what lies outside; what is off by rounding alone is moved onto the parameter's value."""
+    step = Parameter("step", "float", low=0.0, high=1.0, step=0.25)
+    with pytest.raises(OwnFailed, match=r"proposed 0.3 for step, which .* in steps of 0.25"):
+        study = study_of(Space((step,)), sampler=sampler(fault="beside"))
+        asked.propose(study, [], first_trial(), 1, {})
+    with pytest.raises(OwnFailed, match=r"it proposed 7\.0 for x, which goes from 0 to 1"):
+        study = study_of(Space((X,)), sampler=sampler(fault="outside"))
+        asked.propose(study, [], first_trial(), 1, {})
+    space = Space(
+        (
+            Parameter("x", "float", low=0.0, high=0.1),
+            Parameter("n", "int", low=1, high=9),
+            dataclasses.replace(step, step=0.1),
+        )
+    )
+    study = study_of(space, sampler=sampler(fault="rounded"))
+    params, _ = asked.propose(study, [], first_trial(), 1, {})
+    assert params == {"x": 0.1, "n": 3.0, "step": 0.3}
+
+
+def test_a_class_is_given_the_constraints(asked: Asked) -> None:
+    """Where it takes a constraints_func and the study has some."""
+    space, trial = Space((X,)), first_trial()
+    study = study_of(space, sampler=sampler("mine.search:Bounded"))
+    assert asked.propose(study, [], trial, 1, {})[0] == {"x": 0.125}
+    bounded = dataclasses.replace(study, constraints=(Constraint("ms", max=1.0, min=0.0),))
+    done = create_trial(value=1.0, params={"x": 0.5}, distributions={"x": X.distribution()})
+    done.number, trial.number = 0, 1
+    done.system_attrs = {"constraints": [0.5, -0.25]}
+    assert asked.propose(bounded, [done], trial, 1, {})[0] == {"x": 0.25}
+
+
+def test_what_a_user_has_fixed_may_lie_outside(asked: Asked) -> None:
+    params, _ = asked.propose(study_of(), [], first_trial(), 1, {"x": 5.0, "opt": "a"})
+    assert params == {"x": 5.0, "opt": 0.0}
 
 
 def test_a_pruner_of_ones_own(storage: PostgresStorage, asked: Asked) -> None:
@@ -232,6 +287,9 @@ def test_launch_tries_both(workdir: Path) -> None:
     with pytest.raises(OwnFailed, match="KeyError"):
         own.check(study_of(pruner=sampler("mine.search:Half", fault="x")), workdir)
     own.check(make("tpe", SPACE), Path("/nowhere"))
+    with pytest.raises(OwnFailed, match=r"ended \(exit code 1\)") as caught:
+        own.check(study_of(sampler=sampler(fault="leaves")), workdir)
+    assert caught.value.hint == "It printed: no licence"
 
 
 def test_a_fault_with_made_up_trials_refuses_nothing(workdir: Path) -> None:

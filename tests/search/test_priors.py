@@ -116,6 +116,25 @@ def test_the_start_keeps_to_relations() -> None:
     assert all(row["x"] > 0.9 for row in spread_design(never, 12))
 
 
+def test_the_first_trial_is_at_the_centre() -> None:
+    """Also where relations between the other parameters hold for one draw in ten only."""
+    others = [Parameter(name, "int", low=1, high=10) for name in ("a", "b")]
+    study = study_of(Space((X, *others)), where=("a == b",))
+    rows = spread_design(study, 12)
+    assert rows[0]["x"] == 0.3 and all(row["a"] == row["b"] for row in rows)
+
+
+@pytest.mark.parametrize(("spread", "sign"), [(1e-300, -1), (1e300, 0), (1e12, 0)])
+def test_a_spread_beyond_all_measure(spread: float, sign: int) -> None:
+    """So narrow that all lies at its centre, or so wide that it says nothing."""
+    parameter = Parameter("x", "float", low=0.0, high=1.0, prior=Prior(0.3, spread))
+    believed = priors.belief(Space((parameter,)), {"x": 0.9})
+    assert (believed < -100) if sign else believed == 0
+    values = drawn(parameter, 100)
+    assert median(values) == pytest.approx(0.3 if sign else 0.5, abs=0.01)
+    assert len(set(values)) == (1 if sign else 100)
+
+
 def told(x: float, value: float | None, **more: Any) -> FrozenTrial:
     state = TrialState.PRUNED if value is None else TrialState.COMPLETE
     return create_trial(

@@ -594,3 +594,21 @@ def test_pruners_that_cannot_work() -> None:
     for choice in (Choice("magic"), Choice("threshold"), Choice("percentile")):
         with pytest.raises(InputError):
             samplers.build_pruner(make("tpe", NUMBERS, pruner=choice))
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsgaii"])
+def test_values_on_a_step_are_as_they_are_written(storage: PostgresStorage, sampler: str) -> None:
+    """Stored and given to training: 0.3, not 0.30000000000000004, so that equal ones are equal."""
+    space = Space(
+        tuple(Parameter(name, "float", low=0.0, high=1.0, step=0.1) for name in ("a", "b"))
+    )
+    options = {"startup_trials": 1} if sampler == "cmaes" else {}
+    study = dataclasses.replace(make(sampler, space), sampler=Choice(sampler, options))
+    study_id = create(storage, study)
+    written = space.get("a").values()
+    for number in range(30):
+        trial_id = claim(storage, study_id, number)
+        values = propose.propose(study, storage, study_id, trial_id, number)
+        assert all(value in written for value in values.values()), values
+        assert storage.get_trial(trial_id).params == values
+        storage.set_trial_state_values(trial_id, TrialState.COMPLETE, [abs(values["a"] - 0.3)])

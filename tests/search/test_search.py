@@ -191,8 +191,15 @@ def test_a_duplicate_is_noticed(db: Database, word: str) -> None:
         assert ledger.attempts(second.trial_id)[-1].reason == (
             "the same configuration as trial 0, whose result it has"
         )
+        assert do(ledger, lambda: ledger.trained_for(second.trial_id)) == (0, first.trial_id)
+        assert do(ledger, lambda: ledger.trained_for(first.trial_id)) is None
+        best = [ledger.best_numbers(5, infeasible=True, reused=all_) for all_ in (True, False)]
+        assert best == [[0, 1], [0]]
     else:
         assert trial.state.name == "RUNNING"
+        finish(ledger, second, acc=0.8, ms=0)
+        assert do(ledger, lambda: ledger.trained_for(second.trial_id)) is None
+        assert do(ledger, lambda: ledger.best_numbers(5, infeasible=True, reused=False)) == [1, 0]
 
 
 def earlier(db: Database) -> Ledger:

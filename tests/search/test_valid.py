@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sweep.core.errors import InputError
-from sweep.core.space import Parameter, Space
+from sweep.core.space import Parameter, Prior, Space
 from sweep.core.study import Choice, Objective, Study
 from sweep.search import valid
 from sweep.search.design import fixed_design, spread_design
@@ -131,6 +131,25 @@ def test_few_are_valid() -> None:
     assert check_where(make("tpe", where=())) == ""
     text = check_where(make("tpe", where=("lr < 0.005",)))
     assert "of 10000 points by chance" in text and "lr < 0.005 is broken by 99" in text
+
+
+def test_priors_that_contradict_them() -> None:
+    """It is said where nothing is drawn from the priors, or not their centre."""
+    lr = Parameter("lr", "float", low=0.0, high=1.0, prior=Prior(0.9, 0.01))
+    space = Space((lr, SPACE.get("hidden")))
+
+    def said(*clauses: str) -> str:
+        return check_where(make("tpe", space=space, where=clauses))
+
+    assert said("lr < 0.95", "hidden > 100") == ""
+    text = said("lr < 0.5")
+    assert (
+        "none of 1000 points from the priors keeps to it" in text and "lr < 0.5: lr is 0." in text
+    )
+    text = said("lr > 0.9")
+    assert "the first trial is not at the priors' centers: lr > 0.9: lr is 0.9" in text
+    text = said("lr < 0.005")
+    assert "of 10000 points by chance" in text and "none of 1000 points from the priors" in text
 
 
 def test_after_many_draws_a_known_point_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

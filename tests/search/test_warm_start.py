@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Choice, Constraint, Objective, Study
-from sweep.core.trial import TrialRecord
+from sweep.core.study import Choice, Constraint, Objective, Replicates, Study
+from sweep.core.trial import Replicate, TrialRecord
 from sweep.search import propose, warm_start
-from sweep.storage import bulk, studies
+from sweep.storage import bulk, replicates, studies
+from sweep.storage import records as stored
 from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
 from sweep.storage.optuna_storage import PostgresStorage
@@ -163,6 +164,27 @@ def test_bounds_that_have_changed_are_judged_anew(database_url: str, db: Databas
     )
 
 
+def test_several_trainings_are_judged_by_their_mean(database_url: str, db: Database) -> None:
+    """The tables have what the last one reported; under the same bounds and under others."""
+    old = replace(OLD, replicates=Replicates(2, 2))
+    ledger = fill(database_url, old, corner(5))
+    costs = [0.25 * number for number in range(5)]
+    for record, cost in zip(records_of(ledger), costs, strict=True):
+        done = [
+            Replicate(k, k, k, record.values, (cost + off,)) for k, off in ((1, 0.5), (2, -0.5))
+        ]
+        replicates.write(db, record.trial_id, done)
+    for limit in (1.0, 0.5):
+        study = new(Choice("tpe"), constraints=(Constraint("cost", max=limit),))
+        found = warm_start.read(db, study)
+        assert found is not None
+        assert [row["constraints"] for row in found.trials] == [[cost - limit] for cost in costs]
+
+
+def records_of(ledger: Ledger) -> list[TrialRecord]:
+    return stored.read_trials(ledger.db, ledger.study_id, ledger.study)
+
+
 def test_what_was_only_noted_counts_under_the_same_bounds(database_url: str, db: Database) -> None:
     """A trial told from a notebook has its violations, and no reports."""
     fill(database_url, OLD, corner(3, attempts=(), broken=[0.25]))
@@ -193,6 +215,8 @@ def records(*params: Any, values: Sequence[float] = (0.5,)) -> list[TrialRecord]
         (Parameter("p", "int", low=1, high=8), 9.0, None),
         (Parameter("p", "int", low=1, high=8), True, None),
         (Parameter("p", "float", low=1, high=8), 3, 3.0),
+        (Parameter("p", "float", low=0.0, high=1.0, step=0.1), 0.1 + 0.2, 0.3),
+        (Parameter("p", "float", low=0.0, high=1.0, step=0.1), 0.35, None),
         (Parameter("p", "categorical", choices=(1, 3)), 3.0, 3),
         (Parameter("p", "categorical", choices=(1.0, 3.0)), 3, 3.0),
         (Parameter("p", "categorical", choices=(True, False)), 1, None),

@@ -12,9 +12,10 @@ from typing import Any
 import psycopg2
 import pytest
 
+from sweep.core import outcomes
 from sweep.core.errors import DatabaseUnavailable, StaleAttempt
 from sweep.core.space import Parameter, Space
-from sweep.core.study import Choice, Objective, Retry, Study
+from sweep.core.study import Choice, Constraint, Objective, Retry, Study
 from sweep.core.trial import End, Place, Report
 from sweep.storage import records, studies, trial_rows
 from sweep.storage.connection import Database
@@ -549,6 +550,30 @@ class TestHold:
         assert not ledger.is_proven()
         do(ledger, lambda: ledger.record("a", [report(0, loss=math.nan)]))
         assert ledger.is_proven()
+
+    def test_a_name_that_nobody_reports_holds_the_study(self, db: Database) -> None:
+        """An objective of several, or a constraint, that each training ends without: its name is
+        wrong. Once one trial has told it, the others have failed by themselves."""
+        limits = (Constraint("ms", max=1.0),)
+        ledger = make(db, replace(STUDY, name="named", constraints=limits, max_parallel=2))
+        lacking = End(outcomes.NO_METRIC, "ended well, but never reported ms")
+        for token in ("a", "b"):
+            claim(ledger, token)
+            do(ledger, lambda token=token: ledger.record(token, [report(0, loss=1.0)]))
+            assert ledger.is_proven() == (token == "a")
+            state = do(ledger, lambda token=token: ledger.fail(token, lacking)).word
+            assert state == ("running" if token == "a" else "held")
+        assert do(ledger, ledger.give_back_failures) == 2
+        studies.write_state(db, ledger.study_id, StudyState())
+        claim(ledger, "c")
+        do(ledger, lambda: ledger.record("c", [report(0, loss=1.0, ms=0.5)]))
+        assert ledger.is_proven(outcomes.NO_METRIC)
+        claim(ledger, "d")
+        assert do(ledger, lambda: ledger.fail("d", lacking)).word == "running"
+        assert ledger.count_states()["FAIL"] == 1
+        assert not studies.is_judged(db, ledger.study_id)
+        do(ledger, lambda: ledger.finish("c", End("finished"), "complete", [1.0]))
+        assert studies.is_judged(db, ledger.study_id)
 
     def test_close_failures(self, ledger: Ledger) -> None:
         """Open failures become final once the study is proven, and not before."""

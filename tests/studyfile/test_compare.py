@@ -117,6 +117,14 @@ def test_a_metric_that_no_trial_has_told() -> None:
     assert changes(old, other, is_measured=False) == changes(old, other)
 
 
+def test_constraints_that_no_trial_was_held_against() -> None:
+    """Until one was, they may be corrected."""
+    old = loads(BASE, "s.yaml", ["constraints={latt: {max: 5}}"])
+    new = loads(BASE, "s.yaml", ["constraints={lat: {max: 5}}"])
+    assert changes(old, new)[0] == []
+    assert changes(old, new, is_judged=False) == (changes(old, new)[1], [])
+
+
 def test_both() -> None:
     """Allowed and refused differences are told apart, all at once."""
     assert compare(["trials=50", "seed=1", "space.lr.high=1"]) == (

@@ -321,7 +321,11 @@ def test_memory(text: str, memory_mb: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "gpus", "count"),
-    [("0", 0, 0), ("2", 2, 2), ('"a100:2"', "a100:2", 2), ("a100", "a100:1", 1)],
+    [
+        *(("0", 0, 0), ("2", 2, 2), ('"a100:2"', "a100:2", 2), ("a100", "a100:1", 1)),
+        *(("1g.10gb", "1g.10gb:1", 1), ('"2080ti:4"', "2080ti:4", 4), ('"3090:2"', "3090:2", 2)),
+        *(('"gpu:2"', 2, 2), ('"gpu:a100:2"', "a100:2", 2)),
+    ],
 )
 def test_gpus(text: str, gpus: int | str, count: int) -> None:
     """GPUs are a number, or a number of a type."""

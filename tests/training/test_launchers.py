@@ -321,6 +321,21 @@ def test_a_torchrun_of_the_commands_own_has_a_port_of_its_own(tmp_path: Path) ->
         assert launchers.meet(study, {}, "77", 0, None) is None
 
 
+def test_jax_has_a_port_of_its_own(tmp_path: Path) -> None:
+    """It takes one by the host's name, which two can bind: their ranks would mix. Where each rank
+    of several nodes works it out and may not be given a variable, it is left to them."""
+    for nodes, command, expected in (
+        (1, ["mpirun", "-n", "2", "python", "t.py"], True),
+        (1, ["bash", "t.sh"], True),
+        (2, ["mpirun", "-n", "2", "python", "t.py"], False),
+        (2, ["python", "t.py"], True),  # sweep's own launcher, which gives it to all
+    ):
+        study = make("auto", nodes, 2, command=command)
+        meeting = Rendezvous("n7", 20042)
+        env = build(study, VALUES, BASE | {"JAX_COORDINATOR_PORT": "1"}, Path("/p"), meeting)[1]
+        assert env.get("JAX_COORDINATOR_PORT") == ("20042" if expected else None)
+
+
 def test_neighbours_have_ports_of_their_own(tmp_path: Path) -> None:
     """All elements and slots of an array differ; what is held or taken is passed over."""
     study = make("auto", 1, 2, executor="local", slurm=Slurm(slots=2))

@@ -151,6 +151,9 @@ def _not_listed(source: Source) -> str:
 def _again(source: Source, one: Rerun) -> Again:
     own = {record.number: record for record in source.records}
     before = own[one.trial].values if one.trial in own else ()
+    if one.trial in own and one.kind == SAME_SEED:  # of several trainings the one that it repeats
+        done = {each.seed: each.values for each in own[one.trial].replicates}
+        before = done.get(one.seed, before)
     found = one.result.get("values") or ()
     seed = f"{one.seed} (its own)" if one.kind == SAME_SEED else str(one.seed)
     return Again(
@@ -196,8 +199,10 @@ def _facts(source: Source) -> list[tuple[str, str]]:
     for name, value in study.fixed.items():
         facts.append((f"{name} (fixed)", views.text_of(value)))
     facts += [
+        *(("where", clause) for clause in study.where),
         ("sampler", study.sampler.type),
         ("pruner", study.pruner.type),
+        *([("trainings of a trial", study.replicates.text)] if study.is_replicated else []),
         ("seed", str(study.seed)),
         ("at once", f"{study.parallel} trial{'' if study.parallel == 1 else 's'}"),
         ("executor", study.executor),

@@ -176,11 +176,7 @@ def convert_hydra(data: Mapping[str, Any], path: Path, text: str, lost: list[str
             "hydra.mode=RUN keeps each trial to one training."
         },
     )
-    convert = {OPTUNA: _convert_optuna, BASIC: _convert_basic, NEVERGRAD: convert_nevergrad}
-    convert.get(kind, convert_ax)(draft, data, sweeper, path, lost)
-    for key in sweeper:
-        if str(key) not in _KNOWN[kind]:
-            lost.append(f"{key}: has no counterpart here")
+    add_study(draft, data, path, lost)
     if not draft.space:
         why = "; ".join(lost[:3])
         raise InputError(
@@ -189,13 +185,30 @@ def convert_hydra(data: Mapping[str, Any], path: Path, text: str, lost: list[str
             "Write params: {name: interval(…)} in it, or name the parameters under space in a "
             "study file (sweep init SCRIPT writes one).",
         )
+    return draft
+
+
+def add_study(draft: Draft, data: Mapping[str, Any], path: Path, lost: list[str]) -> str:
+    """Add what a configuration's sweeper and launcher say to a draft; return the sweeper's kind.
+
+    Raises:
+        InputError: Its sweeper is of another kind.
+    """
+    sweeper = find_sweeper(data)
+    assert sweeper is not None
+    kind = _find_kind(data, sweeper, path)
+    convert = {OPTUNA: _convert_optuna, BASIC: _convert_basic, NEVERGRAD: convert_nevergrad}
+    convert.get(kind, convert_ax)(draft, data, sweeper, path, lost)
+    for key in sweeper:
+        if str(key) not in _KNOWN[kind]:
+            lost.append(f"{key}: has no counterpart here")
     _add_metric(draft, data, kind, lost)
     hydra = data.get("hydra")
     launcher = hydra.get("launcher") if isinstance(hydra, Mapping) else data.get("launcher")
     if isinstance(launcher, Mapping):
         named = _default_of(data, "hydra/launcher") or ""
         add_launcher(draft.more, launcher, named, lost)
-    return draft
+    return kind
 
 
 def _name(path: Path) -> str:

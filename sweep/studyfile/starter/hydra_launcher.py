@@ -80,7 +80,7 @@ def _resources(given: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
     if gpus is None and per_task is not None:
         gpus = per_task * tasks
     if gpus is None and "gres" in given:
-        matched = re.fullmatch(r"gpu(?::([A-Za-z][\w.-]*))?(?::(\d+))?", str(given["gres"]))
+        matched = re.fullmatch(r"gpu(?::(?!\d+$)(\w[\w.-]*))?(?::(\d+))?", str(given["gres"]))
         if matched:
             count = int(matched[2] or 1)
             gpus = f"{matched[1]}:{count}" if matched[1] else count

@@ -107,8 +107,10 @@ def _add_tuner(draft: Draft, data: Mapping[str, Any], lost: list[str]) -> None:
     draft.objectives.append({"metric": "default", "direction": direction})
     if mode is None:
         lost.append("optimize_mode: is not in this file; check the objective's direction")
-    for key in arguments if isinstance(arguments, Mapping) else ():
-        if key != "optimize_mode":
+    for key, value in arguments.items() if isinstance(arguments, Mapping) else ():
+        if key == "seed" and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            draft.more["seed"] = value
+        elif key != "optimize_mode":
             lost.append(f"tuner.classArgs.{key}: has no counterpart here")
     name = str(tuner.get("name") or tuner.get("builtinTunerName") or tuner.get("className") or "")
     draft.more["sampler"] = _SAMPLERS.get(name, "auto")
@@ -119,6 +121,10 @@ def _add_tuner(draft: Draft, data: Mapping[str, Any], lost: list[str]) -> None:
         called = str(assessor.get("name") or assessor.get("builtinAssessorName") or "")
         if called == "Medianstop":
             draft.more["pruner"] = "median"
+            given = assessor.get("classArgs")
+            start = given.get("start_step") if isinstance(given, Mapping) else None
+            if isinstance(start, int) and not isinstance(start, bool) and start > 0:
+                draft.more["pruner"] = {"type": "median", "min_resource": start}
         else:
             lost.append(f"assessor: {called} has no counterpart here; see the key pruner")
 

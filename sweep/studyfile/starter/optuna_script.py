@@ -45,8 +45,9 @@ def convert_optuna(tree: ast.Module, path: Path, lost: list[str]) -> Draft:
     )
     names = _constants(tree)
     found = find_suggestions(tree, names, lambda call: _parent(call, names))
+    around = _find_around(tree)
     for one in found:
-        _add(draft, one, lost)
+        _add(draft, one, around.get(_place(one.call)), lost)
     _settle_conditions(draft, lost)
     _add_study(draft, tree, names, lost)
     lost.append(
@@ -119,9 +120,59 @@ def _values(found: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(values) if len(values) <= MOST_VALUES else ()
 
 
-def _add(draft: Draft, one: Suggestion, lost: list[str]) -> None:
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _find_around(tree: ast.Module) -> dict[tuple[int, int], ast.expr]:
+    """Return what a script makes of its suggestions at once, by the place of each:
+    ``int(trial.suggest_…)``, ``2 ** trial.suggest_…``."""
+    found: dict[tuple[int, int], ast.expr] = {}
+    for node in ast.walk(tree):
+        inside: list[ast.expr] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            inside = node.args[:1] if node.func.id in ("int", "round") else []
+        elif isinstance(node, ast.BinOp):
+            inside = [node.left, node.right]
+        for below in inside:
+            called = below.func if isinstance(below, ast.Call) else None
+            if isinstance(called, ast.Attribute) and called.attr in _SUGGESTIONS:
+                assert isinstance(node, ast.expr)
+                found[_place(below)] = node
+    return found
+
+
+def _made_of(found: dict[str, Any], name: str, around: ast.expr, lost: list[str]) -> dict[str, Any]:
+    """Return a range after what the script makes of its values."""
+    if isinstance(around, ast.BinOp):
+        text = ast.unparse(around)
+        shown = text if len(text) < 80 else f"{text[:77]}…"
+        lost.append(
+            f"{name}: the script goes on with {shown}; have it do so with what it is given, too, "
+            "or write the values that come of it"
+        )
+        return found
+    if found["type"] != "float":
+        return found
+    ends = [found["low"], found["high"], found.get("step", 1.0)]
+    if "step" in found and not all(float(one).is_integer() for one in ends):
+        lost.append(f"{name}: {ast.unparse(around)}: its steps are no whole numbers")
+        return found
+    is_cut = isinstance(around, ast.Call) and ast.unparse(around.func) == "int"
+    low, high = (int(one) if is_cut else round(one) for one in (found["low"], found["high"]))
+    if found.get("log") and low < 1:
+        lost.append(f"{name}: {ast.unparse(around)}: is cut to whole numbers, here it is not")
+        return found
+    whole = {"type": "int", "low": low, "high": high}
+    if found.get("step", 1.0) != 1.0:
+        whole["step"] = int(found["step"])
+    return whole | ({"log": True} if found.get("log") else {})
+
+
+def _add(draft: Draft, one: Suggestion, around: ast.expr | None, lost: list[str]) -> None:
     try:
         name, found = _read(one.call, one.names, lost)
+        found = _made_of(found, name, around, lost) if around is not None else found
     except _UNREADABLE as error:
         text = ast.unparse(one.call)
         lost.append(f"{text}: is not known without running the script ({error})")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,30 @@ from typing import Any
 from sweep.core.placeholders import EDIT, RESERVED, escape
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import HINTS, Draft, make_name
+from sweep.studyfile.starter.hydra_multirun import read_multirun
 from sweep.studyfile.starter.sbatch_around import (
+    COMMAND,
     add_variables,
     leave_container,
     run_here,
     with_variables,
 )
+from sweep.studyfile.starter.sbatch_branches import read_branches
 from sweep.studyfile.starter.sbatch_files import read_files
-from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, pick, read_scalars, read_tasks
-from sweep.studyfile.starter.sbatch_options import add_options, read_options
+from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, read_scalars, read_tasks
+from sweep.studyfile.starter.sbatch_launchers import use_launcher
+from sweep.studyfile.starter.sbatch_options import add_options, is_sbatch, read_options
+from sweep.studyfile.starter.sbatch_points import BEYOND, bound, pair, pick_points, put_single
+from sweep.studyfile.starter.sbatch_ran import Trainings, find_trainings, is_other
+from sweep.studyfile.starter.sbatch_series import (
+    are_alike,
+    join_alike,
+    leave_options,
+    open_functions,
+    open_jobs,
+    read_submitted,
+    split_commands,
+)
 from sweep.studyfile.starter.sbatch_text import (
     cut,
     find_loops,
@@ -31,46 +45,87 @@ from sweep.studyfile.starter.sbatch_text import (
     without_numbers,
 )
 from sweep.studyfile.starter.sbatch_words import (
+    WRAPPED,
     count_loops,
     find_lists,
     list_words,
     open_commands,
     part_elements,
+    put_lists,
     read_shell_word,
 )
 from sweep.studyfile.starter.shell_script import SHEBANG
 
+_SHELLS = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 _PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
 _VARIABLE = re.compile(r"^[ \t]*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
-_TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")
 _COMPUTED = re.compile(r"\$\(\(.*?\)\)")
 _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-_PROGRAMS = (
-    r"python[\d.]*|torchrun|accelerate|deepspeed|bash|sh|uv|poetry|apptainer|singularity|Rscript|"
-    r"julia|mpirun|mpiexec|conda(?=\s+run)|mamba(?=\s+run)|micromamba(?=\s+run)|stdbuf|timeout|"
-    r"numactl|xvfb-run|matlab|java|node|sbatch"
-)
-_SETTING = r"\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|\$\(\(.*?\)\)|[^\s\"']*)[ \t]+"
-_COMMAND = re.compile(
-    rf"^[ \t]*((?:time\s+|exec\s+|nohup\s+|env\s+|{_SETTING})*)"
-    r"(?:\"?\$\{?SRUN\}?\"?\s+|srun\s+(?:[^|;&\n]*?\s)?)?"
-    rf"(\"?(?:[\w.~${{}}/-]*/)?(?:{_PROGRAMS})(?=[\s\"])(?!\s*<<)[^\n]*|\./\S+[^\n]*)$",
-    re.MULTILINE,
-)
 
 
 def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     """Return the study of a job-array script; what could not be carried over goes to ``lost``."""
-    options = read_options(text)
+    text = open_jobs(text)
+    said: list[str] = []
+    draft, tasks = _convert(text, path, said, None)
+    said, draft = _hold_against(text, path, said, draft, tasks)
+    lost += said
+    return draft
+
+
+def _hold_against(
+    text: str, path: Path, said: list[str], draft: Draft, tasks: list[int] | None
+) -> tuple[list[str], Draft]:
+    """Return a draft, or the one of what the script is seen to run where that is something else."""
+    if tasks is None or any(word.startswith("hydra.run.dir=") for word in draft.command):
+        return said, draft
+    body = WRAPPED.sub(r"\2\3", straighten(text))
+    found = find_trainings(body, path.parent, tasks, _counts(tasks))
+    beyond = next((one for one in said if BEYOND in one), "")
+    some_beyond = bool(beyond) and not re.match(r"--array: (\d+) of \1 tasks", beyond)
+    if found is None or not is_other(draft, found) or (some_beyond and EDIT not in draft.command):
+        return said, draft
+    again: list[str] = []
+    is_one = len(found.rows) > 1 and are_alike(found.rows)
+    other = _convert(text, path, again, found)[0] if is_one else draft
+    before, after = (sum(map(_edits, one.command)) for one in (draft, other))
+    if other is draft or after > max(0, before - 1):
+        if not before or (not draft.space and len(found.rows) > 1):
+            shown = "; ".join(" ".join(row)[:100] for row in (found.rows[:1] + found.rows[1:][-1:]))
+            said.append(
+                f"the script runs {len(found.rows)} different commands, as far as it can be gone "
+                f"through, and the study others: {shown}. Check command, space and points"
+            )
+            draft.command += [] if any(EDIT in word for word in draft.command) else [EDIT]
+        return said, draft
+    return again, other
+
+
+def _edits(word: str) -> int:
+    return word.count(EDIT)
+
+
+def _convert(
+    text: str, path: Path, lost: list[str], ran: Trainings | None
+) -> tuple[Draft, list[int] | None]:
+    """Return the study of a script, and the tasks of its array; None where these are not known.
+
+    Args:
+        ran: What it was seen to run, where that is to be taken.
+    """
+    body = open_functions(straighten(text))
+    options = _read_options(text, body, path.parent, lost)
     draft = Draft(
-        f"Made from the {'job script' if options else 'loops of'} {path.name}.",
+        f"Made from the {'job script' if is_sbatch(text) else 'script'} {path.name}.",
         make_name(options.get("job-name") or path.stem),
         [],
         hints=list(HINTS),
         objectives=[{"metric": "val_loss", "direction": "minimize"}],
     )
     tasks = read_tasks(options.get("array", ""))
-    body = open_commands(straighten(text))
+    branches = read_branches(body, settle(read_scalars(body)), tasks)
+    tasks = [task for task in tasks if task not in branches.ended]
+    body = open_commands(branches.body)
     files = read_files(body, path.parent, settle(read_scalars(body)), tasks)
     body = number_names(files.body)
     picked = {found[1]: found[2].strip('"') for found in _VARIABLE.finditer(body)}
@@ -84,31 +139,57 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
             if not re.search(r"[$`]", value) and name not in picked
         },
     )
-    lines = [(found[1], cut(found[2])) for found in _COMMAND.finditer(body)]
+    lines = [(found[1], cut(found[2])) for found in COMMAND.finditer(body)]
     commands = [line for _, line in lines]
     taken = likeliest(commands) if commands else -1
     variables, line = lines[taken] if lines else ("", f"python {EDIT}")
     outside = leave_container(body, line, lost)
     loops = find_loops(body, lines[taken][1], lists) if lines else {}
-    line = put_in(with_variables(variables, line, lost), picked)
-    line, turns = count_loops(line, loops, lists, scalars)
+    line = put_in(with_variables(variables, leave_options(line), lost), picked)
+    alike: list[int] = []
+    given = tasks or branches.tasks or files.tasks
+    if ran is not None:
+        line, turns, alike = join_alike(ran.rows, 0, lists, lost)
+        variables, loops, commands = ran.settings, {}, [line, *ran.others]
+        taken, alike = 0, [0]
+    else:
+        line, turns = count_loops(put_lists(line, lists), loops, lists, scalars)
+    is_task = bool(tasks or turns or loops) or any(TASK in one for one in commands)
+    if lines and not is_task and ran is None:
+        plain = [
+            line if place == taken else leave_options(one) for place, one in enumerate(commands)
+        ]
+        line, turns, alike = join_alike(split_commands(plain), taken, lists, lost)
     loops = {} if turns else loops
+    is_open = not tasks and (not turns or (ran is not None and TASK in branches.body))
     tasks = tasks or turns
-    all_tasks = tasks or files.tasks or list(range(10))
+    all_tasks = (
+        (turns if ran is not None else tasks) or branches.tasks or files.tasks or list(range(10))
+    )
     # What is read from files was parted where it was read.
     own = {name: values for name, values in lists.items() if name not in files.lists}
     line = part_elements(line, own, Picks(own, scalars, all_tasks), lost)
     lists |= own
     picks = Picks({**lists, **loops}, scalars, all_tasks, set(loops))
     draft.command = run_here(_command(draft, line, picks, lost), lost)
-    if not tasks and picks.indexes:
-        which = f"tasks {min(all_tasks)} to {max(all_tasks)} were taken"
+    is_hydra = not picks.indexes and read_multirun(draft, path, lost)
+    if is_open and picks.indexes:
+        which = f"tasks {min(given or all_tasks)} to {max(given or all_tasks)} were taken"
         lost.append(f"--array: is not in the script; {which}")
-    others = [one for place, one in enumerate(commands) if place != taken]
+    others = [one for place, one in enumerate(commands) if place not in (taken, *alike)]
+    if alike and ran is None:
+        twice = len(alike) - len(turns)
+        lost.append(
+            f"the script runs {len(alike)} commands that differ in their arguments, one after the "
+            "other; each became a trial: where one needs what another has made, take them apart"
+            + (f"; {twice} that are there twice were taken once" if twice else "")
+        )
     if others:
         shown = ", ".join(without_numbers(one)[:60] for one in others[:3])
         lost.append(f"the script runs {len(commands)} commands; left out: {shown}")
-    if files.unread or re.search(r"\b(sed|awk|head)\b[^\n]*SLURM_ARRAY_TASK_ID", body):
+    if ran is not None:
+        pass
+    elif files.unread or re.search(r"\b(sed|awk|head)\b[^\n]*SLURM_ARRAY_TASK_ID", body):
         lost.append(
             "the lines of a file: each task reads its own"
             + "".join(f"; {text}" for text in files.unread)
@@ -121,35 +202,54 @@ def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
             f"{', '.join(picks.looped)}: goes through a loop within each task; here all "
             "combinations with what tasks pick are tried, one a trial"
         )
-        _pair(draft, {}, lost)
-        _number_tasks(draft, picks)
-    elif indexes and _pick_points(draft, indexes, picks.tasks, scalars, lists, lost):
+        pair(draft, {}, lost)
+        bound(draft, picks)
+    elif indexes and pick_points(draft, indexes, picks.tasks, scalars, lists, lost):
         draft.more.setdefault("seed", 0)
-    else:
-        _pair(draft, indexes, lost)
-    add_options(draft, options, lost)
-    setup = read_setup(outside, [*commands, *(text for text, _ in lines if text)], lost)
+    elif not is_hydra:
+        pair(draft, indexes, lost)
+    bound(draft, picks)
+    put_single(draft)
+    if indexes:
+        read_multirun(draft, path, lost)
+    launched = draft.more.keys() & {"resources", "slurm"}
+    is_ranked = any(
+        re.search(r"srun|SRUN|mpirun|mpiexec", one[0]) for one in COMMAND.finditer(body)
+    )
+    add_options(draft, {} if launched else options, lost, is_ranked=is_ranked)
+    use_launcher(draft, lost)
+    if launched and options:
+        lost.append(
+            "#SBATCH lines: Hydra's launcher asks for what a trial needs; they were left out"
+        )
+    own_lines = [one for line in lines for one in line if one]
+    if re.search(r"^[ \t]*\{%|\{%-? \w+ .*%\}|\{\{ ?[\w.]+ ?\}\}", text, re.M):
+        draft.command += [] if EDIT in draft.command else [EDIT]
+        lost.append(f"{path.name} is a template; convert what is made of it, or replace {EDIT}")
+    setup = read_setup(outside, own_lines + (ran.sources if ran else []), lost)
     if setup:
         draft.more.setdefault("slurm", {})["setup"] = setup
     add_variables(draft, variables, lost)
-    what = "a job array" if options else "the script"
-    lost.append(f"objective: {what} compares nothing; name what the script prints or reports")
-    return draft
+    what = "a job array" if is_sbatch(text) else "the script"
+    if len(draft.objectives) == 1 and draft.objectives[0]["metric"] == "val_loss":
+        lost.append(f"objective: {what} compares nothing; name what the script prints or reports")
+    is_known = bool(given) or TASK not in body
+    return draft, given if is_known else None
 
 
-def is_loop(text: str, path: Path) -> bool:
-    """Tell whether a file is a shell script with loops."""
-    is_shell = path.suffix in (".sh", ".bash") or SHEBANG.match(text) is not None
-    return (
-        is_shell and re.search(r"^[ \t]*for\s+(?:\w+\s+in\s|\(\()", text, re.MULTILINE) is not None
-    )
+def is_shell(text: str, path: Path) -> bool:
+    """Tell whether a file is a script of a shell."""
+    return path.suffix in _SHELLS or SHEBANG.match(text) is not None
 
 
-def _number_tasks(draft: Draft, picks: Picks) -> None:
-    """Give what tasks pick as whole numbers the bounds of the tasks."""
-    for name in picks.indexes:
-        if "choices" not in draft.space[name]:
-            draft.space[name] |= {"low": min(picks.tasks), "high": max(picks.tasks)}
+def _read_options(text: str, body: str, folder: Path, lost: list[str]) -> dict[str, str]:
+    """Return the options of sbatch: of a job script's own lines, else of what a script submits."""
+    plain = {
+        name: value
+        for name, value in settle(read_scalars(body)).items()
+        if not re.search(r"[$`]", value)
+    }
+    return read_submitted(put_in(body, plain), folder, lost) | read_options(text)
 
 
 def _counts(tasks: list[int]) -> dict[str, str]:
@@ -158,64 +258,6 @@ def _counts(tasks: list[int]) -> dict[str, str]:
         return {}
     counts = {"COUNT": len(tasks), "MIN": min(tasks), "MAX": max(tasks)}
     return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in counts.items()}
-
-
-def _pick_points(
-    draft: Draft,
-    indexes: dict[str, str],
-    tasks: list[int],
-    scalars: dict[str, str],
-    lists: dict[str, list[Any]],
-    lost: list[str],
-) -> bool:
-    """Make what the tasks pick a grid, or points; return whether that is known."""
-    sizes = {name: len(values) for name, values in lists.items()}
-    rows: list[dict[str, Any]] = []
-    beyond = 0
-    for task in tasks:
-        row: dict[str, Any] = {}
-        for name, index in indexes.items():
-            choices = draft.space[name].get("choices")
-            try:
-                number = pick(index, scalars, sizes, task)
-            except ValueError as error:
-                lost.append(
-                    f"[{error}]: is not known without running the script; all combinations of the "
-                    "lists are taken"
-                )
-                return False
-            if choices is None:
-                row[name] = number
-            elif -len(choices) <= number < len(choices):
-                row[name] = choices[number]
-        if len(row) == len(indexes):
-            rows += [row] if row not in rows else []
-        else:
-            beyond += 1
-    if beyond:
-        lost.append(f"--array: {beyond} of {len(tasks)} tasks pick beyond the end of a list")
-    if not rows:
-        return False
-    for name in indexes:
-        used = [row[name] for row in rows]
-        if "choices" in draft.space[name]:
-            unique = [one for i, one in enumerate(used) if one not in used[:i]]
-            draft.space[name] = {"type": "categorical", "choices": unique}
-        else:
-            draft.space[name] = {"type": "int", "low": min(used), "high": max(used)}
-    if len(rows) + beyond < len(tasks):
-        lost.append(
-            f"--array: {len(tasks)} tasks pick {len(rows)} different points, tried once each"
-        )
-    whole = [
-        len(p["choices"]) if "choices" in p else p["high"] - p["low"] + 1
-        for p in (draft.space[name] for name in indexes)
-    ]
-    if math.prod(whole) == len(rows):
-        draft.more["sampler"] = "grid"
-    else:
-        draft.more |= {"points": rows, "trials": len(rows), "sampler": "random"}
-    return True
 
 
 def _read_lists(body: str, scalars: dict[str, str]) -> dict[str, list[Any]]:
@@ -230,7 +272,7 @@ def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str
     kept: list[tuple[str, str, bool]] = []
 
     def keep(name: str, expression: str, *, is_list: bool = False) -> str:
-        kept.append((name, expression, is_list))
+        kept.append((name, expression.replace("\2", " "), is_list))
         return f"\0{len(kept) - 1}\1"
 
     def put(match: re.Match[str]) -> str:
@@ -259,6 +301,12 @@ def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str
         name = re.sub(r"\W+", "_", option.lstrip("-")) if option.startswith("-") else ""
         value = word.partition("=")[2] if option != before else word
         pieces = []
+        inner = re.sub(r"\x00(\d+)\x01", lambda m: kept[int(m[1])][1] or kept[int(m[1])][0], word)
+        if re.search(r"\$\((?!\()|`", re.sub(r"\$\(\(.*?\)\)", "", inner)) and "\0" in word:
+            shown = without_numbers(inner.replace("\2", " "))[:80]
+            lost.append(f"command: {shown} is not known without running it; replace {EDIT}")
+            found.append(EDIT)
+            continue
         for piece in re.split(r"(\x00\d+\x01)", word):
             if piece.startswith("\0"):
                 own, expression, is_list = kept[int(piece[1:-1])]
@@ -336,48 +384,3 @@ def _add(
     else:
         picks.indexes[name] = expression
     return f"{{{name}}}"
-
-
-def _pair(draft: Draft, indexes: dict[str, str], lost: list[str]) -> None:
-    """Make points of lists that are gone through together, and a grid of all others."""
-    together = [
-        name
-        for name, index in indexes.items()
-        if _TASK.fullmatch(index.strip("$(){} ")) or _TASK.fullmatch(index)
-    ]
-    sizes = {
-        len(draft.space[name].get("choices", ()))
-        for name in together
-        if "choices" in draft.space[name]
-    }
-    if len(together) > 1 and len(sizes) == 1 and len(together) == len(indexes):
-        rows = [
-            {
-                name: draft.space[name]["choices"][i]
-                for name in together
-                if "choices" in draft.space[name]
-            }
-            for i in range(sizes.pop())
-        ]
-        for name in together:
-            choices = draft.space[name].get("choices")
-            if choices:
-                draft.space[name]["choices"] = [
-                    one for i, one in enumerate(choices) if one not in choices[:i]
-                ]
-        draft.more |= {"points": rows, "trials": len(rows), "seed": 0, "sampler": "random"}
-    else:
-        for name in together:
-            choices = draft.space[name].get("choices")
-            if choices:
-                draft.space[name]["choices"] = [
-                    one for i, one in enumerate(choices) if one not in choices[:i]
-                ]
-        draft.more |= {"seed": 0, "sampler": "grid"}
-        if not draft.space:
-            draft.more["trials"] = 1
-            draft.command.append(EDIT)
-            lost.append(
-                "no list and no use of SLURM_ARRAY_TASK_ID was found in the command: name under "
-                f"space what is to vary, and replace {EDIT} by how it is passed"
-            )

@@ -8,13 +8,32 @@ from typing import Any
 
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.draft import Draft
-from sweep.studyfile.starter.sbatch_text import without_numbers
+from sweep.studyfile.starter.sbatch_text import cut, without_numbers
 
 _CONTAINER = re.compile(
     r"^[ \t]*(?:srun\s.*?)?\b(singularity|apptainer)[ \t]+(?:exec|run)\b(.*?)"
     r"\b(?:bash|sh)[ \t]+-l?c[ \t]+[\"'](.*?)[\"']",
     re.MULTILINE | re.DOTALL,
 )
+
+_PROGRAMS = (
+    r"python[\d.]*|torchrun|accelerate|deepspeed|bash|sh|uv|poetry|apptainer|singularity|Rscript|"
+    r"julia|mpirun|mpiexec|conda(?=\s+run)|mamba(?=\s+run)|micromamba(?=\s+run)|stdbuf|timeout|"
+    r"numactl|xvfb-run|matlab|java|node|sbatch"
+)
+_SETTING = r"\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|\$\(\(.*?\)\)|[^\s\"']*)[ \t]+"
+COMMAND = re.compile(
+    rf"^[ \t]*((?:time\s+|exec\s+|nohup\s+|env\s+|{_SETTING})*)"
+    r"(?:\"?\$\{?SRUN\}?\"?\s+|srun\s+(?:[^|;&\n]*?\s)?)?"
+    rf"(\"?(?:[\w.~${{}}/-]*/)?(?:{_PROGRAMS})(?=[\s\"])(?!\s*<<)[^\n]*|\./\S+[^\n]*)$",
+    re.MULTILINE,
+)
+
+
+def read_command(line: str) -> tuple[str, str] | None:
+    """Return the variables before a command, and the command; None for a line that is none."""
+    found = COMMAND.match(line)
+    return (found[1], cut(found[2])) if found else None
 
 
 def run_here(command: list[str], lost: list[str]) -> list[str]:
@@ -26,10 +45,7 @@ def run_here(command: list[str], lost: list[str]) -> list[str]:
         return command
     named = [i for i in scripts if re.search(r"\.\w+$", command[i])] or scripts
     script = command[named[0]]
-    lost.append(
-        f"sbatch: {script} runs as a part of each trial here; its #SBATCH lines, and the options "
-        "of sbatch, belong into resources and slurm"
-    )
+    lost.append(f"sbatch: {script} runs as a part of each trial here")
     # What sbatch gives to the job's environment.
     given = [
         word.partition("=")[2].removeprefix("ALL,").split(",")

@@ -49,9 +49,17 @@ def read_scalars(body: str) -> dict[str, str]:
         found.setdefault(name, []).append(value)
     for name, value in re.findall(r"\(\(\s*(\w+)\s*=([^=].*?)\)\)", body):
         found.setdefault(name, []).append(f"$(({value}))")
-    once = {name: values[0].strip("\"'") for name, values in found.items() if len(values) == 1}
+    once = {name: _unquote(values[0]) for name, values in found.items() if len(values) == 1}
     home = f"{Path.home()}/"
     return {n: home + value[2:] if value.startswith("~/") else value for n, value in once.items()}
+
+
+def _unquote(value: str) -> str:
+    """Return a value without its quotes: ``'a'_${b}_'c'`` too, of which each part has its own."""
+    parts = r"\"((?:\\.|[^\"\\])*)\"|'([^']*)'"
+    if re.search(r"`|\$\(", value) or not re.fullmatch(rf"(?:{parts}|[^\"'])*", value):
+        return value.strip("\"'")
+    return re.sub(parts, lambda found: found[1] or found[2] or "", value)
 
 
 def pick(expression: str, scalars: Mapping[str, str], sizes: Mapping[str, int], task: int) -> int:
@@ -69,6 +77,14 @@ def pick(expression: str, scalars: Mapping[str, str], sizes: Mapping[str, int], 
         return _evaluate(parse_expression(text), task)
     except (SyntaxError, ZeroDivisionError, RecursionError):
         raise ValueError(expression) from None
+
+
+def reads_task(expression: str, scalars: Mapping[str, str]) -> bool:
+    """Tell whether an expression, or a variable in it, reads the task's number."""
+    try:
+        return TASK in _resolve(expression, scalars, {}, 0)
+    except ValueError:
+        return False
 
 
 def _resolve(text: str, scalars: Mapping[str, str], sizes: Mapping[str, int], depth: int) -> str:

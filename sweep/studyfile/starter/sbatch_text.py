@@ -21,7 +21,10 @@ _SAYS_NOTHING = re.compile(
     r"exec|time|true|env|lscpu|free|scontrol|sstat|sacct|trap|umask)\b|:"
 )
 _BLOCK = re.compile(r"^(?:if|then|else|elif|fi|for|while|until|do|done|case|esac|\S*\)|;;|\}|\{)")
-_IS_SETUP = re.compile(r"^(?:module|ml|source|conda\s+activate|micromamba\s+activate|spack|\.)\s")
+_IS_SETUP = re.compile(
+    r"^(?:(?:module|ml|source|(?:conda|mamba|micromamba)\s+activate|spack|ulimit|\.)\s"
+    r"|eval\s+\"?(?:\$\(|`)(?:\S*/)?(?:conda|mamba|micromamba|pyenv|ssh-agent)\b)"
+)
 _EXPORT = re.compile(r"^export\s+(\w+)=(.*)$")
 
 
@@ -82,7 +85,7 @@ def cut(line: str) -> str:
 
 _PIECE = re.compile(
     r";;|'[^']*'|\"(?:\\.|[^\"\\])*\"|\(\(.*?\)\)|\$\{[^}]*\}|\\.|"
-    r"(?P<ends>&&|\|\|?|;|(?<!\S)[12&]?>>?|<|(?<![<>&])&(?![&>]))"
+    r"\$\((?:[^()]|\([^()]*\))*\)|(?P<ends>&&|\|\|?|;|(?<!\S)[12&]?>>?|<|(?<![<>&])&(?![&>]))"
 )
 
 
@@ -261,7 +264,7 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
         opens = bool(_OPENS.search(plain))
         export = _EXPORT.match(plain)
         if depth == 0 and not opens and _IS_SETUP.match(plain):
-            setup.append(plain)
+            setup += [*_needed(plain, outside, setup), without_numbers(plain)]
         elif depth == 0 and export and names_secret(export[1]):
             lost.append(
                 f"export {export[1]}: is a secret by its name, and was not copied; set it in the "
@@ -290,6 +293,17 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
     return setup
 
 
+def _needed(plain: str, outside: str, setup: list[str]) -> list[str]:
+    """Return the lines that set what a line of the setup reads: ``P=$(conda info --base)``."""
+    found: list[str] = []
+    for name in dict.fromkeys(re.findall(r"\$\{?(\w+)", plain)):
+        given = re.findall(rf"^[ \t]*((?:export\s+)?{name}=[^\n]*)$", outside, re.M)
+        line = without_numbers(given[0].strip()) if len(given) == 1 else ""
+        if line and line not in setup and "SLURM_ARRAY" not in line:
+            found += [*_needed(given[0], outside, [*setup, line]), line]
+    return found
+
+
 def _is_left_out(plain: str, commands: list[str]) -> bool:
     """Tell whether a line does something that the study will not do."""
     if not plain or plain.startswith("#") or re.match(r"cd\s|pushd\s|popd", plain):
@@ -298,6 +312,6 @@ def _is_left_out(plain: str, commands: list[str]) -> bool:
         return False
     if _ASSIGNED.match(plain) or re.match(r"(?:declare|local|readonly|unset|let)\b", plain):
         return False
-    return (
-        not any(one in plain for one in commands) and re.match(r"[\w./$\"'~{]", plain) is not None
-    )
+    texts = (plain, without_numbers(plain))
+    is_command = any(one in text for one in commands for text in texts)
+    return not is_command and re.match(r"[\w./$\"'~{]", plain) is not None

@@ -17,7 +17,7 @@ from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.sbatch_indexes import TASK, Picks
 
 _MOST_VALUES = 10_000
-_RAW = re.compile(r"(?:\"(?:\\.|[^\"\\])*\"|'[^']*'|\\.|[^\s\"'\\])+")
+RAW_WORD = re.compile(r"(?:\"(?:\\.|[^\"\\])*\"|'[^']*'|\\.|[^\s\"'\\])+")
 _SEQ = re.compile(r"\$\(\s*seq\s+((?:-?\d+\s*){1,3})\)|`\s*seq\s+((?:-?\d+\s*){1,3})`")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
@@ -31,7 +31,7 @@ _SHELL = re.compile(
     r"^([ \t]*(?:srun\s[^\"'\n]*?)?)(?:bash|sh)[ \t]+-l?c[ \t]+\"((?:\\.|[^\"\\\n])*)\"[ \t]*$",
     re.M,
 )
-_WRAPPED = re.compile(
+WRAPPED = re.compile(
     r"^([ \t]*)sbatch\b[^\"'\n]*?--wrap[= \t]+(?:\"((?:\\.|[^\"\\\n])*)\"|'([^'\n]*)')[^\n]*$", re.M
 )
 _EVAL = re.compile(r"^([ \t]*)eval[ \t]+(\"(?:\\.|[^\"\\\n])*\"|\w[^\n]*)$", re.M)
@@ -68,6 +68,11 @@ def expand_braces(word: str) -> list[str]:
 
 def _alternatives(text: str) -> list[str]:
     counted = _RANGE.fullmatch(text)
+    letters = re.fullmatch(r"([A-Za-z])\.\.([A-Za-z])", text)
+    if letters:
+        first, last = map(ord, letters.groups())
+        codes = range(first, last + 1) if first <= last else range(first, last - 1, -1)
+        return [chr(code) for code in codes]
     if counted is None:
         return text.split(",") if "," in text else []
     first, last, step = int(counted[1]), int(counted[2]), abs(int(counted[3] or 1)) or 1
@@ -84,7 +89,7 @@ def list_words(text: str) -> list[str] | None:
     the script would tell."""
     words: list[str] = []
     text = _SEQ.sub(lambda found: " ".join(_count_up(found[1] or found[2])), text)
-    for raw in _RAW.findall(text):
+    for raw in RAW_WORD.findall(text):
         if re.search(r"[$`]", re.sub(r"'[^']*'|\\.", "", raw)):
             return None
         if re.search(r"[\"'\\]", raw):
@@ -130,7 +135,7 @@ def open_commands(body: str) -> str:
         ),
         body,
     )
-    body = _WRAPPED.sub(lambda found: _within(found[1], found[2] or found[3] or ""), body)
+    body = WRAPPED.sub(lambda found: _within(found[1], found[2] or found[3] or ""), body)
     body = _EVAL.sub(lambda found: found[1] + _evaluated(found[2]), body)
     return _WHOLE.sub(lambda found: _begun(found, body), body)
 
@@ -231,6 +236,16 @@ def part_elements(line: str, lists: dict[str, list[Any]], picks: Picks, lost: li
         return " ".join(words)
 
     return _ELEMENT.sub(part, line)
+
+
+def put_lists(line: str, lists: dict[str, list[Any]]) -> str:
+    """Return a command with all elements of a list in the place of ``${LIST[@]}``."""
+
+    def put(found: re.Match[str]) -> str:
+        values = lists.get(found[1])
+        return " ".join(shlex.quote(str(one)) for one in values) if values else found[0]
+
+    return re.sub(r"\"?\$\{(\w+)\[[@*]\]\}\"?", put, line)
 
 
 def _column(name: str, column: list[str], index: str, lists: dict[str, list[Any]]) -> str:

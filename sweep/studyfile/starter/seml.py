@@ -95,7 +95,10 @@ def _add_slurm(draft: Draft, given: Any, lost: list[str]) -> None:
         if key == "time" and isinstance(value, int):  # 00:03:00 without quotes, in YAML 1.1
             lost.append(f"slurm.time: {value} is a number to YAML, and minutes to Slurm")
             value = f"{value // 60:02d}:{value % 60:02d}:00"
-        texts[str(key)] = "" if value is None else str(value)
+        if value is None or value == "":  # seml writes --exclude=, which asks for nothing
+            lost.append(f"slurm.{key}: is empty; was left out")
+            continue
+        texts[str(key)] = str(value)
     add_options(draft, texts, lost)
     width = whole(first.get("max_simultaneous_jobs"))
     if width:

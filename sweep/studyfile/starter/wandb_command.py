@@ -69,7 +69,8 @@ def convert_command(data: Mapping[str, Any], passed: Passed, lost: list[str]) ->
         program = program.replace("\\", "/")
     given: Any = data.get("command") or _DEFAULT
     if isinstance(given, str):
-        given = given.split()
+        listed = re.findall(r"^\s*-\s+(\S.*?)\s*$", given, re.M)  # a list of YAML within a text
+        given = listed or given.split()
     if not isinstance(given, list | tuple):
         lost.append(f"command: is not a list (got {given!r}); W&B's own default was taken")
         given = _DEFAULT

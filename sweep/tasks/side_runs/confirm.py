@@ -47,7 +47,7 @@ def choose(opened: Opened, top: int) -> list[Candidate]:
             "Run one trial of the front with several seeds: sweep rerun-best --trial N --seeds 5.",
         )
     ledger = opened.ledger
-    best = ledger.db.retry(lambda _: ledger.best_numbers(top))
+    best = ledger.db.retry(lambda _: ledger.best_numbers(top, reused=False))
     if not best:
         raise rerun.no_best(opened)
     return [Candidate(*rerun.choose_trial(opened, number)) for number in best]

@@ -59,6 +59,9 @@ SUBMIT_S = 60.0  # within which a re-run that was requested has a job
 def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
     """Return (number, id, objective value) of the trial to run again: by default the best.
 
+    For one that has the result of another with the same configuration (``duplicates: reuse``) it is
+    that other one: only it has trained.
+
     Raises:
         InputError: There is none, or which is best is not for us to say.
     """
@@ -69,7 +72,7 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
                 "The study has several objectives; no single trial is its best.",
                 "Choose one of `sweep collect`'s first rank and name it: --trial N.",
             )
-        best = ledger.db.retry(lambda _: ledger.best_numbers(1))
+        best = ledger.db.retry(lambda _: ledger.best_numbers(1, reused=False))
         if not best:
             raise no_best(opened)
         number = best[0]
@@ -80,7 +83,8 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
             "Only a complete trial can be run again; `sweep collect` lists them.",
         )
     values = ledger.db.retry(lambda db: trial_rows.read_values(db, trial_id))
-    return number, trial_id, values[0]
+    trained = ledger.db.retry(lambda _: ledger.trained_for(trial_id))
+    return (*(trained or (number, trial_id)), values[0])
 
 
 def no_best(opened: Opened) -> InputError:
@@ -97,7 +101,7 @@ def choose_trials(opened: Opened, number: int | None, top: int) -> list[tuple[in
     if number is not None or top == 1 or opened.study.is_multi_objective:
         return [choose_trial(opened, number)]
     ledger = opened.ledger
-    best = ledger.db.retry(lambda _: ledger.best_numbers(top))
+    best = ledger.db.retry(lambda _: ledger.best_numbers(top, reused=False))
     return [choose_trial(opened, each) for each in best] or [choose_trial(opened, None)]
 
 

@@ -264,8 +264,13 @@ def variables(study: Study, meeting: Rendezvous | None, trial_dir: Path) -> dict
     found = network(study.ddp)
     if choose(study) == PYTHON:
         # A single process, or one that starts its ranks itself: a torchrun that is told no port
-        # would take the one that all others take.
-        found |= {"PET_MASTER_PORT": str(meeting.port)} if meeting is not None else {}
+        # would take the one that all others take. So would JAX, by the host's name or the job's
+        # number, and trials beside each other mix their ranks, for its port can be bound twice.
+        # Of several nodes each rank works it out for itself, and not all may be given a variable.
+        if meeting is not None:
+            found["PET_MASTER_PORT"] = str(meeting.port)
+        if meeting is not None and study.resources.nodes == 1:
+            found["JAX_COORDINATOR_PORT"] = str(meeting.port)
         if any(one.pattern for one in study.objectives) and _may_call_torchrun(study):
             found |= _label_lines(trial_dir)
         return found
@@ -274,6 +279,7 @@ def variables(study: Study, meeting: Rendezvous | None, trial_dir: Path) -> dict
     found[_PREFIX] = "[rank${rank}]: "
     if meeting is not None:
         found |= {"MASTER_ADDR": meeting.host, "MASTER_PORT": str(meeting.port)}
+        found["JAX_COORDINATOR_PORT"] = str(meeting.port)
     return found
 
 

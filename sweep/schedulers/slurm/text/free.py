@@ -21,7 +21,7 @@ _WIDTHS = {
     "Gres": 256,
     "GresUsed": 256,
 }
-_GRES = r"([A-Za-z]\w*)(?::([A-Za-z][\w.-]*))?:(\d+)"
+_GRES = r"([A-Za-z]\w*)(?::(\w[\w.-]*))?:(\d+)"
 # Array or job id, indices, state, priority, user, expected start, reason (free text: the last).
 _QUEUE = "%F|%K|%T|%Q|%u|%S|%r"
 _COLUMNS = _QUEUE.count("|") + 1

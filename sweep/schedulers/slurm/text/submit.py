@@ -12,7 +12,7 @@ from sweep.schedulers.slurm.text.answers import did_not_answer, judged, strip_wo
 from sweep.schedulers.slurm.text.extra import check_extra
 
 _TOKEN = r"[A-Za-z0-9_.-]{1,200}"
-_GPUS = r"(?:(?P<type>[A-Za-z][\w.+-]*|\d+g\.[\w.+-]+)(?::(?P<count>\d+))?|(?P<bare>\d+))"
+_GPUS = r"(?:(?P<bare>\d+)|(?P<type>\w[\w.+-]*)(?::(?P<count>\d+))?)"
 _PARSABLE = r"\s*(?P<job>\d+)(?:;(?P<cluster>[\w.-]+))?\s*"
 _SUBMITTED = r"Submitted batch job (?P<job>\d+)(?: on cluster (?P<cluster>[\w.-]+))?"
 _REFUSED = r"(?im)^sbatch: (?:error|fatal|unrecognized|invalid)|submission failed"
