@@ -236,7 +236,7 @@ def _settle(draft: Draft, path: Path, lost: list[str]) -> None:
         InputError: It cannot be made to load.
     """
     problems: list[Problem] = []
-    for _ in range(len(draft.space) + len(draft.fixed) + 1):
+    for _ in range(len(draft.space) + len(draft.fixed) + 3):
         try:
             loads(write_draft(draft), path.name)
             return
@@ -254,12 +254,34 @@ def _settle(draft: Draft, path: Path, lost: list[str]) -> None:
                     got = f" (got {problem.got})" if problem.got else ""
                     lost.append(f"{name}: {problem.rule}{got}; it was left out.")
                     taken = True
+        taken = _leave_wishes(draft, problems, lost) or taken
         if not taken:
             break
     what = "; ".join(f"{one.path}: {one.rule}" for one in problems[:_SHOWN])
     raise InputError(
         f"{path} cannot become a study file: {what}.", "Mend that in the file, and convert again."
     )
+
+
+def _leave_wishes(draft: Draft, problems: list[Problem], lost: list[str]) -> bool:
+    """Take out what resources and slurm cannot hold (a variable, a template's mark), and name it;
+    return whether something was."""
+    taken = False
+    for problem in reversed(problems):  # of a list the last first
+        found = re.fullmatch(r"(resources|slurm)\.(\w+)(?:\[(\d+)\])?", problem.path)
+        section = draft.more.get(found[1]) if found else None
+        if found is None or not isinstance(section, dict) or found[2] not in section:
+            continue
+        value = section[found[2]]
+        if found[3] and isinstance(value, list) and int(found[3]) < len(value):
+            shown = str(value.pop(int(found[3])))
+        else:
+            shown = str(section.pop(found[2]))
+        taken = True
+        lost.append(f"{found[1]}.{found[2]}: {problem.rule} (got {shown[:60]!r}); it was left out.")
+        if not section:
+            del draft.more[found[1]]
+    return taken
 
 
 def _text(path: Path) -> str:
