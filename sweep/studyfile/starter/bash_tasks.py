@@ -372,7 +372,7 @@ class _Shell:
         self.variables.arrays[name] = dict(zip(map(str, range(len(values))), values, strict=True))
 
     def _command(self, line: str, place: int) -> None:
-        name = line.split(None, 1)[0]
+        name = line.split(None, 1)[0] if line.strip() else ""
         if name in self.functions:
             self._call(expand_words(line, self.variables))
             return
@@ -426,7 +426,7 @@ class _Shell:
         """Return what a command in ``$(…)`` prints."""
         if re.fullmatch(r"\s*<\s*[^|;&]+", text):
             return "\n".join(self._input("<", text.strip()[1:]))
-        if text.split(None, 1)[0] in self.functions:
+        if text.split(None, 1)[:1] and text.split(None, 1)[0] in self.functions:
             self.printed.append([])
             try:
                 self._call(expand_words(text, self.variables))

@@ -13,6 +13,7 @@ from sweep.studyfile.starter.hydra_multirun import read_multirun
 from sweep.studyfile.starter.sbatch_around import (
     COMMAND,
     add_variables,
+    as_slurm,
     leave_container,
     run_here,
     with_variables,
@@ -65,7 +66,7 @@ _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     """Return the study of a job-array script; what could not be carried over goes to ``lost``."""
-    text = open_jobs(text)
+    text = as_slurm(open_jobs(text), lost)
     said: list[str] = []
     draft, tasks = _convert(text, path, said, None)
     said, draft = _hold_against(text, path, said, draft, tasks)
@@ -363,7 +364,7 @@ def _add(
         lost.append(f"{name}: its list is not known without running the script; replace {EDIT}")
         return EDIT
     of_loop = own in picks.loops
-    plain = re.sub(r"__\d+$", "", own).lower()
+    plain = re.sub(r"__\d+(?=_|$)", "", own).lower()
     if own == TASK or plain in RESERVED:
         plain = "task"
     if of_loop and values is not None and len(values) == 1:

@@ -302,8 +302,8 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
                 setup.append(plain)
         elif re.match(r"(?:cd|pushd)\s", plain) and "SLURM_SUBMIT_DIR" not in plain:
             lost.append(
-                f"{plain}: trials run in a copy of the folder in which sweep launch is called; "
-                "call it there"
+                f"{without_numbers(plain)}: trials run in a copy of the folder in which sweep "
+                "launch is called; call it there"
             )
         elif _is_left_out(plain, commands):
             left.append(without_numbers(plain.split()[0]))
@@ -332,6 +332,8 @@ def _is_left_out(plain: str, commands: list[str]) -> bool:
     if not plain or plain.startswith("#") or re.match(r"cd\s|pushd\s|popd", plain):
         return False
     if _BLOCK.match(plain) or _SAYS_NOTHING.match(plain) or re.match(r"(?:\[|\(\()", plain):
+        return False
+    if re.match(r"\w+\[[^\]]*\]\+?=|\w+\+=", plain):
         return False
     if _ASSIGNED.match(plain) or re.match(r"(?:declare|local|readonly|unset|let)\b", plain):
         return False
