@@ -20,6 +20,7 @@ from sweep.search import priors
 from sweep.search.draws import place_values, random_point, unit_draw
 
 SURVEY = 10_000  # points by which a launch sees how much of the space is left
+MOST_LOST = 5  # choices that are said
 ENOUGH = 50  # valid points for each choice, by which one that none has is never left
 BELIEVED = 1_000  # points from the priors by which a launch sees whether they contradict it
 REDRAWS = 10_000  # of one configuration
@@ -159,7 +160,9 @@ def _lost_choices(study: Study, found: Survey) -> str:
         ]
     if not lost:
         return ""
-    return f"where never leaves {', '.join(lost)}: remove what is never tried, or correct it."
+    more = f" and {len(lost) - MOST_LOST} more" if len(lost) > MOST_LOST else ""
+    said = ", ".join(lost[:MOST_LOST]) + more
+    return f"where never leaves {said}: remove what is never tried, or correct it."
 
 
 def _check_priors(study: Study) -> str:
