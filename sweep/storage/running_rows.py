@@ -69,7 +69,7 @@ def read_running(ledger: Ledger) -> list[RunningTrial]:
     found = (
         read_summaries(ledger.db, ledger.study_id, numbers=numbers, names=[name]) if rows else {}
     )
-    return [RunningTrial(*row[:-1], found.get(row[0], {}).get(name), row[-1]) for row in rows]
+    return [RunningTrial(*(*row[:-1], found.get(row[0], {}).get(name), row[-1])) for row in rows]
 
 
 def read_lengths(ledger: Ledger) -> tuple[int, int] | None:
