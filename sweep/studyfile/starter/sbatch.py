@@ -103,6 +103,9 @@ def _hold_against(
             )
             draft.command += [] if any(EDIT in word for word in draft.command) else [EDIT]
         return said, draft
+    if len(found.rows) < len(tasks):
+        count = f"{len(tasks)} tasks run {len(found.rows)} different commands, tried once each"
+        again.append(f"--array: {count}")
     return again, other
 
 

@@ -301,10 +301,14 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
             else:
                 setup.append(plain)
         elif re.match(r"(?:cd|pushd)\s", plain) and "SLURM_SUBMIT_DIR" not in plain:
-            lost.append(
-                f"{without_numbers(plain)}: trials run in a copy of the folder in which sweep "
-                "launch is called; call it there"
+            varies = set(re.findall(r"\$\{?(\w+?)(?:__\w+)?\b", plain)) & own
+            what = (
+                "is another folder by task, which no trial goes into; give it as an argument"
+                if varies or "SLURM_ARRAY" in plain
+                else "trials run in a copy of the folder in which sweep launch is called; call it "
+                "there"
             )
+            lost.append(f"{without_numbers(plain)}: {what}")
         elif _is_left_out(plain, commands):
             left.append(without_numbers(plain.split()[0]))
         depth += 1 if opens else 0
