@@ -113,11 +113,6 @@ class Replicates:
     min: int = 1
     max: int = 1
 
-    @property
-    def text(self) -> str:
-        """How many, in words: "3", or "2 to 5"."""
-        return f"{self.min}" if self.min == self.max else f"{self.min} to {self.max}"
-
 
 @dataclass(frozen=True)
 class Share:

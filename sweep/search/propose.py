@@ -442,6 +442,16 @@ def first_point(study: Study) -> dict[str, Any]:
     return {**study.space.from_optuna(row), **study.fixed}
 
 
+def check_design(study: Study) -> None:
+    """Refuse what a launch would refuse as it lays out the trials of a study.
+
+    Raises:
+        InputError, SweepError: As ``fixed_design``; or no value completes one of the points.
+    """
+    if fixed_design(study) is None:
+        spread_design(study, start_size(study))
+
+
 def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]:
     """Return the waiting trials ``start`` to ``start + count - 1`` as ``bulk`` takes them.
 

@@ -13,6 +13,7 @@ from sweep.core import outcomes
 from sweep.core.shell_text import show_command
 from sweep.results import cost_text, held_back
 from sweep.results.cost_to_solution import CostToSolution, cost
+from sweep.results.counts import count_trainings
 from sweep.results.held_back import HeldBack
 from sweep.results.page import accounts, charts, charts_profile, charts_space, charts_tasks, views
 from sweep.results.page.charts import Chart
@@ -202,7 +203,7 @@ def _facts(source: Source) -> list[tuple[str, str]]:
         *(("where", clause) for clause in study.where),
         ("sampler", study.sampler.type),
         ("pruner", study.pruner.type),
-        *([("trainings of a trial", study.replicates.text)] if study.is_replicated else []),
+        *([("trainings of a trial", count_trainings(study))] if study.is_replicated else []),
         ("seed", str(study.seed)),
         ("at once", f"{study.parallel} trial{'' if study.parallel == 1 else 's'}"),
         ("executor", study.executor),

@@ -40,6 +40,7 @@ _SEVERAL = re.compile(r"\s+(&&|\|\|)\s+")
 _IFS = r"(?:IFS=(?:\$?'[^']*'|\"[^\"]*\"|\S*)\s+)"
 _INNER = re.compile(r"(?:srun\b[^\"']*?\s)?(?:ba)?sh\s+-l?c\s+(.*)$")
 _FUNCTION = re.compile(r"(?:function\s+([\w-]+)\s*(?:\(\s*\))?|([\w-]+)\s*\(\s*\))\s*\{")
+_HOOK = re.compile(r"eval\s+\"?(?:\$\(|`)")  # as conda has it
 _LEAVES = re.compile(r"(exit|return|break|continue)\b")
 
 
@@ -326,7 +327,7 @@ class _Shell:
             try:
                 holds = self._test(parts[0])
             except NotKnown:
-                if any(self._affects(part) for part in parts[2::2]):
+                if any(self._affects(part.strip("{} ")) for part in parts[2::2]):
                     raise
                 return
             for sign, part in zip(parts[1::2], parts[2::2], strict=True):
@@ -335,8 +336,7 @@ class _Shell:
             return
         self._simple(line, place)
 
-    def _affects(self, part: str) -> bool:
-        plain = part.strip("{} ")
+    def _affects(self, plain: str) -> bool:
         return bool(SETTING.match(plain) or _LEAVES.match(plain) or self.is_command(plain))
 
     def _simple(self, line: str, place: int) -> None:
@@ -372,7 +372,7 @@ class _Shell:
         self.variables.arrays[name] = dict(zip(map(str, range(len(values))), values, strict=True))
 
     def _command(self, line: str, place: int) -> None:
-        name = line.split(None, 1)[0]
+        name = line.split(None, 1)[0] if line.strip() else ""
         if name in self.functions:
             self._call(expand_words(line, self.variables))
             return
@@ -386,8 +386,9 @@ class _Shell:
         inner = re.match(r"eval\s+(.*)$", line) or _INNER.match(line)
         words = expand_words(inner[1] if inner else line, self.variables)
         if inner:
-            text = known(" ".join(words))
-            for one in re.split(r"\s*(?:;|&&)\s*", text):
+            if any(UNKNOWN in word for word in words) and _HOOK.match(line):
+                return
+            for one in re.split(r"\s*(?:;|&&)\s*", known(" ".join(words))):
                 if one != line:
                     self._line(one, place)
             return
@@ -425,7 +426,7 @@ class _Shell:
         """Return what a command in ``$(…)`` prints."""
         if re.fullmatch(r"\s*<\s*[^|;&]+", text):
             return "\n".join(self._input("<", text.strip()[1:]))
-        if text.split(None, 1)[0] in self.functions:
+        if text.split(None, 1)[:1] and text.split(None, 1)[0] in self.functions:
             self.printed.append([])
             try:
                 self._call(expand_words(text, self.variables))

@@ -251,6 +251,7 @@ def _settle(draft: Draft, path: Path, lost: list[str]) -> None:
                 )
                 if problem.path != inside and name is not None:
                     del entries[name]
+                    draft.command = [one.replace(f"{{{name}}}", EDIT) for one in draft.command]
                     got = f" (got {problem.got})" if problem.got else ""
                     lost.append(f"{name}: {problem.rule}{got}; it was left out.")
                     taken = True

@@ -13,6 +13,7 @@ from sweep.studyfile.starter.hydra_multirun import read_multirun
 from sweep.studyfile.starter.sbatch_around import (
     COMMAND,
     add_variables,
+    as_slurm,
     leave_container,
     run_here,
     with_variables,
@@ -65,7 +66,7 @@ _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     """Return the study of a job-array script; what could not be carried over goes to ``lost``."""
-    text = open_jobs(text)
+    text = as_slurm(open_jobs(text), lost)
     said: list[str] = []
     draft, tasks = _convert(text, path, said, None)
     said, draft = _hold_against(text, path, said, draft, tasks)
@@ -77,10 +78,14 @@ def _hold_against(
     text: str, path: Path, said: list[str], draft: Draft, tasks: list[int] | None
 ) -> tuple[list[str], Draft]:
     """Return a draft, or the one of what the script is seen to run where that is something else."""
-    if tasks is None or any(word.startswith("hydra.run.dir=") for word in draft.command):
+    is_open = tasks is None  # then the first ones are taken
+    if any(word.startswith("hydra.run.dir=") for word in draft.command):
         return said, draft
+    if is_open and not any(EDIT in word for word in draft.command):
+        return said, draft
+    tasks = list(range(10)) if tasks is None else tasks
     body = WRAPPED.sub(r"\2\3", straighten(text))
-    found = find_trainings(body, path.parent, tasks, _counts(tasks))
+    found = find_trainings(body, path.parent, tasks, {} if is_open else _counts(tasks))
     beyond = next((one for one in said if BEYOND in one), "")
     some_beyond = bool(beyond) and not re.match(r"--array: (\d+) of \1 tasks", beyond)
     if found is None or not is_other(draft, found) or (some_beyond and EDIT not in draft.command):
@@ -359,7 +364,7 @@ def _add(
         lost.append(f"{name}: its list is not known without running the script; replace {EDIT}")
         return EDIT
     of_loop = own in picks.loops
-    plain = re.sub(r"__\d+$", "", own).lower()
+    plain = re.sub(r"__\d+(?=_|$)", "", own).lower()
     if own == TASK or plain in RESERVED:
         plain = "task"
     if of_loop and values is not None and len(values) == 1:

@@ -118,8 +118,12 @@ def pair(draft: Draft, indexes: dict[str, str], lost: list[str]) -> None:
 
 
 def bound(draft: Draft, picks: Picks) -> None:
-    """Give whole numbers that tasks pick, and that have no bounds yet, those of all tasks."""
+    """Give whole numbers that tasks pick, and that have no bounds yet, those of all tasks; and each
+    choice once."""
     sizes = {name: len(values) for name, values in picks.lists.items()}
+    for found in draft.space.values():  # what is there twice would be tried twice
+        choices = found.get("choices", [])
+        found |= {"choices": list(dict.fromkeys(choices))} if choices else {}
     for name, index in picks.indexes.items():
         found = draft.space.get(name, {})
         if found.get("type") == "int" and "low" not in found:

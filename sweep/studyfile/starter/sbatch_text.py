@@ -41,15 +41,38 @@ _TESTS = re.compile(r"[ \t]*(?:\[|\(\(|!|(?:test|grep|if|elif|while|until)\b)")
 def straighten(text: str) -> str:
     """Return a script with one command in a line: without comments, here-documents and the code
     of ``python -c``, with joined lines and lists."""
-    text = re.sub(r"\\\n\s*", " ", text)
-    text = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
-    text = re.sub(r"[ \t]#(?=[ \t\w])[^\"'\n]*$", "", text, flags=re.M)
+    text = _join_lines(text)
+    text = re.sub(r"\$\[([^\[\]\n]*)\]", r"$((\1))", text)  # as arithmetic once was written
     text = _HERE.sub(lambda found: f"<<{found[2]}{found[3]}", text)
     text = _CODE.sub(r"\1 ''", text)
     text = _LIST.sub(lambda found: f"{found[1]}{' '.join(found[2].split())})", text)
     text = _COUNTED.sub(_count, text)
     lines = [one for line in text.split("\n") for one in _apart(line)]
     return "\n".join(lines)
+
+
+def _join_lines(text: str) -> str:
+    """Return a script without comments, and with lines joined that a backslash continues.
+
+    A comment is not continued, and ends a command that is.
+    """
+    done: list[str] = []
+    begun: str | None = None
+    for line in text.split("\n"):
+        plain = line.lstrip()
+        if plain.startswith("#"):
+            done += [begun] if begun is not None else []
+            begun = None
+            continue
+        line = re.sub(r"[ \t]#(?=[ \t\w])[^\"'\n]*$", "", line)
+        if begun is not None:
+            line = f"{begun} {line.lstrip()}"
+        if re.search(r"(?<!\\)(?:\\\\)*\\$", line):
+            begun = line[:-1]
+        else:
+            done.append(line)
+            begun = None
+    return "\n".join([*done, *([begun] if begun is not None else [])])
 
 
 def _count(found: re.Match[str]) -> str:
@@ -279,8 +302,8 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
                 setup.append(plain)
         elif re.match(r"(?:cd|pushd)\s", plain) and "SLURM_SUBMIT_DIR" not in plain:
             lost.append(
-                f"{plain}: trials run in a copy of the folder in which sweep launch is called; "
-                "call it there"
+                f"{without_numbers(plain)}: trials run in a copy of the folder in which sweep "
+                "launch is called; call it there"
             )
         elif _is_left_out(plain, commands):
             left.append(without_numbers(plain.split()[0]))
@@ -309,6 +332,8 @@ def _is_left_out(plain: str, commands: list[str]) -> bool:
     if not plain or plain.startswith("#") or re.match(r"cd\s|pushd\s|popd", plain):
         return False
     if _BLOCK.match(plain) or _SAYS_NOTHING.match(plain) or re.match(r"(?:\[|\(\()", plain):
+        return False
+    if re.match(r"\w+\[[^\]]*\]\+?=|\w+\+=", plain):
         return False
     if _ASSIGNED.match(plain) or re.match(r"(?:declare|local|readonly|unset|let)\b", plain):
         return False
