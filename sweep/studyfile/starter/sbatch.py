@@ -227,6 +227,11 @@ def _convert(
         lost.append(
             "#SBATCH lines: Hydra's launcher asks for what a trial needs; they were left out"
         )
+    if re.search(r"\bwandb\s+agent\b", text):
+        lost.append(
+            "wandb agent: W&B's server chooses its values; convert the file of that sweep (sweep "
+            "init --from sweep.yaml), and copy resources and slurm from here"
+        )
     own_lines = [one for line in lines for one in line if one]
     if re.search(r"^[ \t]*\{%|\{%-? \w+ .*%\}|\{\{ ?[\w.]+ ?\}\}", text, re.M):
         draft.command += [] if EDIT in draft.command else [EDIT]
