@@ -25,6 +25,10 @@ _IS_SETUP = re.compile(
     r"^(?:(?:module|ml|source|(?:conda|mamba|micromamba)\s+activate|spack|ulimit|\.)\s"
     r"|eval\s+\"?(?:\$\(|`)(?:\S*/)?(?:conda|mamba|micromamba|pyenv|ssh-agent)\b)"
 )
+_GPUS_SEEN = {
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
+}
 _EXPORT = re.compile(r"^export\s+(\w+)=(.*)$")
 
 
@@ -293,6 +297,8 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
                 f"export {export[1]}: is a secret by its name, and was not copied; set it in the "
                 f"shell that launches, and write environment: {{env: {{{export[1]}: null}}}}"
             )
+        elif export and export[1] in _GPUS_SEEN:
+            lost.append(f"export {export[1]}: was left out; each trial is given its GPUs")
         elif export:
             used = set(re.findall(r"\$\{?(\w+?)(?:__\w+)?\b", export[2])) - {export[1]}
             if depth or used & own or "SLURM_ARRAY" in plain:
