@@ -132,9 +132,12 @@ _PROGRESS = f"""
 SELECT EXISTS (SELECT 1 FROM sweep_attempt a JOIN trials t USING (trial_id)
   JOIN study_system_attributes s ON s.study_id = t.study_id AND s.key = '{PREPARED}' || t.number
   WHERE a.token = %(token)s),
-EXISTS (SELECT 1 FROM study_system_attributes s WHERE s.study_id = %(study)s
-  AND s.key = '{PROPOSER}' AND (s.value_json::json ->> 'at')::float8 < {_NOW} - {HANGS_S}
-  AND (s.value_json::json ->> 'seen')::float8 >= {_NOW} - {LEASE_S})
+(SELECT COALESCE(bool_or(hangs) AND NOT bool_or(lasts AND NOT hangs AND key = '{PROPOSER}'), false)
+  FROM (SELECT key, lasts, lasts AND v ->> 'session' IS NOT NULL
+      AND (v ->> 'at')::float8 < {_NOW} - {HANGS_S} AS hangs
+    FROM (SELECT key, v, (v ->> 'seen')::float8 >= {_NOW} - {LEASE_S} AS lasts
+      FROM (SELECT key, value_json::jsonb AS v FROM study_system_attributes
+        WHERE study_id = %(study)s AND key IN ('{PROPOSER}', '{STAND_BY}')) a) b) c)
 """
 
 _TYPICAL = """
@@ -310,7 +313,7 @@ def want(db: Database, token: str) -> bool:
 
 def progress(db: Database, study_id: int, token: str) -> tuple[bool, bool]:
     """Return whether there are parameters for an attempt's trial (``take`` says if they serve), and
-    whether the process that prepares hangs."""
+    whether the process that prepares hangs, or where there is none the one that is to."""
     is_there, hangs = db.execute(_PROGRESS, {"study": study_id, "token": token})[0]
     return bool(is_there), bool(hangs)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from sweep.core.attributes import PREPARED, PROPOSED, PROPOSER, WANTED
+from sweep.core.attributes import PREPARED, PROPOSED, PROPOSER, STAND_BY, WANTED
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import Claim, Place
@@ -305,6 +305,19 @@ def test_nobody_waits_for_one_that_hangs(ledger: Ledger) -> None:
     assert progress(ledger, mine) == (False, False)
 
 
+@pytest.mark.parametrize("starts", [False, True])
+def test_nor_for_one_that_hangs_as_it_brings_its_sampler_in(ledger: Ledger, starts: bool) -> None:
+    """One that is still to be started has not been silent; where another prepares all is well."""
+    db, study_id = ledger.db, ledger.study_id
+    for _ in range(5):
+        mine = claim(ledger)
+    assert proposals.lease(db, study_id, "a", begins=not starts, starts=starts, stands_by=True)
+    pass_time(db, proposals.HANGS_S + 1, key=STAND_BY)
+    assert progress(ledger, mine) == (False, not starts)
+    assert proposals.lease(db, study_id, "b")
+    assert progress(ledger, mine) == (False, False)
+
+
 def test_a_wish_that_its_task_has_fulfilled_is_none(ledger: Ledger) -> None:
     for _ in range(5):
         mine = claim(ledger)
@@ -369,13 +382,15 @@ def test_a_lease_that_is_not_renewed_is_anothers(
     assert not proposals.lease(db, study_id, "a")
 
 
-def pass_time(db: Database, seconds: float, names: Sequence[str] = ("seen", "at")) -> None:
+def pass_time(
+    db: Database, seconds: float, names: Sequence[str] = ("seen", "at"), key: str = PROPOSER
+) -> None:
     """Make the lease so much older."""
     for name in names:
         db.execute(
             "UPDATE study_system_attributes SET value_json = jsonb_set(value_json::jsonb, %s, "
             "to_jsonb((value_json::jsonb ->> %s)::float8 - %s))::text WHERE key = %s",
-            ([name], name, seconds, PROPOSER),
+            ([name], name, seconds, key),
         )
 
 

@@ -18,6 +18,7 @@ from sweep.studyfile.starter.foreign_python import UNREAD, find_dicts, read_sour
 from sweep.studyfile.starter.foreign_yaml import Read, read_yaml
 from sweep.studyfile.starter.hydra import add_sweeper, convert_hydra, find_sweeper
 from sweep.studyfile.starter.nni import is_space, read_script
+from sweep.studyfile.starter.omniopt import convert_omniopt, is_omniopt
 from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestions
 from sweep.studyfile.starter.other_yaml import convert_other, find_other
 from sweep.studyfile.starter.recognised import PAGE, recognise_data, recognise_source
@@ -28,7 +29,7 @@ from sweep.studyfile.tree import YamlError, decode
 
 SCRIPTS = (".py", ".ipynb")
 # Whose files say by themselves what is varied.
-VARIES = ("W&B", "NNI", "Determined", "seml", "bash", "Optuna")
+VARIES = ("W&B", "NNI", "Determined", "seml", "bash", "Optuna", "OmniOpt")
 _SHOWN = 5
 
 
@@ -39,7 +40,8 @@ class Converted:
     Attributes:
         text: The study file; what is in ``lost`` stands on top of it as comments, too.
         lost: What was not carried over, or only nearly, and what to do: one sentence each.
-        source: The tool: "W&B", "Hydra", "Optuna", "Slurm", "bash", "NNI", "Determined" or "seml".
+        source: The tool: "W&B", "Hydra", "Optuna", "Slurm", "bash", "NNI", "Determined", "seml" or
+            "OmniOpt".
     """
 
     text: str
@@ -57,6 +59,8 @@ def convert(path: Path) -> Converted:
     lost: list[str] = []
     if path.suffix in SCRIPTS:
         source, draft = _convert_script(text, path, lost)
+    elif is_omniopt(text):
+        source, draft = "OmniOpt", convert_omniopt(text, path, lost)
     elif is_sbatch(text):
         source, draft = "Slurm", convert_sbatch(text, path, lost)
     elif is_shell(text, path):

@@ -103,6 +103,9 @@ def _hold_against(
             )
             draft.command += [] if any(EDIT in word for word in draft.command) else [EDIT]
         return said, draft
+    if len(found.rows) < len(tasks):
+        count = f"{len(tasks)} tasks run {len(found.rows)} different commands, tried once each"
+        again.append(f"--array: {count}")
     return again, other
 
 
@@ -226,6 +229,11 @@ def _convert(
     if launched and options:
         lost.append(
             "#SBATCH lines: Hydra's launcher asks for what a trial needs; they were left out"
+        )
+    if re.search(r"\bwandb\s+agent\b", text):
+        lost.append(
+            "wandb agent: W&B's server chooses its values; convert the file of that sweep (sweep "
+            "init --from sweep.yaml), and copy resources and slurm from here"
         )
     own_lines = [one for line in lines for one in line if one]
     if re.search(r"^[ \t]*\{%|\{%-? \w+ .*%\}|\{\{ ?[\w.]+ ?\}\}", text, re.M):

@@ -254,7 +254,8 @@ def join_alike(
             lost.append(f"command: {shown} is not known without running it; replace {EDIT}")
             words.append(before + EDIT)
             continue
-        name = f"argument_{number - begins + 1}"
+        key = re.sub(r"\W+", "_", before.strip("-+~=")) if not before.startswith("-") else ""
+        name = key if key and key not in lists else f"argument_{number - begins + 1}"
         lists[name] = [read_shell_word(value) for value in values]
         words.append(f'{before}"${{{name}[${TASK}]}}"')
     return " ".join(words), list(range(len(different))), list(alike)

@@ -25,6 +25,10 @@ _IS_SETUP = re.compile(
     r"^(?:(?:module|ml|source|(?:conda|mamba|micromamba)\s+activate|spack|ulimit|\.)\s"
     r"|eval\s+\"?(?:\$\(|`)(?:\S*/)?(?:conda|mamba|micromamba|pyenv|ssh-agent)\b)"
 )
+_GPUS_SEEN = {
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
+}
 _EXPORT = re.compile(r"^export\s+(\w+)=(.*)$")
 
 
@@ -293,6 +297,8 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
                 f"export {export[1]}: is a secret by its name, and was not copied; set it in the "
                 f"shell that launches, and write environment: {{env: {{{export[1]}: null}}}}"
             )
+        elif export and export[1] in _GPUS_SEEN:
+            lost.append(f"export {export[1]}: was left out; each trial is given its GPUs")
         elif export:
             used = set(re.findall(r"\$\{?(\w+?)(?:__\w+)?\b", export[2])) - {export[1]}
             if depth or used & own or "SLURM_ARRAY" in plain:
@@ -301,10 +307,14 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
             else:
                 setup.append(plain)
         elif re.match(r"(?:cd|pushd)\s", plain) and "SLURM_SUBMIT_DIR" not in plain:
-            lost.append(
-                f"{without_numbers(plain)}: trials run in a copy of the folder in which sweep "
-                "launch is called; call it there"
+            varies = set(re.findall(r"\$\{?(\w+?)(?:__\w+)?\b", plain)) & own
+            what = (
+                "is another folder by task, which no trial goes into; give it as an argument"
+                if varies or "SLURM_ARRAY" in plain
+                else "trials run in a copy of the folder in which sweep launch is called; call it "
+                "there"
             )
+            lost.append(f"{without_numbers(plain)}: {what}")
         elif _is_left_out(plain, commands):
             left.append(without_numbers(plain.split()[0]))
         depth += 1 if opens else 0
