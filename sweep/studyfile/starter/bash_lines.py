@@ -63,10 +63,10 @@ def plain_lines(body: str) -> tuple[list[str], dict[int, str]]:
         elif piped:
             pipes[len(lines)] = piped[1].strip()
             lines.append(piped[2])
-        elif group and not SEVERAL.search(group[2]):
+        elif group and not SEVERAL.search(group[2]) and not re.match(r"\(?[^()\s]+\)\s", group[2]):
             # A group that depends on a test is an if; any other command is taken to succeed.
             test = group[2]
-            if not re.match(r"(?:\[|\(\(|test\b|!)", test):
+            if not re.match(r"\[|\(\(|!|(?:test|grep|command|which|cmp|diff|false)\b", test):
                 lines.append(test)
                 test = "true"
             lines.append(f"if {'! ' if group[3] == '||' else ''}{test}")

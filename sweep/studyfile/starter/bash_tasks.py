@@ -262,8 +262,8 @@ class _Shell:
         text = text.strip()
         if text.startswith("!"):
             return not self._test(text[1:])
-        if re.match(rf"{_IFS}?read\b", text) or text in (":", "true"):
-            return self._read(text) if "read" in text else True
+        if re.match(rf"{_IFS}?read\b", text) or text in (":", "true", "false"):
+            return self._read(text) if "read" in text else text != "false"
         return holds_test(text, self.variables)
 
     def _read(self, text: str) -> bool:

@@ -159,6 +159,8 @@ def _pieces(text: str, *, is_quoted: bool = False) -> Iterator[tuple[str, str]]:
             keeps = is_quoted and text[place + 1] not in '$`"\\'
             yield "literal", text[place : place + 2] if keeps else text[place + 1]
             place += 2
+        elif sign == "\\" and not is_quoted:
+            raise NotKnown(text)  # of a blank that is no longer there
         elif is_quoted:
             yield "literal", sign
             place += 1

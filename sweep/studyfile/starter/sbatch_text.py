@@ -41,7 +41,7 @@ _COUNTED = re.compile(
 )
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|(?P<comment>(?<!\S)#)|['\"]")
 _TESTS = re.compile(
-    r"[ \t]*(?:(?:do|then|else|\{)[ \t]+)?"
+    r"[ \t]*(?:(?:do|then|else|\{|\(?[^()\s]+\))[ \t]+)?"
     r"(?:\[|\(\(|!|(?:test|grep|command|which|cmp|diff|false|if|elif|while|until)\b)"
 )
 
