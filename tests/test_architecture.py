@@ -104,6 +104,7 @@ HEAVY_MODULES = {
     "sweep.cli.waiting",
     "sweep.provenance.dvc",  # a reader of YAML, which a task does without
     "sweep.results.frames",
+    "sweep.search.bring_in",
     "sweep.search.pruning",
     "sweep.search.risk",
     "sweep.search.view",

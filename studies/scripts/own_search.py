@@ -43,7 +43,7 @@ class Nearer(optuna.samplers.BaseSampler):
             value = best + share * (drawn - best)
         else:
             value = best * (drawn / best) ** share
-        if isinstance(param_distribution, optuna.distributions.IntDistribution):
+        if param_distribution.step:
             steps = round((value - param_distribution.low) / param_distribution.step)
             return param_distribution.low + steps * param_distribution.step
         return float(value)

@@ -35,10 +35,11 @@ from sweep.control.check import (
 from sweep.control.check.on_node import check as ask_node
 from sweep.core import executors
 from sweep.core.errors import EXIT_DONE, EXIT_FAILED, InputError
+from sweep.results.counts import count_trainings
 from sweep.results.terminal import shown
 from sweep.schedulers.choose import resolve
 from sweep.search import cost, hub
-from sweep.search.propose import fixed_design
+from sweep.search.propose import check_design
 from sweep.search.valid import check_where, describe_share
 from sweep.studyfile import load
 from sweep.training import build
@@ -96,7 +97,7 @@ def check(
     study = hub.ensure(study, folder, os.environ, say_progress)
     keeps = quick.check_startable(study, os.environ, folder)
     few = check_where(study)
-    fixed_design(study)
+    check_design(study)
     click.echo(f"{study_file}: ok")
     click.echo(f"  command   {' '.join(study.command)}")
     for parameter in study.space:
@@ -118,9 +119,7 @@ def check(
         f"  trials    {study.trials}, at most {study.parallel} at once, pruner {study.pruner.type}"
     )
     if study.is_replicated:
-        least, most = study.replicates.min, study.replicates.max
-        each = f"{least}" if least == most else f"{least} to {most}"
-        total = " to ".join(dict.fromkeys((f"{study.trials * least}", f"{study.trials * most}")))
+        each, total = count_trainings(study), count_trainings(study, study.trials)
         click.echo(f"  replicates {each} trainings a trial, {total} in all")
     name, why = cost.describe_choice(study)
     click.echo(f"  sampler   {name}" + (f" (auto: {why})" if study.sampler.type == "auto" else ""))

@@ -43,7 +43,7 @@ from sweep.schedulers.arrays import (
     throttle_of,
 )
 from sweep.schedulers.choose import resolve
-from sweep.search.propose import fixed_design
+from sweep.search.propose import check_design
 from sweep.search.valid import check_where
 from sweep.storage.access import choose_url
 from sweep.studyfile import load
@@ -220,7 +220,7 @@ def _show_plan(study: Any, runs: Path | None) -> None:
 
     quick.check_startable(study, os.environ)
     few = check_where(study)
-    fixed_design(study)
+    check_design(study)
     folder = get_runs(runs).study(study.name)
     schedule = scheduler_for(study)(folder)
     limits = schedule.limits()

@@ -27,7 +27,9 @@ FIRST_RUNG = "sweep:first_rung"  # what its pruner has made of "auto"
 WARM_START = "sweep:warm_start"  # the earlier study's trials from which its sampler learns
 NOTICE = "sweep:notice:"  # by the event: who tells the user of it, and what came of that
 PREPARED = "sweep:prepared:"  # by the number of a waiting trial: its parameters, while others train
+WANTED = "sweep:wanted:"  # the same of one that was claimed without: its slot waits for them
 PROPOSER = "sweep:proposer"  # the process that prepares them, and when it was seen
+STAND_BY = "sweep:proposer-next"  # the one that takes over, or brings its sampler in
 RETRIES = "sweep:retries"  # how often trials that were final have been made to run again
 METRIC_NAMES = "study:metric_names"  # Optuna's: its dashboard writes them on its axes
 

@@ -45,7 +45,9 @@ def _running(line: RunningLine, status: Status) -> str:
     """Return one running trial in a line."""
     name = terminal.printable(status.metric)
     parts = [f"trial {line.trial}", f"on {running_table.where(line)}"]
-    if line.attempt > 1:
+    if line.replicate > 1:
+        parts.append(f"training {line.replicate}")
+    if line.attempt > line.replicate:
         parts.append(f"attempt {line.attempt}")
     if line.step is not None:
         parts.append(f"step {running_table.progress(line)}")

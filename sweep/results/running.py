@@ -32,6 +32,7 @@ class RunningLine:
         elapsed_s: Seconds that it has trained, earlier attempts included.
         left_s: Until its end, estimated; None where nothing is known.
         waits: What it waits for, in words; "" where it gets on.
+        replicate: Which of the trial's trainings it is, from 1, where it has several.
     """
 
     trial: int
@@ -45,6 +46,7 @@ class RunningLine:
     elapsed_s: float
     left_s: float | None
     waits: str
+    replicate: int = 1
 
     def ends(self, now: datetime) -> datetime | None:
         """When it is expected to end."""
@@ -55,6 +57,7 @@ class RunningLine:
         return {
             "trial": self.trial,
             "attempt": self.attempt,
+            "replicate": self.replicate,
             "node": self.node,
             "gpu": self.gpu or None,
             "step": self.step,
@@ -106,6 +109,7 @@ def lines_of(
                 elapsed_s=row.used_s + row.trained_s,
                 left_s=_left_s(row, last_step, (usual_s or {}).get(row.trial, mean_s)),
                 waits=_waits(row),
+                replicate=row.replicate,
             )
         )
     found.sort(key=lambda line: (not line.waits, line.trial))

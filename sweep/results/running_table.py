@@ -19,7 +19,7 @@ SHOWN = 8
 BARS = "▁▂▃▄▅▆▇█"
 
 # What is left out first where there is no room.
-_DISPENSABLE = ("best", "where", "attempt", "ends", "time")
+_DISPENSABLE = ("best", "where", "attempt", "ends", "time", "training")
 
 
 class RunningTable:
@@ -63,6 +63,7 @@ class RunningTable:
         lines = self.lines
         found = {
             "trial": [str(line.trial) for line in lines],
+            "training": [str(line.replicate) for line in lines],
             "attempt": [str(line.attempt) for line in lines],
             "where": [where(line) for line in lines],
             "step": [progress(line) for line in lines],
@@ -71,7 +72,9 @@ class RunningTable:
             "time": [stopwatch(line.elapsed_s) for line in lines],
             "ends": [ends(line, self.now) for line in lines],
         }
-        if all(line.attempt == 1 for line in lines):
+        if all(line.replicate == 1 for line in lines):
+            del found["training"]
+        if all(line.attempt == line.replicate for line in lines):
             del found["attempt"]
         if found["best"] == found["last"]:
             del found["best"]

@@ -43,6 +43,16 @@ def least_trial_s(study: Study) -> float:
     return (one_s + GP_FIRST_S / trials_a_task) / SHARE
 
 
+def keeps_up(study: Study, typical_s: float | None) -> bool:
+    """Tell whether one process can propose by a Gaussian process for all that run at once.
+
+    Args:
+        typical_s: How long the study's trials take; None where that is not known yet.
+    """
+    one_s = GP_OF_TWO_S if study.is_multi_objective else GP_S
+    return typical_s is None or typical_s >= study.parallel * one_s
+
+
 def describe_choice(study: Study) -> tuple[str, str]:
     """Return which sampler a study uses, and why, with what is not known before trials have run."""
     name, why = choose(study)

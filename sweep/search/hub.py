@@ -229,7 +229,9 @@ class _Git:
             if done.returncode == 0:
                 return done.stdout
             lines = [line for line in done.stderr.splitlines() if line.strip()]
-            why = lines[-1][:300] if lines else f"git ended with {done.returncode}"
+            fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
+            said = fatal[:1] or lines[-1:]  # others follow from the first, and advice
+            why = said[0][:300].rstrip(".") if said else f"git ended with {done.returncode}"
         raise HubFailed(
             f"{self.what} cannot be fetched from {self.registry}: {why}.",
             "Launch it where there is network; or let its registry name a copy of that repository.",

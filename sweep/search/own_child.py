@@ -37,7 +37,7 @@ from sweep.core.study import Study
 from sweep.search.suggest import suggest, suggest_all
 
 CONSTRAINTS_FUNC = "constraints_func"
-_ROUNDING = 1e-6  # of a range or a step: so far a value may lie beside it
+_ROUNDING = 1e-6  # of a range: so far a value may lie beside it
 
 
 class Refused(Exception):
@@ -237,11 +237,11 @@ def _suggest(trial: optuna.trial.Trial, parameter: Parameter) -> Any:
 def within(parameter: Parameter, value: Any) -> Any:
     """Return a value that a sampler has proposed, as the parameter's own.
 
-    What is off by no more than rounding (a float of 32 bits) is moved into the range, or onto the
-    step.
+    A number goes onto the nearest step, and into the range where it is off by no more than rounding
+    (a float of 32 bits).
 
     Raises:
-        Refused: It is none of the parameter's.
+        Refused: It lies outside of the range.
     """
     if parameter.type == "categorical":
         return value
@@ -253,12 +253,9 @@ def within(parameter: Parameter, value: Any) -> Any:
         number = min(max(number, low), high)
         if not parameter.step:
             return int(number) if parameter.type == "int" else number
-        steps = (number - low) / parameter.step
-        if abs(steps - round(steps)) <= _ROUNDING:
-            return parameter.values()[round(steps)]
-    grid = f" in steps of {parameter.step:g}" if parameter.step else ""
+        return parameter.values()[round((number - low) / parameter.step)]
     raise Refused(
-        f"it proposed {number!r} for {parameter.name}, which goes from {low:g} to {high:g}{grid}"
+        f"it proposed {number!r} for {parameter.name}, which goes from {low:g} to {high:g}"
     )
 
 

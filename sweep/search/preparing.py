@@ -20,24 +20,30 @@ if TYPE_CHECKING:
     from sweep.storage.optuna_storage import PostgresStorage
 
 MOST = 16  # proposals ahead
-FRONT = 4  # of them that are renewed: they are claimed next
+FRONT = 4  # of them that are renewed: they are needed next
 RENEW_SHARE = 8  # of the trials that run, one in so many ends before they are
-REST = 3.0  # times as long as it took, after one was renewed: training runs beside
-PAUSES_S = (0.1, 2.0)  # between two looks where nothing is due, the first and the longest
+REST = 3.0  # times as long as it took, after one was renewed, none is: training runs beside
+PAUSES_S = (0.1, 1.0)  # between two looks where nothing is due, the first and the longest
 
 
-def choose_next(waiting: Sequence[Waiting], results: int, study: Study) -> Waiting | None:
+def choose_next(
+    waiting: Sequence[Waiting], results: int, study: Study, *, renews: bool = True
+) -> Waiting | None:
     """Return the trial whose parameters are to be proposed next; None where nothing is due.
 
     Args:
-        waiting: In the order in which they are claimed.
+        waiting: In the order in which they are needed.
         results: Trials that have ended.
+        renews: Whether one that has parameters may be due.
     """
     for trial in waiting:
         if trial.prepared is None:
             return trial
+    if not renews:
+        return None
     old = max(1, study.parallel // RENEW_SHARE)
-    for trial in waiting[:FRONT]:
+    # What a slot waits for is taken in a moment.
+    for trial in [one for one in waiting if not one.is_wanted][:FRONT]:
         if not 0 <= results - trial.results < old:
             return trial
     return None
@@ -67,8 +73,11 @@ class Preparer:
         self.ask_own = ask_own
         self.has_begun = False
 
-    def step(self) -> tuple[bool, bool]:
+    def step(self, renews: bool = True) -> tuple[bool, bool]:
         """Prepare one proposal where one is due.
+
+        Args:
+            renews: As for ``choose_next``.
 
         Returns:
             Whether one was, and whether it was renewed.
@@ -78,7 +87,7 @@ class Preparer:
         """
         db, study = self.storage.database, self.study
         results, waiting = proposals.look(db, self.study_id, min(study.parallel, MOST))
-        trial = choose_next(waiting, results, study)
+        trial = choose_next(waiting, results, study, renews=renews)
         if trial is None:
             return False, False
         others = {
@@ -95,24 +104,27 @@ class Preparer:
         return True, trial.prepared is not None
 
     def run(
-        self, is_wanted: Callable[[], bool], sleep: Callable[[float], None] = time.sleep
+        self,
+        is_wanted: Callable[[], bool],
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare proposals for as long as they are wanted.
+
+        One that is missing is made at once; after one was renewed the next one is renewed later.
 
         Raises:
             As ``step``.
         """
-        pause_s = PAUSES_S[0]
+        pause_s, rests_until = PAUSES_S[0], 0.0
         while is_wanted():
-            began = time.monotonic()
-            was_due, was_renewed = self.step()
+            began = clock()
+            was_due, was_renewed = self.step(began >= rests_until)
             self.has_begun = True
-            if not was_due:
-                sleep(pause_s)
-                pause_s = min(2 * pause_s, PAUSES_S[1])
+            if was_due:
+                pause_s = PAUSES_S[0]
+                if was_renewed:
+                    rests_until = clock() + REST * (clock() - began)
                 continue
-            pause_s = PAUSES_S[0]
-            rest_s = REST * (time.monotonic() - began) if was_renewed else 0.0
-            while rest_s > 0 and is_wanted():
-                sleep(min(rest_s, PAUSES_S[1]))
-                rest_s -= PAUSES_S[1]
+            sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSES_S[1])

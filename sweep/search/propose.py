@@ -159,6 +159,12 @@ def prepare(
     return Proposal(stored, choose(study)[0], notes)
 
 
+def is_by_chance(study: Study, number: int) -> bool:
+    """Tell whether a trial belongs to the start, for which no sampler is asked."""
+    # Of a start of more trials launch has laid out all, unless K was raised since.
+    return study.sampler.type not in FIXED and number < min(STARTUP, start_size(study))
+
+
 def most_behind(study: Study) -> int:
     """Return how many results a proposal may lack when it is taken: those of all that run."""
     return study.parallel
@@ -261,8 +267,7 @@ def choose_params(
     name = view.get_study_name_from_id(study_id)
     is_gp, is_fixed = choose(study)[0] == "gp", study.sampler.type in FIXED
     is_own = study.sampler.is_own
-    # Of a start of more trials launch has laid out all, unless K was raised since.
-    is_start = not is_fixed and number < min(STARTUP, start_size(study))
+    is_start = is_by_chance(study, number)
     # What a sampler insists on it may propose again: chance has the last word. It has the first
     # in the start, where a sampler knows nothing yet.
     by_chance = not is_fixed and (is_start or again > TRIES // 2)
@@ -435,6 +440,16 @@ def first_point(study: Study) -> dict[str, Any]:
         whole = spread_design(study, start_size(study))
     row = whole[0] if whole else random_point(study, 0)
     return {**study.space.from_optuna(row), **study.fixed}
+
+
+def check_design(study: Study) -> None:
+    """Refuse what a launch would refuse as it lays out the trials of a study.
+
+    Raises:
+        InputError, SweepError: As ``fixed_design``; or no value completes one of the points.
+    """
+    if fixed_design(study) is None:
+        spread_design(study, start_size(study))
 
 
 def first_rows(study: Study, count: int, start: int = 0) -> list[dict[str, Any]]:

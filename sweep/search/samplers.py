@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -67,6 +68,19 @@ def choose(study: Study) -> tuple[str, str]:
 def most_gp_trials(study: Study) -> int:
     """Return up to how many trials a study's own choice may be a Gaussian process."""
     return GP_TRIALS_OF_TWO if study.is_multi_objective else GP_TRIALS
+
+
+def takes_long(study: Study) -> bool:
+    """Tell whether a study's sampler takes seconds to bring in: a Gaussian process needs torch.
+
+    Not with ``auto``, which has tpe propose where a slot would wait.
+    """
+    return study.sampler.type == "gp"
+
+
+def is_there() -> bool:
+    """Tell whether this process has brought in what a Gaussian process needs."""
+    return "torch" in sys.modules
 
 
 def build_sampler(study: Study, seed: int, earlier: Sequence[Any] = ()) -> Any:

@@ -6,6 +6,7 @@ never does, a point that was found beforehand is taken.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,11 +14,14 @@ from typing import Any
 
 from sweep.core.errors import InputError
 from sweep.core.relations import breaches, keeps_to, read_relations
+from sweep.core.space import same_value, to_optuna
 from sweep.core.study import Study
 from sweep.search import priors
 from sweep.search.draws import place_values, random_point, unit_draw
 
 SURVEY = 10_000  # points by which a launch sees how much of the space is left
+MOST_LOST = 5  # choices that are said
+ENOUGH = 50  # valid points for each choice, by which one that none has is never left
 BELIEVED = 1_000  # points from the priors by which a launch sees whether they contradict it
 REDRAWS = 10_000  # of one configuration
 FEW = 0.01  # of the space; below it a launch warns
@@ -133,13 +137,32 @@ def check_where(study: Study) -> str:
         return ""
     found = survey(study)
     found.refuse_none()
-    if found.share >= FEW:
-        return _check_priors(study)
-    few = (
-        f"where leaves {len(found.points)} of {found.drawn} points by chance: proposals take "
-        f"longer, and points may come again. Narrow the ranges. {found.worst()}"
-    )
-    return " ".join(filter(None, (few, _check_priors(study))))
+    few = ""
+    if found.share < FEW:
+        few = (
+            f"where leaves {len(found.points)} of {found.drawn} points by chance: proposals take "
+            f"longer, and points may come again. Narrow the ranges. {found.worst()}"
+        )
+    return " ".join(filter(None, (few, _lost_choices(study, found), _check_priors(study))))
+
+
+def _lost_choices(study: Study, found: Survey) -> str:
+    """Return a warning about choices that no valid point of many has; "" where each has some."""
+    lost = []
+    for parameter in study.space:
+        having = [point[parameter.name] for point in found.points if parameter.name in point]
+        if parameter.type != "categorical" or len(having) < ENOUGH * len(parameter.choices):
+            continue
+        lost += [
+            f"{parameter.name} = {json.dumps(choice, ensure_ascii=False)}"
+            for choice in parameter.choices
+            if not any(same_value(to_optuna(choice), value) for value in set(having))
+        ]
+    if not lost:
+        return ""
+    more = f" and {len(lost) - MOST_LOST} more" if len(lost) > MOST_LOST else ""
+    said = ", ".join(lost[:MOST_LOST]) + more
+    return f"where never leaves {said}: remove what is never tried, or correct it."
 
 
 def _check_priors(study: Study) -> str:

@@ -2,8 +2,10 @@
 
 A prepared proposal is an attribute of the study, by its trial's number: rows of the trials would
 hide them from a claim at that moment. It carries how many trials had ended in the history that it
-was made from. One process at a time prepares them, by a lease: it ends where it is not renewed, and
-sooner where the session is gone by which it was.
+was made from. A task that has claimed a trial for which there is none may note that it wants it.
+One process at a time prepares them, by a lease: it ends where it is not renewed, and sooner where
+the session is gone by which it was. Where the sampler takes seconds to bring in, a second one has
+it ready, by a lease of its own, and takes over.
 """
 
 from __future__ import annotations
@@ -13,31 +15,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.core.attributes import PREPARED, PROPOSED, PROPOSER
+from sweep.core.attributes import PREPARED, PROPOSED, PROPOSER, STAND_BY, WANTED
 from sweep.storage import locks
 from sweep.storage.connection import Database
 from sweep.storage.same_params import signature
 
-LEASE_S = 12.0  # after which a proposer that was not seen has no say any more
+LEASE_S = 6.0  # after which a proposer that was not seen has no say any more
+START_S = 12.0  # it is still to be started
 BEGIN_S = 30.0  # it is new: its sampler is brought in first, torch perhaps
-MISSED_S = 4.0  # after which it is asked whether its session is still there
+HANGS_S = 5.0  # of silence after which nobody waits for one whose lease lasts longer
+MISSED_S = 2.0  # after which it is asked whether its session is still there
 
 Stored = Mapping[str, tuple[float, str]]  # by name: Optuna's number, the distribution as text
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A waiting trial, in the order in which they are claimed.
+    """A trial that waits for parameters: one that is wanted, or is to be claimed, in that order.
 
     Attributes:
         prepared: Its parameters, None where there are none yet; else made from so many results:
         results: The trials that had ended then.
+        is_wanted: It was claimed, and its slot waits.
     """
 
     trial_id: int
     number: int
     prepared: Stored | None
     results: int
+    is_wanted: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,14 +70,21 @@ _NOW = "EXTRACT(EPOCH FROM clock_timestamp())"
 _SESSIONS = """SELECT pid || ' ' || EXTRACT(EPOCH FROM backend_start) AS name
   FROM pg_stat_get_activity({pid})"""
 
+# Trials that were claimed, and whose tasks wait for parameters.
+_WANTED = f"""SELECT t.trial_id, t.number FROM study_system_attributes w JOIN trials t
+  ON t.study_id = w.study_id AND w.key = '{WANTED}' || t.number
+WHERE w.study_id = %(study)s AND w.key LIKE '{WANTED}%%' AND t.state = 'RUNNING'
+  AND NOT EXISTS (SELECT 1 FROM trial_params p WHERE p.trial_id = t.trial_id)"""
+
 # Its session is the one that renews it; None where the process is still to be started.
 _LEASE = f"""
 INSERT INTO study_system_attributes AS s (study_id, key, value_json)
-SELECT %(study)s, '{PROPOSER}', json_build_object('token', %(token)s::text,
+SELECT %(study)s, %(key)s, json_build_object('token', %(token)s::text,
   'seen', {_NOW} + %(ahead)s::float8, 'at', {_NOW},
   'session', CASE WHEN NOT %(starts)s::bool
     THEN ({_SESSIONS.format(pid="pg_backend_pid()")}) END)::text
 WHERE EXISTS (SELECT 1 FROM trials WHERE study_id = %(study)s AND state = 'WAITING')
+  OR EXISTS ({_WANTED})
 ON CONFLICT (study_id, key) DO UPDATE SET value_json = excluded.value_json
 WHERE s.value_json::json ->> 'token' = %(token)s
   OR (s.value_json::json ->> 'seen')::float8 < {_NOW} - {LEASE_S}
@@ -87,19 +100,50 @@ _RESULTS = """(SELECT COUNT(*) FROM trials WHERE study_id = %(study)s
   AND state IN ('COMPLETE', 'PRUNED', 'FAIL'))"""
 
 _LOOK = f"""
-SELECT {_RESULTS}, t.trial_id, t.number, a.value_json FROM (SELECT trial_id, number FROM trials
-  WHERE study_id = %(study)s AND state = 'WAITING' ORDER BY trial_id LIMIT %(count)s) t
+SELECT {_RESULTS}, t.trial_id, t.number, t.is_wanted, a.value_json FROM (
+  SELECT w.*, true AS is_wanted FROM ({_WANTED}) w
+  UNION ALL (SELECT trial_id, number, false FROM trials
+    WHERE study_id = %(study)s AND state = 'WAITING' ORDER BY trial_id LIMIT %(count)s)) t
 LEFT JOIN study_system_attributes a
   ON a.study_id = %(study)s AND a.key = '{PREPARED}' || t.number
 WHERE (SELECT COUNT(*) FROM trial_params p WHERE p.trial_id = t.trial_id) = 0
-ORDER BY t.trial_id
+ORDER BY t.is_wanted DESC, t.trial_id
 """
 
-# What was prepared for a trial that waits no more, and was not taken.
+# What was prepared for a trial that has its parameters, or has ended, and was not taken.
 _DROP = f"""
 DELETE FROM study_system_attributes a USING trials t WHERE a.study_id = %(study)s
-  AND a.key LIKE '{PREPARED}%%' AND t.study_id = %(study)s AND t.state <> 'WAITING'
-  AND a.key = '{PREPARED}' || t.number
+  AND (a.key LIKE '{PREPARED}%%' OR a.key LIKE '{WANTED}%%') AND t.study_id = %(study)s
+  AND a.key IN ('{PREPARED}' || t.number, '{WANTED}' || t.number) AND t.state <> 'WAITING'
+  AND (t.state <> 'RUNNING' OR EXISTS (SELECT 1 FROM trial_params p WHERE p.trial_id = t.trial_id))
+"""
+
+_WANT = f"""
+INSERT INTO study_system_attributes (study_id, key, value_json)
+SELECT t.study_id, '{WANTED}' || t.number, 'true'
+FROM sweep_attempt a JOIN trials t USING (trial_id)
+WHERE a.token = %(token)s AND a.outcome IS NULL
+  AND NOT EXISTS (SELECT 1 FROM trial_params p WHERE p.trial_id = t.trial_id)
+ON CONFLICT (study_id, key) DO UPDATE SET value_json = excluded.value_json
+RETURNING 1
+"""
+
+_PROGRESS = f"""
+SELECT EXISTS (SELECT 1 FROM sweep_attempt a JOIN trials t USING (trial_id)
+  JOIN study_system_attributes s ON s.study_id = t.study_id AND s.key = '{PREPARED}' || t.number
+  WHERE a.token = %(token)s),
+(SELECT COALESCE(bool_or(hangs) AND NOT bool_or(lasts AND NOT hangs AND key = '{PROPOSER}'), false)
+  FROM (SELECT key, lasts, lasts AND v ->> 'session' IS NOT NULL
+      AND (v ->> 'at')::float8 < {_NOW} - {HANGS_S} AS hangs
+    FROM (SELECT key, v, (v ->> 'seen')::float8 >= {_NOW} - {LEASE_S} AS lasts
+      FROM (SELECT key, value_json::jsonb AS v FROM study_system_attributes
+        WHERE study_id = %(study)s AND key IN ('{PROPOSER}', '{STAND_BY}')) a) b) c)
+"""
+
+_TYPICAL = """
+SELECT percentile_cont(0.5) WITHIN GROUP (
+  ORDER BY EXTRACT(EPOCH FROM datetime_complete - datetime_start)::float8)
+FROM trials WHERE study_id = %s AND state = 'COMPLETE'
 """
 
 _STORE = """
@@ -127,6 +171,9 @@ WITH attempt AS (
       AND t.trial_id <> fresh.trial_id AND {signature("t.trial_id")} = (SELECT string_agg(
         (p ->> 0) || '=' || ((p ->> 1)::float8)::text, E'\\n' ORDER BY p ->> 0)
         FROM jsonb_array_elements(found -> 'params') p))
+), unwanted AS (
+  DELETE FROM study_system_attributes s USING attempt a, taken k WHERE s.study_id = %(study)s
+    AND s.key = '{WANTED}' || a.number
 ), stored AS (
   INSERT INTO trial_params (trial_id, param_name, param_value, distribution_json)
   SELECT k.trial_id, p.v ->> 0, (p.v ->> 1)::float8, p.v ->> 2 FROM taken k,
@@ -147,6 +194,10 @@ SELECT (found -> 'params')::text FROM taken
 """
 
 _NOTE = f"""
+WITH unwanted AS (
+  DELETE FROM study_system_attributes s USING sweep_attempt a JOIN trials t USING (trial_id)
+  WHERE a.token = %(token)s AND s.study_id = t.study_id AND s.key = '{WANTED}' || t.number
+)
 INSERT INTO trial_system_attributes (trial_id, key, value_json)
 SELECT trial_id, '{PROPOSED}', jsonb_build_object('prepared', false,
   'is_first', %(is_first)s::bool, 'wait_s', EXTRACT(EPOCH FROM clock_timestamp() - claimed))::text
@@ -171,35 +222,45 @@ FROM seen
 
 
 def lease(
-    db: Database, study_id: int, token: str, *, begins: bool = False, starts: bool = False
+    db: Database,
+    study_id: int,
+    token: str,
+    *,
+    begins: bool = False,
+    starts: bool = False,
+    stands_by: bool = False,
 ) -> bool:
     """Tell whether the process with this token prepares a study's proposals from now on.
 
-    It does while it asks at least every LEASE_S, and while trials wait. Where it has not asked for
-    MISSED_S, and the session by which it did is gone, it does no more.
+    It does while it asks at least every LEASE_S, and while trials wait for theirs. Where it has not
+    asked for MISSED_S, and the session by which it did is gone, it does no more.
 
     Args:
         begins: It is new, and asks again within BEGIN_S.
-        starts: It is still to be started: this session is not its own.
+        starts: It is still to be started, and asks within START_S: this session is not its own.
+        stands_by: It is to be the one that takes over instead.
     """
-    ahead = BEGIN_S - LEASE_S if begins or starts else 0.0
-    values = {"study": study_id, "token": token, "ahead": ahead, "starts": starts}
+    within_s = BEGIN_S if begins else START_S if starts else LEASE_S
+    key = STAND_BY if stands_by else PROPOSER
+    values = {"study": study_id, "key": key, "token": token, "ahead": within_s - LEASE_S}
+    values["starts"] = starts
     return bool(db.execute(_LEASE, values))
 
 
-def end_lease(db: Database, study_id: int, token: str) -> None:
-    """Let another process prepare them at once."""
+def end_lease(db: Database, study_id: int, token: str, *, stands_by: bool = False) -> None:
+    """Let another process prepare them, or stand by, at once."""
     db.execute(
-        f"DELETE FROM study_system_attributes WHERE study_id = %s AND key = '{PROPOSER}' "
+        "DELETE FROM study_system_attributes WHERE study_id = %s AND key = %s "
         "AND value_json::json ->> 'token' = %s",
-        (study_id, token),
+        (study_id, STAND_BY if stands_by else PROPOSER, token),
     )
 
 
 def look(db: Database, study_id: int, count: int) -> tuple[int, list[Waiting]]:
-    """Return how many trials have ended, and which of the next ones lack parameters.
+    """Return how many trials have ended, and which lack parameters: those that are wanted, and
+    the next ones.
 
-    What was prepared for trials that are claimed or have ended is dropped.
+    What was prepared for trials that have parameters or have ended is dropped.
 
     Args:
         count: How many of the waiting trials are looked at.
@@ -207,11 +268,17 @@ def look(db: Database, study_id: int, count: int) -> tuple[int, list[Waiting]]:
     db.execute(_DROP, {"study": study_id})
     rows = db.execute(_LOOK, {"study": study_id, "count": count})
     found = []
-    for _, trial_id, number, text in rows:
+    for _, trial_id, number, is_wanted, text in rows:
         known = json.loads(text) if text else None
         prepared = known and {name: (value, kind) for name, value, kind in known["params"]}
         found.append(
-            Waiting(int(trial_id), int(number), prepared, known["results"] if known else 0)
+            Waiting(
+                int(trial_id),
+                int(number),
+                prepared,
+                known["results"] if known else 0,
+                bool(is_wanted),
+            )
         )
     return (int(rows[0][0]) if rows else 0), found
 
@@ -236,6 +303,26 @@ def store(
     rows = [[name, value, kind] for name, (value, kind) in params.items()]
     kept = json.dumps({"params": rows, "results": results, "sampler": sampler, "notes": texts})
     db.execute(_STORE, (study_id, f"{PREPARED}{number}", kept))
+
+
+def want(db: Database, token: str) -> bool:
+    """Note that an attempt waits for its trial's parameters; return False where the trial has them,
+    or the attempt has ended."""
+    return bool(db.execute(_WANT, {"token": token}))
+
+
+def progress(db: Database, study_id: int, token: str) -> tuple[bool, bool]:
+    """Return whether there are parameters for an attempt's trial (``take`` says if they serve), and
+    whether the process that prepares hangs, or where there is none the one that is to."""
+    is_there, hangs = db.execute(_PROGRESS, {"study": study_id, "token": token})[0]
+    return bool(is_there), bool(hangs)
+
+
+def typical_s(db: Database, study_id: int) -> float | None:
+    """Return how long the study's complete trials took, in seconds, the median; None: there are
+    none."""
+    found = db.execute(_TYPICAL, (study_id,))[0][0]
+    return None if found is None else float(found)
 
 
 def take(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweep.storage.attempts import USED_SQL, VIOLATION_SQL
+from sweep.storage.attempts import REPLICATED_SQL, USED_SQL, VIOLATION_SQL
 from sweep.storage.ledger import Ledger
 from sweep.storage.series import Summary, read_summaries
 
@@ -25,6 +25,7 @@ class RunningTrial:
             when they were logged (the training machine's clock, seconds since 1970); None before.
         silent_s: Seconds since the last of them, which another machine's clock may shift.
         summary: The objective's values of the trial so far, or None before the first.
+        replicate: Which of the trial's trainings it is, from 1.
     """
 
     trial: int
@@ -42,6 +43,7 @@ class RunningTrial:
     last_s: float | None
     silent_s: float | None
     summary: Summary | None
+    replicate: int = 1
 
 
 def read_running(ledger: Ledger) -> list[RunningTrial]:
@@ -56,7 +58,8 @@ def read_running(ledger: Ledger) -> list[RunningTrial]:
         "SELECT t.number, a.number, a.host, a.job, a.array_index, "
         f"EXTRACT(EPOCH FROM n.now - a.claimed)::float8, {USED_SQL}, "
         "EXTRACT(EPOCH FROM n.now - a.seen)::float8, a.process_group IS NOT NULL, "
-        "f.step, f.logged, l.step, l.logged, EXTRACT(EPOCH FROM n.now)::float8 - l.logged "
+        "f.step, f.logged, l.step, l.logged, EXTRACT(EPOCH FROM n.now)::float8 - l.logged, "
+        f"{REPLICATED_SQL} + 1 "
         "FROM (SELECT clock_timestamp() AS now) n, trials t JOIN sweep_attempt a USING (trial_id) "
         f"{end.format('', 'f')}{end.format('DESC', 'l')}"
         "WHERE t.study_id = %(study)s AND a.outcome IS NULL ORDER BY t.number",
@@ -66,7 +69,7 @@ def read_running(ledger: Ledger) -> list[RunningTrial]:
     found = (
         read_summaries(ledger.db, ledger.study_id, numbers=numbers, names=[name]) if rows else {}
     )
-    return [RunningTrial(*(*row, found.get(row[0], {}).get(name))) for row in rows]
+    return [RunningTrial(*(*row[:-1], found.get(row[0], {}).get(name), row[-1])) for row in rows]
 
 
 def read_lengths(ledger: Ledger) -> tuple[int, int] | None:

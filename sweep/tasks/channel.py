@@ -83,6 +83,9 @@ class AttemptChannel(Channel):
             return STOPPED_NOW if wanted.now else STOPPED
         return HALTED if wanted.wants_leaving else ""
 
+    def tend(self) -> None:
+        self.view.proposer.mend()
+
     def judge(self) -> str:
         study, ledger, claim = self.study, self.ledger, self.claim
         if study.pruner.type == "none" or study.is_multi_objective or self._is_unjudged:

@@ -89,6 +89,9 @@ class Channel:
     def warm(self) -> None:
         """Load what the next pull needs; done once, a moment after training began."""
 
+    def tend(self) -> None:
+        """See to what was started beside the training; called at each look."""
+
     def slowdown(self) -> float:
         """Return how much longer training takes now than it would alone, at least 1."""
         return 1.0
@@ -312,6 +315,7 @@ class Supervisor:
         if self._warm_at is not None and now >= self._warm_at:
             self._warm_at = None
             self._guard(self.channel.warm, now)
+        self._guard(self.channel.tend, now)
         self.channel.rest(REST_AFTER_S)
         if self.watch is not None:
             with contextlib.suppress(OSError):  # a full disk: it is written again later

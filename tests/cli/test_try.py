@@ -123,6 +123,22 @@ def test_a_reported_metric(sweep: Sweep, tmp_path: Path) -> None:
     assert_nothing_is_left(tmp_path)
 
 
+def test_a_constraint(sweep: Sweep, tmp_path: Path) -> None:
+    """Whether the point keeps to it; what is never reported would fail each trial."""
+    path = write(tmp_path, REPORTS, **REPORTED, constraints={"acc": {"max": -5}})
+    ran = sweep("try", path, "--json")
+    _, lines = read(ran)
+    assert ran.code == 0 and lines["constraint"]["state"] == "ok"
+    assert lines["constraint"]["text"].endswith(", which breaks <= -5")
+    assert lines["also"]["text"] == "no other metric"
+    path = write(tmp_path, REPORTS, **REPORTED, constraints={"accc": {"max": 5}})
+    ran = sweep("try", path, "--json")
+    _, lines = read(ran)
+    assert ran.code == 1 and lines["constraint"]["state"] == "failed"
+    assert lines["constraint"]["text"] == "accc: not reported; reported were loss, acc"
+    assert "Did you mean acc? Report it" in lines["constraint"]["advice"]
+
+
 @pytest.mark.parametrize(
     ("script", "settings", "said", "advice"),
     [

@@ -16,11 +16,12 @@ from sweep.core.space import Parameter, Space
 from sweep.core.study import Constraint, Objective, Replicates, Resources, Study
 from sweep.core.trial import Attempt, Replicate, TrialRecord
 from sweep.results.cost_to_solution import cost
-from sweep.results.page import accounts, charts, contents, html, views
+from sweep.results.page import accounts, charts, contents, html, lanes, views
 from sweep.results.page.importance import importances
 from sweep.results.page.lanes import short_hosts, timeline
 from sweep.results.page.source import Source, make
 from sweep.results.shared_gpus import Shared
+from sweep.storage.reruns import Rerun
 from sweep.storage.series import Series
 from tests.study_rows import NOON, make_study
 
@@ -295,6 +296,37 @@ def test_the_best_of_several_trainings() -> None:
     assert found.tiles[0].note == "trial 3: mean of 2 trainings, ± 0.141"
     found = contents.arrange(make(make_study(), [best], []))
     assert found.tiles[0].note == "trial 3"
+
+
+def test_trainings_that_ended_well_are_no_failures() -> None:
+    """Nor drawn as such while their trial needs others; each is compared with its repeat."""
+    done = attempt(3, 1, 0, 1, "replicate done", reason="replicate 1 of 2: 0.4")
+    open_one = record(4, "running", (), done, attempt(4, 2, 1, 2, None))
+    both = tuple(Replicate(n, 10 * n, n, (value,)) for n, value in enumerate((0.4, 0.6), 1))
+    whole = dataclasses.replace(
+        record(3, "complete", (0.5,), done, attempt(3, 2, 1, 2)), replicates=both
+    )
+    study = make_study(replicates=Replicates(2, 2))
+    ran = (("rerun", 10, 0.4), ("rerun", 20, 0.3), ("confirm", 99, 0.25))
+    of_job = {"token": None, "job": None, "host": None, "process_group": None, "exit_code": 0}
+    of_end = {"requested": NOON, "claimed": NOON, "outcome": "finished", "reason": ""}
+    again = [
+        Rerun(k, 3, 3, kind, seed, result={"values": [value]}, **of_job, **of_end)
+        for k, (kind, seed, value) in enumerate(ran, 1)
+    ]
+    found = make(study, [whole, open_one], [], again=again)
+    assert accounts.failures(found) == []
+    assert [lanes.kind_of(open_one, one) for one in open_one.attempts] == [
+        lanes.TRAINED,
+        lanes.RUNS,
+    ]
+    shown = contents.arrange(found)
+    pairs = [(one.values[0].before, one.values[0].difference) for one in shown.reruns]
+    assert pairs == [(0.4, "none"), (0.6, "-50.000%"), (0.5, "-50.000%")]
+    assert ("trainings of a trial", "2") in shown.facts
+    page = html.render(shown, "")
+    cells = [re.sub(r"<[^>]+>", " ", line).split() for line in page.splitlines()]
+    assert any(row[:5] == ["1", "3", "0.5", "0.141421", "2"] for row in cells), cells
 
 
 BOUND = (Constraint("ms", max=50.0),)

@@ -170,7 +170,7 @@ def test_what_the_database_knows(database_url, tmp_path):  # noqa: F811
     assert (found.trial, found.attempt, found.job, found.index) == (4, 2, "j1", 4)
     assert (found.first_step, found.last_step, found.used_s) == (1, 2, 100.0)
     assert found.summary == Summary(1.0, 1.0, 3.0)  # the second attempt repeated step 1
-    assert found.is_started
+    assert found.is_started and found.replicate == 1
     assert 0 <= found.unseen_s < 700 <= (found.silent_s or 0)
     assert running_rows.read_lengths(ledger) == (9, 9)
     assert running_rows.read_best_so_far(ledger, 40) == [0.5, 0.5, 0.25, 0.25]
@@ -202,6 +202,18 @@ def test_the_table_fits(tmp_path):
         assert max(map(len, lines)) <= width
         assert lines[1].split()[:1] == ["3"]
     assert shown([long], 50)[0].split() == ["trial", "attempt", "step", "last", "time", "ends"]
+
+
+def test_a_further_training_is_no_further_attempt(tmp_path):
+    """Of a trial with several it is said which one trains; attempts where they are more."""
+    third = line_of(tmp_path, attempt=3, replicate=3)
+    assert shown([third], 100)[0].split()[:3] == ["trial", "training", "where"]
+    again = line_of(tmp_path, attempt=4, replicate=3)
+    assert shown([third, again], 100)[0].split()[:3] == ["trial", "training", "attempt"]
+    said = "\n".join(plain_lines.status_lines(make_status(running=[third, again])))
+    assert "running: trial 3, on node1, training 3, step" in said
+    assert "running: trial 3, on node1, training 3, attempt 4, step" in said
+    assert third.to_dict(NOON)["replicate"] == 3
 
 
 def test_the_table_says_what_it_leaves_out(tmp_path):

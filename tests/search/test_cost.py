@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -67,6 +68,23 @@ def test_two_objectives(trials: int, parallel: int, durations: list[float], expe
 def test_what_the_user_has_chosen_stays(kind: str) -> None:
     study = make(kind, SPACE, trials=100)
     assert cost.weigh(study, [0.1]) is study
+
+
+@pytest.mark.parametrize(
+    ("parallel", "several", "typical_s", "expected"),
+    [
+        *((4, False, None, True), (4, False, 2.0, True), (4, False, 1.9, False)),
+        *((16, False, 7.9, False), (16, False, 8.0, True)),
+        *((4, True, 2.0, False), (4, True, 5.2, True)),
+    ],
+)
+def test_whether_one_process_keeps_up(
+    parallel: int, several: bool, typical_s: float | None, expected: bool
+) -> None:
+    study = make("gp", SPACE, trials=100, max_parallel=parallel)
+    if several:
+        study = replace(study, objectives=(Objective("a", "minimize"), Objective("b", "minimize")))
+    assert cost.keeps_up(study, typical_s) is expected
 
 
 def test_where_auto_is_tpe_already_it_stays() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from sweep.core.attributes import PREPARED, PROPOSED, PROPOSER
+from sweep.core.attributes import PREPARED, PROPOSED, PROPOSER, STAND_BY, WANTED
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Choice, Study
 from sweep.core.trial import Claim, Place
@@ -58,6 +58,15 @@ def test_what_is_due(
     study = make("tpe", NUMBERS, trials=100, max_parallel=parallel)
     found = choose_next(waiting(*results), ended, study)
     assert (found and found.number) == expected
+
+
+def test_a_slot_that_waits_has_its_proposal_renewed_by_nobody() -> None:
+    study = make("gp", NUMBERS, trials=100, max_parallel=4)
+    first, second = waiting(0, 0)
+    wanted = replace(first, is_wanted=True)
+    assert choose_next([wanted, second], 4, study) == second
+    assert choose_next([wanted, second], 4, study, renews=False) is None
+    assert choose_next([replace(wanted, prepared=None), second], 4, study, renews=False)
 
 
 @pytest.mark.parametrize(
@@ -244,14 +253,98 @@ def test_nothing_is_taken_under_a_token_that_is_over(ledger: Ledger) -> None:
 
 
 def test_what_was_not_taken_goes(ledger: Ledger) -> None:
-    """A trial that another way has given its parameters leaves nothing behind."""
+    """A trial that another way has given its parameters leaves nothing behind; one that has none
+    yet may still take what was prepared."""
     for _ in range(4):
         claim(ledger)
     fill(ledger)
     mine = claim(ledger)
     proposals.look(ledger.db, ledger.study_id, 4)
+    assert _kept(ledger, mine.number) is not None
+    study, storage = ledger.study, PostgresStorage(ledger.db)
+    storage.token = mine.token
+    propose.propose(study, storage, ledger.study_id, mine.trial_id, mine.number)
+    proposals.look(ledger.db, ledger.study_id, 4)
     assert _kept(ledger, mine.number) is None
     assert _kept(ledger, mine.number + 1) is not None
+
+
+def test_a_slot_that_waits_comes_first(ledger: Ledger) -> None:
+    """What it gets is valid, and leaves nothing behind; nothing waits for it any more then."""
+    for _ in range(5):
+        mine = claim(ledger)  # the fifth has no parameters
+    assert progress(ledger, mine) == (False, False)
+    assert proposals.want(ledger.db, mine.token) and proposals.want(ledger.db, mine.token)
+    _, queue = proposals.look(ledger.db, ledger.study_id, 2)
+    assert [(one.number, one.is_wanted) for one in queue] == [(4, True), (5, False), (6, False)]
+    assert preparer(ledger).step() == (True, False)
+    assert progress(ledger, mine) == (True, False)
+    found = take(ledger, mine.token)
+    stored = PostgresStorage(ledger.db).get_trial(mine.trial_id)
+    kinds = stored.distributions
+    assert found == {n: kinds[n].to_internal_repr(v) for n, v in stored.params.items()} != {}
+    assert studies.read_attribute(ledger.db, ledger.study_id, f"{WANTED}{mine.number}") is None
+    assert not proposals.want(ledger.db, mine.token)  # the answer may have been lost
+
+
+def progress(ledger: Ledger, mine: Claim) -> tuple[bool, bool]:
+    return proposals.progress(ledger.db, ledger.study_id, mine.token)
+
+
+def test_nobody_waits_for_one_that_hangs(ledger: Ledger) -> None:
+    """One that begins may be silent for long before its lease ends, a wait is shorter; one whose
+    lease has ended is no reason to wait no more: another one is about to take over."""
+    for _ in range(5):
+        mine = claim(ledger)
+    assert proposals.lease(ledger.db, ledger.study_id, "a", begins=True)
+    pass_time(ledger.db, proposals.HANGS_S - 4)
+    assert progress(ledger, mine) == (False, False)
+    pass_time(ledger.db, 8)
+    assert progress(ledger, mine) == (False, True)
+    pass_time(ledger.db, proposals.BEGIN_S)
+    assert progress(ledger, mine) == (False, False)
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_nor_for_one_that_hangs_as_it_brings_its_sampler_in(ledger: Ledger, starts: bool) -> None:
+    """One that is still to be started has not been silent; where another prepares all is well."""
+    db, study_id = ledger.db, ledger.study_id
+    for _ in range(5):
+        mine = claim(ledger)
+    assert proposals.lease(db, study_id, "a", begins=not starts, starts=starts, stands_by=True)
+    pass_time(db, proposals.HANGS_S + 1, key=STAND_BY)
+    assert progress(ledger, mine) == (False, not starts)
+    assert proposals.lease(db, study_id, "b")
+    assert progress(ledger, mine) == (False, False)
+
+
+def test_a_wish_that_its_task_has_fulfilled_is_none(ledger: Ledger) -> None:
+    for _ in range(5):
+        mine = claim(ledger)
+    proposals.want(ledger.db, mine.token)
+    proposals.note_made(ledger.db, mine.token, is_first=True)
+    assert studies.read_attribute(ledger.db, ledger.study_id, f"{WANTED}{mine.number}") is None
+
+
+def test_of_an_attempt_that_is_over_nothing_is_wanted(ledger: Ledger) -> None:
+    for _ in range(5):
+        claim(ledger)
+    assert not proposals.want(ledger.db, "another")
+
+
+def test_how_long_trials_take(ledger: Ledger) -> None:
+    """The median, and not of what still runs or has failed."""
+    assert proposals.typical_s(ledger.db, ledger.study_id) is None
+    for number, seconds in enumerate((2, 4, 60)):
+        mine = claim(ledger)
+        finish(ledger, mine.trial_id, float(number))
+        ledger.db.execute(
+            "UPDATE trials SET datetime_complete = datetime_start + %s * interval '1 second' "
+            "WHERE trial_id = %s",
+            (seconds, mine.trial_id),
+        )
+    claim(ledger)
+    assert proposals.typical_s(ledger.db, ledger.study_id) == pytest.approx(4.0)
 
 
 def _kept(ledger: Ledger, number: int) -> object:
@@ -268,9 +361,15 @@ def test_one_process_prepares(ledger: Ledger) -> None:
     assert not proposals.lease(db, study_id, "b")
     proposals.end_lease(db, study_id, "a")
     assert proposals.lease(db, study_id, "b")
+    assert proposals.lease(db, study_id, "a", stands_by=True)
+    assert not proposals.lease(db, study_id, "c", stands_by=True)
+    proposals.end_lease(db, study_id, "a", stands_by=True)
+    assert proposals.lease(db, study_id, "b") and proposals.lease(db, study_id, "c", stands_by=True)
     for _ in range(12):
-        claim(ledger)
+        last = claim(ledger)
     assert not proposals.lease(db, study_id, "b")
+    proposals.want(db, last.token)
+    assert proposals.lease(db, study_id, "b")
 
 
 def test_a_lease_that_is_not_renewed_is_anothers(
@@ -283,13 +382,15 @@ def test_a_lease_that_is_not_renewed_is_anothers(
     assert not proposals.lease(db, study_id, "a")
 
 
-def pass_time(db: Database, seconds: float, names: Sequence[str] = ("seen", "at")) -> None:
+def pass_time(
+    db: Database, seconds: float, names: Sequence[str] = ("seen", "at"), key: str = PROPOSER
+) -> None:
     """Make the lease so much older."""
     for name in names:
         db.execute(
             "UPDATE study_system_attributes SET value_json = jsonb_set(value_json::jsonb, %s, "
             "to_jsonb((value_json::jsonb ->> %s)::float8 - %s))::text WHERE key = %s",
-            ([name], name, seconds, PROPOSER),
+            ([name], name, seconds, key),
         )
 
 
@@ -317,7 +418,7 @@ def test_one_that_is_still_to_be_started_has_no_session_yet(
     pass_time(db, -3600, ["seen"])
     pass_time(db, 3600, ["at"])
     assert not proposals.lease(db, study_id, "b")
-    pass_time(db, 3600 + proposals.BEGIN_S, ["seen"])
+    pass_time(db, 3600 + proposals.START_S, ["seen"])
     assert proposals.lease(db, study_id, "b")
 
 
@@ -350,20 +451,28 @@ def test_it_rests_where_nothing_is_due_and_after_renewing(ledger: Ledger) -> Non
     for _ in range(4):
         claim(ledger)
     preparer(ledger).run(lambda: next(wanted), slept.append)
-    assert slept == [0.1, 0.2, 0.4, 0.8, 1.6, preparing.PAUSES_S[1]]
+    assert slept == [0.1, 0.2, 0.4, 0.8, *[preparing.PAUSES_S[1]] * 2]
 
 
-def test_it_shows_that_it_lives_while_it_rests(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A long rest is cut up, and ends where another has taken over."""
-    monkeypatch.setattr(preparing, "REST", 1e9)
-    slept: list[float] = []
+def test_it_renews_none_while_it_rests(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is missing is made at once all the same."""
+    asked, now = [], [0.0]
+    found = iter([(True, True), (False, False), (True, False), (False, False), (False, False)])
+
+    def step(renews: bool = True) -> tuple[bool, bool]:
+        asked.append((now[0], renews))
+        now[0] += 1.0
+        return next(found)
+
+    def sleep(seconds: float) -> None:
+        now[0] += 1.25
+
     worker = preparer(ledger)
-    monkeypatch.setattr(worker, "step", lambda: (True, True))
-    wanted = iter([True, True, True, True, False, False])
-    worker.run(lambda: next(wanted), slept.append)
-    assert slept == [preparing.PAUSES_S[1]] * 3
+    monkeypatch.setattr(worker, "step", step)
+    wanted = iter([True] * 5 + [False])
+    worker.run(lambda: next(wanted), sleep, lambda: now[0])
+    # It took 1 s, so that nothing is renewed for three times as long.
+    assert asked == [(0.0, True), (1.0, False), (3.25, False), (4.25, True), (6.5, True)]
 
 
 class Mine:

@@ -10,7 +10,7 @@ import pytest
 from sweep.core.errors import InputError
 from sweep.core.space import Parameter, Prior, Space
 from sweep.core.study import Choice, Objective, Study
-from sweep.search import valid
+from sweep.search import propose, valid
 from sweep.search.design import fixed_design, spread_design
 from sweep.search.propose import first_point, first_rows
 from sweep.search.valid import Where, check_where, survey, valid_point
@@ -131,6 +131,29 @@ def test_few_are_valid() -> None:
     assert check_where(make("tpe", where=())) == ""
     text = check_where(make("tpe", where=("lr < 0.005",)))
     assert "of 10000 points by chance" in text and "lr < 0.005 is broken by 99" in text
+
+
+def test_a_choice_that_is_never_left_is_said() -> None:
+    """One that the relations forbid, or that they cannot be reckoned with."""
+    layers = Parameter("layers", "categorical", choices=(1, 2, "auto", None))
+    space = Space((layers, SPACE.get("hidden")))
+
+    def said(*clauses: str) -> str:
+        return check_where(make("tpe", space=space, where=clauses))
+
+    text = said("layers > 1")
+    assert text.startswith('where never leaves layers = 1, layers = "auto", layers = null: remove')
+    assert said('layers == 2 or layers == "auto" or layers == 1 or hidden > 64') == ""
+    assert "never leaves" not in said("hidden < 16")
+
+
+def test_a_point_that_nothing_completes_is_found_by_check() -> None:
+    """As a launch finds it, whatever the sampler."""
+    study = make("tpe", where=("lr * hidden <= 4",), points=({"lr": 0.9},))
+    with pytest.raises(InputError, match=r"points\[0\] breaks where, whatever completes it"):
+        propose.check_design(study)
+    propose.check_design(make("tpe", where=("lr * hidden <= 4",), points=({"lr": 0.1},)))
+    propose.check_design(make("random", trials=5))
 
 
 def test_priors_that_contradict_them() -> None:

@@ -6,9 +6,11 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from sweep.core.errors import InputError
 from sweep.studyfile import loads
 from sweep.studyfile.starter.bash_tasks import Ran, run_tasks
 from sweep.studyfile.starter.bash_words import NotKnown
@@ -160,3 +162,29 @@ def test_no_script_goes_on_for_ever(script: str, folder: Path) -> None:
     """What takes too many steps is not gone through."""
     with pytest.raises(NotKnown):
         run_tasks(straighten(script), folder, [], {}, read_command)
+
+
+@pytest.mark.parametrize("count", [200])
+def test_a_damaged_script_is_refused_or_converted(count: int, folder: Path) -> None:
+    """Signs that are gone, doubled or moved end in no crash."""
+    scripts = [case.values[1] for case in read_cases()]  # type: ignore[attr-defined]
+    random = Random(7)
+    for _ in range(count):
+        signs = list(random.choice(scripts))
+        for _ in range(random.randint(1, 6)):
+            place = random.randrange(len(signs))
+            if random.random() < 0.5:
+                del signs[place]
+            else:
+                signs.insert(place, random.choice("${}()[]\"'`\\|&;<>#=*?!\n 0a"))
+        try:
+            converted(folder, "".join(signs), "0-2")
+        except InputError:
+            continue
+
+
+def test_an_empty_group_behind_a_test_does_nothing(folder: Path) -> None:
+    """What is left of a group whose commands stand in a comment."""
+    script = "[ 1 -eq 1 ] && {\n# echo\n}\npython t.py --s $SLURM_ARRAY_TASK_ID"
+    lines = commands_of(converted(folder, script, "0-1"), folder)
+    assert lines == ["python t.py --s 0", "python t.py --s 1"]

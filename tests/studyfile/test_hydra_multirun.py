@@ -52,12 +52,13 @@ def test_its_sweeper_and_launcher_are_read(tmp_path: Path) -> None:
 
 def test_a_loop_around_it_varies_too(tmp_path: Path) -> None:
     """The combinations of the loop's values and of Hydra's are all there."""
-    script = "for n in 1 2; do\npython -m pkg.train -m n=$n model=a,b\ndone\n"
+    script = "for n in 1 2; do\npython -m pkg.train -m n=$n model=a,b seed=3,4\ndone\n"
     lines = commands_of(converted(tmp_path, script, ""), tmp_path)
     assert lines == [
-        f"python -m pkg.train n={n} model={model} hydra.run.dir={tmp_path}"
+        f"python -m pkg.train n={n} model={model} seed={seed} hydra.run.dir={tmp_path}"
         for n in (1, 2)
         for model in "ab"
+        for seed in (3, 4)
     ]
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sweep.storage import proposals
+from sweep.core.attributes import PROPOSER, STAND_BY
+from sweep.storage import proposals, studies
+from sweep.storage.connection import Database
 from sweep.storage.ledger import Ledger
+from sweep.tasks.proposer import LifeSign
 from tests.chaos.ground import OWN_SEARCH
 from tests.chaos.scene import Scene, kill
+from tests.search.test_propose import NUMBERS, make
+from tests.storage import ledgers
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.real
@@ -55,6 +63,103 @@ def test_proposals_are_there_before_their_trials(
     assert rows[4]["proposal"] == noted[4]
     assert ("proposal" in rows[0]) == (laid_out == 0)
     scene.check()
+
+
+@pytest.mark.parametrize("how", [pytest.param("proposer", marks=pytest.mark.long), "task"])
+def test_one_stands_by_where_torch_is_to_be_imported(
+    tmp_path: Path, runs: Path, sweep: Any, fresh_url: str, how: str
+) -> None:
+    """It has torch already when the one that prepares, or its whole task, is killed, and takes
+    over; then another one stands by. Of the tasks none imports it."""
+    scene = Scene(tmp_path, runs, sweep, fresh_url, trials=16, parallel=4, steps=3, gated=True)
+    scene.write()
+    scene.file.write_text(scene.file.read_text().replace("sampler: random", "sampler: gp"))
+    scene.launch()
+    ledger = scene.open().ledger
+
+    def has_torch(pid: int) -> bool:
+        with contextlib.suppress(OSError):
+            return "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+        return False
+
+    def both() -> tuple[int, int] | None:
+        one, other = (holder(scene, ledger, key) for key in (PROPOSER, STAND_BY))
+        if one is None or other is None or one == other or not _is_full(ledger):
+            return None
+        return (one, other) if has_torch(one) and has_torch(other) else None
+
+    found = wait_for(both, "one that prepares, and one that stands by")
+    assert found is not None
+    first, second = found
+    tasks = [_parent(pid) for pid in (first, second)]
+    kill(first if how == "proposer" else _parent(first))
+    wait_for(lambda: holder(scene, ledger, PROPOSER) == second, "the one that stood by")
+    assert not any(map(has_torch, tasks))
+    old = (None, first, second)
+    wait_for(lambda: holder(scene, ledger, STAND_BY) not in old, "another one that stands by")
+    scene.gate.touch()
+    scene.wait()
+    noted = proposals.read_noted(ledger.db, ledger.study_id)
+    assert all(noted[number]["prepared"] for number in range(4, 8))
+    scene.check()
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def holder(scene: Scene, ledger: Ledger, key: str) -> int | None:
+    """Return the process that has a lease, where it has been started."""
+    lease = studies.read_attribute(ledger.db, ledger.study_id, key)
+    for one in scene.processes():
+        if "sweep.tasks.proposer" in one and lease and lease["token"] in one:
+            return int(one.split()[0])
+    return None
+
+
+@pytest.fixture
+def two(database_url: str) -> Iterator[list[Database]]:
+    found = [Database(database_url), Database(database_url)]
+    yield found
+    for db in found:
+        db.close()
+
+
+def test_whose_turn_it_is(two: list[Database]) -> None:
+    """The first one prepares at once, and nobody else brings a sampler in until it has its own; the
+    next one stands by until the first is gone."""
+    ledger = ledgers.make(two[0], make("gp", NUMBERS, trials=12, max_parallel=4))
+    first, second = (
+        LifeSign(_preparer(db, ledger), token, stands_by=True)
+        for db, token in zip(two, "ab", strict=True)
+    )
+    assert first.may_go_on() and first.turn.is_set()
+    assert not second.may_go_on()
+    first.is_ready = True
+    assert first.may_go_on()
+    assert second.may_go_on() and not second.turn.is_set()
+    second.is_ready = True
+    assert second.may_go_on() and not second.turn.is_set()
+    proposals.end_lease(two[0], ledger.study_id, "a")
+    assert second.may_go_on() and second.turn.is_set()
+    assert not first.may_go_on()
+    third = LifeSign(_preparer(two[0], ledger), "c", stands_by=True)
+    assert third.may_go_on() and not third.turn.is_set()
+
+
+def test_one_that_cannot_stand_by_is_over(two: list[Database]) -> None:
+    """Its sampler is there in a moment: where another prepares there is nothing to do."""
+    ledger = ledgers.make(two[0], make("tpe", NUMBERS, trials=12, max_parallel=4))
+    first, second = (
+        LifeSign(_preparer(db, ledger), token) for db, token in zip(two, "ab", strict=True)
+    )
+    assert first.may_go_on() and first.turn.is_set()
+    assert not second.may_go_on() and not second.turn.is_set()
+
+
+def _preparer(db: Database, ledger: Ledger) -> Any:
+    storage = SimpleNamespace(database=db)
+    return SimpleNamespace(storage=storage, study_id=ledger.study_id, has_begun=True)
 
 
 def proposers(scene: Scene) -> list[int]:

@@ -156,7 +156,7 @@ def failures(source: Source) -> list[NodeFailures]:
     """Return attempts that ended badly by outcome and node, the most frequent first."""
     groups: dict[tuple[str, str], list[str]] = {}
     for _, attempt in attempts(source):
-        if attempt.outcome not in (None, outcomes.FINISHED):
+        if attempt.outcome not in (None, outcomes.FINISHED, outcomes.REPLICATED):
             groups.setdefault((str(attempt.outcome), attempt.host), []).append(attempt.reason)
     found = [
         NodeFailures(outcome, host, len(reasons), Counter(reasons).most_common(1)[0][0])

@@ -13,6 +13,7 @@ from sweep.core import outcomes
 from sweep.core.shell_text import show_command
 from sweep.results import cost_text, held_back
 from sweep.results.cost_to_solution import CostToSolution, cost
+from sweep.results.counts import count_trainings
 from sweep.results.held_back import HeldBack
 from sweep.results.page import accounts, charts, charts_profile, charts_space, charts_tasks, views
 from sweep.results.page.charts import Chart
@@ -151,6 +152,9 @@ def _not_listed(source: Source) -> str:
 def _again(source: Source, one: Rerun) -> Again:
     own = {record.number: record for record in source.records}
     before = own[one.trial].values if one.trial in own else ()
+    if one.trial in own and one.kind == SAME_SEED:  # of several trainings the one that it repeats
+        done = {each.seed: each.values for each in own[one.trial].replicates}
+        before = done.get(one.seed, before)
     found = one.result.get("values") or ()
     seed = f"{one.seed} (its own)" if one.kind == SAME_SEED else str(one.seed)
     return Again(
@@ -196,8 +200,10 @@ def _facts(source: Source) -> list[tuple[str, str]]:
     for name, value in study.fixed.items():
         facts.append((f"{name} (fixed)", views.text_of(value)))
     facts += [
+        *(("where", clause) for clause in study.where),
         ("sampler", study.sampler.type),
         ("pruner", study.pruner.type),
+        *([("trainings of a trial", count_trainings(study))] if study.is_replicated else []),
         ("seed", str(study.seed)),
         ("at once", f"{study.parallel} trial{'' if study.parallel == 1 else 's'}"),
         ("executor", study.executor),

@@ -32,6 +32,9 @@ def kind_of(record: TrialRecord, attempt: Attempt) -> str:
         return RUNS
     if attempt.outcome in accounts.INTERRUPTIONS:
         return INTERRUPTED
+    is_open = record.state in (outcomes.RUNNING, outcomes.WAITING)
+    if is_open and attempt.outcome == outcomes.REPLICATED:
+        return TRAINED
     if record.state == outcomes.PRUNED:
         return PRUNED
     return TRAINED if record.state == outcomes.COMPLETE else FAILED

@@ -31,7 +31,8 @@ from sweep.studyfile.starter.bash_words import (
 )
 from sweep.studyfile.starter.sbatch_text import cut
 
-_MOST_STEPS = 100_000  # of all tasks together
+_MOST_STEPS = 50_000  # of all tasks together
+_MOST_COMMANDS = 2_000
 _OPENS = re.compile(r"(?:if|for|while|until|case|select)\b|\{$|.*\(\)\s*\{$")
 _CLOSES = re.compile(r"(?:fi|done|esac)\b|\}")
 _HERE = re.compile(r"^(.*?)\s*(<<<|<)\s*(.+)$", re.S)
@@ -39,6 +40,7 @@ _SEVERAL = re.compile(r"\s+(&&|\|\|)\s+")
 _IFS = r"(?:IFS=(?:\$?'[^']*'|\"[^\"]*\"|\S*)\s+)"
 _INNER = re.compile(r"(?:srun\b[^\"']*?\s)?(?:ba)?sh\s+-l?c\s+(.*)$")
 _FUNCTION = re.compile(r"(?:function\s+([\w-]+)\s*(?:\(\s*\))?|([\w-]+)\s*\(\s*\))\s*\{")
+_HOOK = re.compile(r"eval\s+\"?(?:\$\(|`)")  # as conda has it
 _LEAVES = re.compile(r"(exit|return|break|continue)\b")
 
 
@@ -71,10 +73,8 @@ class _Shell:
     def block(self, begin: int, end: int) -> None:
         place = begin
         while place < end:
-            self.steps += 1
-            if self.steps > _MOST_STEPS:
-                raise NotKnown("more steps than are gone through")
             line = self.lines[place].strip()
+            self._count(1 + len(line) // 80)
             if re.match(r"(?:if|for|while|until|case|select)\b", line):
                 close = self._close(place, end)
                 self._compound(line, place, close)
@@ -88,6 +88,11 @@ class _Shell:
             else:
                 self._line(line, place)
                 place += 1
+
+    def _count(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > _MOST_STEPS:
+            raise NotKnown("more steps than are gone through")
 
     def _close(self, begin: int, end: int) -> int:
         depth = 0
@@ -201,9 +206,7 @@ class _Shell:
 
     def _turn(self, begin: int, close: int) -> bool:
         """Go through a loop once; return whether it goes on."""
-        self.steps += 1
-        if self.steps > _MOST_STEPS:
-            raise NotKnown("more steps than are gone through")
+        self._count(1)
         try:
             self.block(begin + 1, close)
         except _Leave as leave:
@@ -262,7 +265,8 @@ class _Shell:
         inner = re.fullmatch(r"(?:\[\[|\[|test)\s(.*?)(?:\s\]\]?)?", text, re.S)
         if inner is None:
             raise NotKnown(text)
-        words = [known(word) for word in self._test_words(inner[1])]
+        # What is not in quotes may be empty here, and is a word still.
+        words = [known(expand_text(word, self.variables)) for word in raw_words(inner[1])]
         if len(words) == 2 and words[0] in ("-n", "-z"):
             return (words[0] == "-n") == bool(words[1])
         if len(words) == 1:
@@ -277,10 +281,6 @@ class _Shell:
         if sign not in compare:
             raise NotKnown(text)
         return calculate(f"({left}) {compare[sign]} ({right})", self.variables) != 0
-
-    def _test_words(self, text: str) -> list[str]:
-        """Return the words of a test: what is not in quotes may be empty, and is a word still."""
-        return [expand_text(word, self.variables) for word in raw_words(text)]
 
     def _read(self, text: str) -> bool:
         """Set what ``read`` reads; return whether there was a line."""
@@ -327,7 +327,7 @@ class _Shell:
             try:
                 holds = self._test(parts[0])
             except NotKnown:
-                if any(self._affects(part) for part in parts[2::2]):
+                if any(self._affects(part.strip("{} ")) for part in parts[2::2]):
                     raise
                 return
             for sign, part in zip(parts[1::2], parts[2::2], strict=True):
@@ -336,8 +336,7 @@ class _Shell:
             return
         self._simple(line, place)
 
-    def _affects(self, part: str) -> bool:
-        plain = part.strip("{} ")
+    def _affects(self, plain: str) -> bool:
         return bool(SETTING.match(plain) or _LEAVES.match(plain) or self.is_command(plain))
 
     def _simple(self, line: str, place: int) -> None:
@@ -370,10 +369,10 @@ class _Shell:
             raise NotKnown(line)
         name = given[1].split()[-1]
         values = self._input(given[2], given[3])
-        self.variables.arrays[name] = {str(i): value for i, value in enumerate(values)}
+        self.variables.arrays[name] = dict(zip(map(str, range(len(values))), values, strict=True))
 
     def _command(self, line: str, place: int) -> None:
-        name = line.split(None, 1)[0]
+        name = line.split(None, 1)[0] if line.strip() else ""
         if name in self.functions:
             self._call(expand_words(line, self.variables))
             return
@@ -387,8 +386,9 @@ class _Shell:
         inner = re.match(r"eval\s+(.*)$", line) or _INNER.match(line)
         words = expand_words(inner[1] if inner else line, self.variables)
         if inner:
-            text = known(" ".join(words))
-            for one in re.split(r"\s*(?:;|&&)\s*", text):
+            if any(UNKNOWN in word for word in words) and _HOOK.match(line):
+                return
+            for one in re.split(r"\s*(?:;|&&)\s*", known(" ".join(words))):
                 if one != line:
                     self._line(one, place)
             return
@@ -398,6 +398,8 @@ class _Shell:
                 own = split_words(found[1])
             except ValueError:
                 raise NotKnown(found[1]) from None
+            if len(self.ran) >= _MOST_COMMANDS:
+                raise NotKnown("more commands than are gone through")
             self.ran.append(Ran(place, found[0], tuple(own)))
 
     def _call(self, words: list[str]) -> None:
@@ -424,7 +426,7 @@ class _Shell:
         """Return what a command in ``$(…)`` prints."""
         if re.fullmatch(r"\s*<\s*[^|;&]+", text):
             return "\n".join(self._input("<", text.strip()[1:]))
-        if text.split(None, 1)[0] in self.functions:
+        if text.split(None, 1)[:1] and text.split(None, 1)[0] in self.functions:
             self.printed.append([])
             try:
                 self._call(expand_words(text, self.variables))
@@ -449,7 +451,7 @@ def _plain(body: str) -> tuple[list[str], dict[int, str]]:
     lines: list[str] = []
     pipes: dict[int, str] = {}
     for line in body.split("\n"):
-        named = re.match(r"(.*\(\s*\)\s*\{|\s*function\s+[\w-]+\s*\{)\s*(\S.*)$", line)
+        named = re.match(r"(.*\(\s*\)\s*\{|\s*function\s+[\w-]+\s*\{)\s*(\S.*)", line)
         piped = re.match(r"(.*[^|\s])\s*\|\s*(while\b.*)$", line)
         if named and _FUNCTION.match(named[1].strip()):
             lines += [named[1], named[2]]
@@ -493,4 +495,6 @@ def run_tasks(
             shell.block(0, len(shell.lines))
         found.append(shell.ran)
         steps = shell.steps
+        if sum(map(len, found)) > _MOST_COMMANDS:
+            raise NotKnown("more commands than are gone through")
     return found

@@ -18,6 +18,7 @@ from sweep.studyfile.starter.foreign_python import UNREAD, find_dicts, read_sour
 from sweep.studyfile.starter.foreign_yaml import Read, read_yaml
 from sweep.studyfile.starter.hydra import add_sweeper, convert_hydra, find_sweeper
 from sweep.studyfile.starter.nni import is_space, read_script
+from sweep.studyfile.starter.omniopt import convert_omniopt, is_omniopt
 from sweep.studyfile.starter.optuna_script import convert_optuna, has_suggestions
 from sweep.studyfile.starter.other_yaml import convert_other, find_other
 from sweep.studyfile.starter.recognised import PAGE, recognise_data, recognise_source
@@ -28,7 +29,7 @@ from sweep.studyfile.tree import YamlError, decode
 
 SCRIPTS = (".py", ".ipynb")
 # Whose files say by themselves what is varied.
-VARIES = ("W&B", "NNI", "Determined", "seml", "bash", "Optuna")
+VARIES = ("W&B", "NNI", "Determined", "seml", "bash", "Optuna", "OmniOpt")
 _SHOWN = 5
 
 
@@ -39,7 +40,8 @@ class Converted:
     Attributes:
         text: The study file; what is in ``lost`` stands on top of it as comments, too.
         lost: What was not carried over, or only nearly, and what to do: one sentence each.
-        source: The tool: "W&B", "Hydra", "Optuna", "Slurm", "bash", "NNI", "Determined" or "seml".
+        source: The tool: "W&B", "Hydra", "Optuna", "Slurm", "bash", "NNI", "Determined", "seml" or
+            "OmniOpt".
     """
 
     text: str
@@ -57,6 +59,8 @@ def convert(path: Path) -> Converted:
     lost: list[str] = []
     if path.suffix in SCRIPTS:
         source, draft = _convert_script(text, path, lost)
+    elif is_omniopt(text):
+        source, draft = "OmniOpt", convert_omniopt(text, path, lost)
     elif is_sbatch(text):
         source, draft = "Slurm", convert_sbatch(text, path, lost)
     elif is_shell(text, path):
@@ -236,7 +240,7 @@ def _settle(draft: Draft, path: Path, lost: list[str]) -> None:
         InputError: It cannot be made to load.
     """
     problems: list[Problem] = []
-    for _ in range(len(draft.space) + len(draft.fixed) + 1):
+    for _ in range(len(draft.space) + len(draft.fixed) + 3):
         try:
             loads(write_draft(draft), path.name)
             return
@@ -251,15 +255,38 @@ def _settle(draft: Draft, path: Path, lost: list[str]) -> None:
                 )
                 if problem.path != inside and name is not None:
                     del entries[name]
+                    draft.command = [one.replace(f"{{{name}}}", EDIT) for one in draft.command]
                     got = f" (got {problem.got})" if problem.got else ""
                     lost.append(f"{name}: {problem.rule}{got}; it was left out.")
                     taken = True
+        taken = _leave_wishes(draft, problems, lost) or taken
         if not taken:
             break
     what = "; ".join(f"{one.path}: {one.rule}" for one in problems[:_SHOWN])
     raise InputError(
         f"{path} cannot become a study file: {what}.", "Mend that in the file, and convert again."
     )
+
+
+def _leave_wishes(draft: Draft, problems: list[Problem], lost: list[str]) -> bool:
+    """Take out what resources and slurm cannot hold (a variable, a template's mark), and name it;
+    return whether something was."""
+    taken = False
+    for problem in reversed(problems):  # of a list the last first
+        found = re.fullmatch(r"(resources|slurm)\.(\w+)(?:\[(\d+)\])?", problem.path)
+        section = draft.more.get(found[1]) if found else None
+        if found is None or not isinstance(section, dict) or found[2] not in section:
+            continue
+        value = section[found[2]]
+        if found[3] and isinstance(value, list) and int(found[3]) < len(value):
+            shown = str(value.pop(int(found[3])))
+        else:
+            shown = str(section.pop(found[2]))
+        taken = True
+        lost.append(f"{found[1]}.{found[2]}: {problem.rule} (got {shown[:60]!r}); it was left out.")
+        if not section:
+            del draft.more[found[1]]
+    return taken
 
 
 def _text(path: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.hydra_text import Call, read_value
-from sweep.core.placeholders import EDIT
+from sweep.core.placeholders import EDIT, RESERVED
 from sweep.studyfile.starter.draft import Draft
 from sweep.studyfile.starter.hydra import add_study
 from sweep.studyfile.starter.hydra_sweeps import BASIC
@@ -49,19 +49,27 @@ def read_multirun(draft: Draft, path: Path, lost: list[str]) -> bool:
         )
         return False
     rest = [word for word in words if word not in (*flags, *own) and not _is_sweep(word)]
-    passed = [f"{name}={{{name.lstrip('+')}}}" for name in swept] if others else ["{overrides}"]
+    own_names = {n: f"{n}_value" if n in RESERVED else n for n in swept}
+    passed = [f"{name}={{{own_names[name]}}}" for name in swept] if others else ["{overrides}"]
     if others and any(name.startswith("+") for name in swept):
         passed = [f"{name}={EDIT}" for name in swept]
         lost.append(f"{', '.join(swept)}: loops and Hydra both vary; replace {EDIT}")
     draft.command[begin:] = [*rest, *passed, "hydra.run.dir={trial_dir}"]
+    for name, found in others.items():
+        if any(_is_sweep(str(value)) for value in found.get("choices", ())):
+            draft.command.append(EDIT)
+            lost.append(f"{name}: Hydra goes through several values of each; replace {EDIT}")
     objectives, draft.objectives = draft.objectives, []
     said = len(lost)
     kind = add_study(draft, _configuration(own, swept, lost), path, lost)
+    for name in swept if others else ():
+        if name in draft.space:
+            draft.space[own_names[name]] = draft.space.pop(name)
     if kind == BASIC:
         # Nothing is said of the objective here that a shell script's own sentence does not say.
         draft.objectives = objectives
         lost[said:] = [one for one in lost[said:] if not one.startswith(("objective:", "the ret"))]
-    missing = [name for name in swept if name not in draft.space]
+    missing = [n for n in swept if n not in draft.space and own_names[n] not in draft.space]
     if missing:
         draft.command.append(EDIT)
         lost.append(f"{', '.join(missing)}: see above; replace {EDIT} by how it is passed")

@@ -81,7 +81,9 @@ class Metric:
     def is_test(self) -> bool:
         """Whether it is measured on what a search must not see."""
         words = re.split(r"[^a-z0-9]+", self.name.lower())
-        return words[0].startswith("test") or "test" in words
+        of_test = self.pattern is not None and self.pattern.lower().startswith("test")
+        of_other = {"val", "valid", "validation", "dev", "eval"} & set(words)
+        return words[0].startswith("test") or "test" in words or (of_test and not of_other)
 
 
 def doubt_direction(name: str, direction: str) -> str:

@@ -31,6 +31,7 @@ _SOURCES = (
     ("Syne Tune", r"^[ \t]*(?:import|from)\s+syne_tune\b"),
     ("ConfigSpace", r"^[ \t]*(?:import|from)\s+ConfigSpace\b"),
     ("Ax", r"^[ \t]*(?:import|from)\s+ax(?:\.\w+)*\s+import"),
+    ("submitit", r"^[ \t]*(?:import|from)\s+submitit\b"),
     ("Hyperopt", r"^[ \t]*(?:import|from)\s+hyperopt\b"),
 )
 

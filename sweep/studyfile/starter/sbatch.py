@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,17 @@ from sweep.studyfile.starter.hydra_multirun import read_multirun
 from sweep.studyfile.starter.sbatch_around import (
     COMMAND,
     add_variables,
+    as_slurm,
     leave_container,
     run_here,
     with_variables,
 )
 from sweep.studyfile.starter.sbatch_branches import read_branches
 from sweep.studyfile.starter.sbatch_files import read_files
-from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, pick, read_scalars, read_tasks
+from sweep.studyfile.starter.sbatch_indexes import TASK, Picks, read_scalars, read_tasks
 from sweep.studyfile.starter.sbatch_launchers import use_launcher
 from sweep.studyfile.starter.sbatch_options import add_options, is_sbatch, read_options
+from sweep.studyfile.starter.sbatch_points import BEYOND, bound, pair, pick_points, put_single
 from sweep.studyfile.starter.sbatch_ran import Trainings, find_trainings, is_other
 from sweep.studyfile.starter.sbatch_series import (
     are_alike,
@@ -51,22 +52,21 @@ from sweep.studyfile.starter.sbatch_words import (
     list_words,
     open_commands,
     part_elements,
+    put_lists,
     read_shell_word,
 )
 from sweep.studyfile.starter.shell_script import SHEBANG
 
 _SHELLS = (".sh", ".bash", ".slurm", ".sbatch", ".job")
-BEYOND = "pick beyond the end of a list"
 _PICKED = re.compile(r"\$\{(\w+)\[([^\]]*)\]\}")
 _VARIABLE = re.compile(r"^[ \t]*(?:export\s+)?(\w+)=(\"?\$\{\w+\[[^\]]*\]\}\"?)\s*$", re.MULTILINE)
-_TASK = re.compile(r"\$\{?SLURM_ARRAY_TASK_ID\}?")
 _COMPUTED = re.compile(r"\$\(\(.*?\)\)")
 _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def convert_sbatch(text: str, path: Path, lost: list[str]) -> Draft:
     """Return the study of a job-array script; what could not be carried over goes to ``lost``."""
-    text = open_jobs(text)
+    text = as_slurm(open_jobs(text), lost)
     said: list[str] = []
     draft, tasks = _convert(text, path, said, None)
     said, draft = _hold_against(text, path, said, draft, tasks)
@@ -78,10 +78,14 @@ def _hold_against(
     text: str, path: Path, said: list[str], draft: Draft, tasks: list[int] | None
 ) -> tuple[list[str], Draft]:
     """Return a draft, or the one of what the script is seen to run where that is something else."""
-    if tasks is None or any(word.startswith("hydra.run.dir=") for word in draft.command):
+    is_open = tasks is None  # then the first ones are taken
+    if any(word.startswith("hydra.run.dir=") for word in draft.command):
         return said, draft
+    if is_open and not any(EDIT in word for word in draft.command):
+        return said, draft
+    tasks = list(range(10)) if tasks is None else tasks
     body = WRAPPED.sub(r"\2\3", straighten(text))
-    found = find_trainings(body, path.parent, tasks, _counts(tasks))
+    found = find_trainings(body, path.parent, tasks, {} if is_open else _counts(tasks))
     beyond = next((one for one in said if BEYOND in one), "")
     some_beyond = bool(beyond) and not re.match(r"--array: (\d+) of \1 tasks", beyond)
     if found is None or not is_other(draft, found) or (some_beyond and EDIT not in draft.command):
@@ -99,6 +103,9 @@ def _hold_against(
             )
             draft.command += [] if any(EDIT in word for word in draft.command) else [EDIT]
         return said, draft
+    if len(found.rows) < len(tasks):
+        count = f"{len(tasks)} tasks run {len(found.rows)} different commands, tried once each"
+        again.append(f"--array: {count}")
     return again, other
 
 
@@ -154,7 +161,7 @@ def _convert(
         variables, loops, commands = ran.settings, {}, [line, *ran.others]
         taken, alike = 0, [0]
     else:
-        line, turns = count_loops(line, loops, lists, scalars)
+        line, turns = count_loops(put_lists(line, lists), loops, lists, scalars)
     is_task = bool(tasks or turns or loops) or any(TASK in one for one in commands)
     if lines and not is_task and ran is None:
         plain = [
@@ -203,12 +210,14 @@ def _convert(
             f"{', '.join(picks.looped)}: goes through a loop within each task; here all "
             "combinations with what tasks pick are tried, one a trial"
         )
-        _pair(draft, {}, lost)
-        _number_tasks(draft, picks)
-    elif indexes and _pick_points(draft, indexes, picks.tasks, scalars, lists, lost):
+        pair(draft, {}, lost)
+        bound(draft, picks)
+    elif indexes and pick_points(draft, indexes, picks.tasks, scalars, lists, lost):
         draft.more.setdefault("seed", 0)
     elif not is_hydra:
-        _pair(draft, indexes, lost)
+        pair(draft, indexes, lost)
+    bound(draft, picks)
+    put_single(draft)
     if indexes:
         read_multirun(draft, path, lost)
     launched = draft.more.keys() & {"resources", "slurm"}
@@ -221,7 +230,15 @@ def _convert(
         lost.append(
             "#SBATCH lines: Hydra's launcher asks for what a trial needs; they were left out"
         )
+    if re.search(r"\bwandb\s+agent\b", text):
+        lost.append(
+            "wandb agent: W&B's server chooses its values; convert the file of that sweep (sweep "
+            "init --from sweep.yaml), and copy resources and slurm from here"
+        )
     own_lines = [one for line in lines for one in line if one]
+    if re.search(r"^[ \t]*\{%|\{%-? \w+ .*%\}|\{\{ ?[\w.]+ ?\}\}", text, re.M):
+        draft.command += [] if EDIT in draft.command else [EDIT]
+        lost.append(f"{path.name} is a template; convert what is made of it, or replace {EDIT}")
     setup = read_setup(outside, own_lines + (ran.sources if ran else []), lost)
     if setup:
         draft.more.setdefault("slurm", {})["setup"] = setup
@@ -248,77 +265,12 @@ def _read_options(text: str, body: str, folder: Path, lost: list[str]) -> dict[s
     return read_submitted(put_in(body, plain), folder, lost) | read_options(text)
 
 
-def _number_tasks(draft: Draft, picks: Picks) -> None:
-    """Give what tasks pick as whole numbers the bounds of the tasks."""
-    for name in picks.indexes:
-        if "choices" not in draft.space[name]:
-            draft.space[name] |= {"low": min(picks.tasks), "high": max(picks.tasks)}
-
-
 def _counts(tasks: list[int]) -> dict[str, str]:
     """Return Slurm's variables about the array as a whole."""
     if not tasks:
         return {}
     counts = {"COUNT": len(tasks), "MIN": min(tasks), "MAX": max(tasks)}
     return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in counts.items()}
-
-
-def _pick_points(
-    draft: Draft,
-    indexes: dict[str, str],
-    tasks: list[int],
-    scalars: dict[str, str],
-    lists: dict[str, list[Any]],
-    lost: list[str],
-) -> bool:
-    """Make what the tasks pick a grid, or points; return whether that is known."""
-    sizes = {name: len(values) for name, values in lists.items()}
-    rows: list[dict[str, Any]] = []
-    beyond = 0
-    for task in tasks:
-        row: dict[str, Any] = {}
-        for name, index in indexes.items():
-            choices = draft.space[name].get("choices")
-            try:
-                number = pick(index, scalars, sizes, task)
-            except ValueError as error:
-                lost.append(
-                    f"[{error}]: is not known without running the script; all combinations of the "
-                    "lists are taken"
-                )
-                return False
-            if choices is None:
-                row[name] = number
-            elif -len(choices) <= number < len(choices):
-                row[name] = choices[number]
-        if len(row) == len(indexes):
-            rows += [row] if row not in rows else []
-        else:
-            beyond += 1
-    if beyond:
-        lost.append(f"--array: {beyond} of {len(tasks)} tasks {BEYOND}")
-    if not rows:
-        return False
-    for name in indexes:
-        used = [row[name] for row in rows]
-        if "choices" in draft.space[name]:
-            unique = [one for i, one in enumerate(used) if one not in used[:i]]
-            draft.space[name] = {"type": "categorical", "choices": unique}
-        else:
-            draft.space[name] = {"type": "int", "low": min(used), "high": max(used)}
-    if len(rows) + beyond < len(tasks):
-        lost.append(
-            f"--array: {len(tasks)} tasks pick {len(rows)} different points, tried once each"
-        )
-    whole = [
-        len(p["choices"]) if "choices" in p else p["high"] - p["low"] + 1
-        for p in (draft.space[name] for name in indexes)
-    ]
-    if math.prod(whole) == len(rows):
-        draft.more["sampler"] = "grid"
-    else:
-        draft.more |= {"points": rows, "trials": len(rows), "sampler": "random"}
-    return True
 
 
 def _read_lists(body: str, scalars: dict[str, str]) -> dict[str, list[Any]]:
@@ -362,6 +314,12 @@ def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str
         name = re.sub(r"\W+", "_", option.lstrip("-")) if option.startswith("-") else ""
         value = word.partition("=")[2] if option != before else word
         pieces = []
+        inner = re.sub(r"\x00(\d+)\x01", lambda m: kept[int(m[1])][1] or kept[int(m[1])][0], word)
+        if re.search(r"\$\((?!\()|`", re.sub(r"\$\(\(.*?\)\)", "", inner)) and "\0" in word:
+            shown = without_numbers(inner.replace("\2", " "))[:80]
+            lost.append(f"command: {shown} is not known without running it; replace {EDIT}")
+            found.append(EDIT)
+            continue
         for piece in re.split(r"(\x00\d+\x01)", word):
             if piece.startswith("\0"):
                 own, expression, is_list = kept[int(piece[1:-1])]
@@ -414,7 +372,7 @@ def _add(
         lost.append(f"{name}: its list is not known without running the script; replace {EDIT}")
         return EDIT
     of_loop = own in picks.loops
-    plain = re.sub(r"__\d+$", "", own).lower()
+    plain = re.sub(r"__\d+(?=_|$)", "", own).lower()
     if own == TASK or plain in RESERVED:
         plain = "task"
     if of_loop and values is not None and len(values) == 1:
@@ -439,48 +397,3 @@ def _add(
     else:
         picks.indexes[name] = expression
     return f"{{{name}}}"
-
-
-def _pair(draft: Draft, indexes: dict[str, str], lost: list[str]) -> None:
-    """Make points of lists that are gone through together, and a grid of all others."""
-    together = [
-        name
-        for name, index in indexes.items()
-        if _TASK.fullmatch(index.strip("$(){} ")) or _TASK.fullmatch(index)
-    ]
-    sizes = {
-        len(draft.space[name].get("choices", ()))
-        for name in together
-        if "choices" in draft.space[name]
-    }
-    if len(together) > 1 and len(sizes) == 1 and len(together) == len(indexes):
-        rows = [
-            {
-                name: draft.space[name]["choices"][i]
-                for name in together
-                if "choices" in draft.space[name]
-            }
-            for i in range(sizes.pop())
-        ]
-        for name in together:
-            choices = draft.space[name].get("choices")
-            if choices:
-                draft.space[name]["choices"] = [
-                    one for i, one in enumerate(choices) if one not in choices[:i]
-                ]
-        draft.more |= {"points": rows, "trials": len(rows), "seed": 0, "sampler": "random"}
-    else:
-        for name in together:
-            choices = draft.space[name].get("choices")
-            if choices:
-                draft.space[name]["choices"] = [
-                    one for i, one in enumerate(choices) if one not in choices[:i]
-                ]
-        draft.more |= {"seed": 0, "sampler": "grid"}
-        if not draft.space:
-            draft.more["trials"] = 1
-            draft.command.append(EDIT)
-            lost.append(
-                "no list and no use of SLURM_ARRAY_TASK_ID was found in the command: name under "
-                f"space what is to vary, and replace {EDIT} by how it is passed"
-            )

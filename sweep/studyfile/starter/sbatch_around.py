@@ -24,7 +24,7 @@ _PROGRAMS = (
 _SETTING = r"\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|\$\(\(.*?\)\)|[^\s\"']*)[ \t]+"
 COMMAND = re.compile(
     rf"^[ \t]*((?:time\s+|exec\s+|nohup\s+|env\s+|{_SETTING})*)"
-    r"(?:\"?\$\{?SRUN\}?\"?\s+|srun\s+(?:[^|;&\n]*?\s)?)?"
+    r"(?:\"?\$\{?SRUN\}?\"?\s+|srun\s+(?:[^|;&\n]*?\s)??)?"
     rf"(\"?(?:[\w.~${{}}/-]*/)?(?:{_PROGRAMS})(?=[\s\"])(?!\s*<<)[^\n]*|\./\S+[^\n]*)$",
     re.MULTILINE,
 )
@@ -97,3 +97,38 @@ def leave_container(body: str, line: str, lost: list[str]) -> str:
         + (", and what is done there before it is left out" if "\n" in inside.strip() else "")
     )
     return body.replace(inside, "")
+
+
+_TASK_ELSEWHERE = re.compile(r"\b(?:PBS_ARRAY_INDEX|PBS_ARRAYID|SGE_TASK_ID|LSB_JOBINDEX)\b")
+_LINES_ELSEWHERE = re.compile(r"^#(BSUB|PBS|\$|COBALT|OAR)[ \t]+(-.*)$", re.MULTILINE)
+_ARRAYS = {
+    "PBS": re.compile(r"-(?:J|t)[ =]*(\d+(?:-\d+)?(?:[:%]\d+)*)"),
+    "$": re.compile(r"-t[ =]*(\d+(?:-\d+(?::\d+)?)?)"),
+    "BSUB": re.compile(r"-J[ =]*\"?[^\[\"]*\[([\d,:-]+)\](?:%\d+)?"),
+}
+
+
+def as_slurm(text: str, lost: list[str]) -> str:
+    """Return a job script of PBS, SGE or LSF with its array as Slurm has it; say that its other
+    lines are not read."""
+    lines = _LINES_ELSEWHERE.findall(text)
+    if not lines or re.search(r"^#SBATCH\b", text, re.MULTILINE):
+        return text
+    arrays = [
+        found[1]
+        for system, line in lines
+        if system in _ARRAYS and (found := _ARRAYS[system].match(line))
+    ]
+    others = [
+        line for system, line in lines if not (system in _ARRAYS and _ARRAYS[system].match(line))
+    ]
+    if others:
+        shown = ", ".join(line.strip() for line in others[:4])
+        lost.append(
+            f"#{lines[0][0]} lines: are not Slurm's, and were not read ({shown}"
+            + (", …" if len(others) > 4 else "")
+            + "); write what a trial needs into resources and slurm"
+        )
+    text = _TASK_ELSEWHERE.sub("SLURM_ARRAY_TASK_ID", text)
+    first, _, rest = text.partition("\n")
+    return f"{first}\n#SBATCH --array={arrays[0]}\n{rest}" if arrays else text

@@ -6,11 +6,18 @@ import math
 import re
 from typing import Any
 
+from sweep.core.shell_text import split_words
+from sweep.studyfile.amounts import parse_duration
 from sweep.studyfile.starter.draft import Draft
 
-_OPTION = re.compile(
-    r"^#SBATCH[ \t]+(--?[\w-]+)(?:[= \t]+([^\s#].*?))?[ \t]*(?:[ \t]#.*)?$", re.MULTILINE
-)
+_LINE = re.compile(r"^#SBATCH[ \t]+(-.*)$", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|[ \t])#.*$")
+# Those without a value.
+_ALONE = {
+    *("requeue", "no-requeue", "exclusive", "hold", "parsable", "quiet", "wait", "overcommit"),
+    *("oversubscribe", "verbose", "test-only", "spread-job", "reboot", "contiguous", "ignore-pbs"),
+    *("use-min-nodes", "get-user-env", "nice", "H", "k", "Q", "s", "O", "v", "W"),
+}
 _SHORT = {
     "-t": "time",
     "-p": "partition",
@@ -25,6 +32,15 @@ _SHORT = {
     "-e": "error",
     "-G": "gpus",
     "-n": "ntasks",
+    "-w": "nodelist",
+    "-x": "exclude",
+    "-d": "dependency",
+    "-D": "chdir",
+    "-L": "licenses",
+    "-M": "clusters",
+    "-i": "input",
+    "-H": "hold",
+    "-s": "oversubscribe",
 }
 
 
@@ -70,15 +86,65 @@ def long_name(option: str) -> str:
 
 def is_sbatch(text: str) -> bool:
     """Tell whether a script has lines for sbatch."""
-    return _OPTION.search(text) is not None
+    return _LINE.search(text) is not None
 
 
 def read_options(text: str) -> dict[str, str]:
-    """Return the options of a script's ``#SBATCH`` lines by their long names."""
+    """Return the options of a script's ``#SBATCH`` lines by their long names; a line may have
+    several."""
     options: dict[str, str] = {}
-    for found in _OPTION.finditer(text):
-        options[long_name(found[1])] = (found[2] or "").strip("\"'")
+    for found in _LINE.finditer(text):
+        line = _COMMENT.sub("", found[1]).strip()
+        try:
+            words = split_words(line)
+        except ValueError:
+            words = line.split()
+        while words:
+            more, place = part_options(words)
+            options |= more
+            words = words[place + 1 :]  # a word that is no option has no meaning to sbatch
     return options
+
+
+def part_options(words: list[str]) -> tuple[dict[str, str], int]:
+    """Return the options of sbatch that words begin with, and the place of what follows them."""
+    options: dict[str, str] = {}
+    place = 0
+    while place < len(words) and words[place].startswith("-"):
+        name, equals, value = words[place].partition("=")
+        place += 1
+        if not name.startswith("--") and len(name) > 2:
+            name, value = name[:2], words[place - 1][2:].removeprefix("=")
+        elif equals or _is_alone(name) or place == len(words):
+            pass
+        elif not re.match(r"--?[A-Za-z]", words[place]):  # -N -c 4: its value was forgotten
+            value = words[place]
+            place += 1
+        options[long_name(name)] = value
+    return options, place
+
+
+def _is_alone(name: str) -> bool:
+    return long_name(name) in _ALONE or name.lstrip("-") in _ALONE
+
+
+def read_time(text: str) -> str | None:
+    """Return a time limit of Slurm as D-HH:MM:SS; None for one that it does not take.
+
+    Slurm takes M, M:S, H:M:S, D-H, D-H:M and D-H:M:S, with numbers of any size.
+    """
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if found is None or (found[1] and found[4] and not found[3]):
+        return None
+    days, *parts = (int(one or 0) for one in found.groups())
+    if found[1]:
+        seconds = days * 86_400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
+    elif found[4]:
+        seconds = parts[0] * 3600 + parts[1] * 60 + parts[2]
+    else:
+        seconds = parts[0] * 60 + parts[1]
+    rest = f"{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{seconds // 86_400}-{rest}" if seconds >= 86_400 else rest
 
 
 def add_options(
@@ -100,6 +166,8 @@ def add_options(
         elif name == "time":
             if value.isdecimal() and int(value):
                 resources["time"] = f"{value}min"
+            elif parse_duration(value) is None and read_time(value):
+                resources["time"] = read_time(value)
             elif value == "0" or value.lower() in ("unlimited", "infinite"):
                 lost.append(
                     f"--time={value}: a study needs a limit of one trial; see resources.time"
@@ -130,6 +198,11 @@ def add_options(
                 lost.append(f"--{name}={value}: has no counterpart here; see resources.gpus")
         elif name in ("partition", "account", "qos", "constraint", "reservation"):
             slurm[name] = value
+        elif name == "chdir":
+            lost.append(
+                f"--chdir={value}: trials run in a copy of the folder in which sweep launch is "
+                "called; call it there"
+            )
         elif name == "exclusive" and not value:
             slurm["exclusive"] = True
         elif name == "exclusive":

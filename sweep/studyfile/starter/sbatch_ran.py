@@ -80,7 +80,7 @@ def find_trainings(
     same = settings[0] if len(settings) == 1 else ""
     rows = [[*_environment(one, settings), *(_readable(word) for word in one.words)] for one in own]
     rows = [run_here(row, []) for row in rows]
-    unique = [row for i, row in enumerate(rows) if row not in rows[:i]]
+    unique = [list(row) for row in dict.fromkeys(map(tuple, rows))]
     others = [_shown(texts[place][0]) for place in lines if place not in joined]
     is_known = not any(UNKNOWN in word for one in own for word in (one.settings, *one.words))
     all_lines = body.split("\n")

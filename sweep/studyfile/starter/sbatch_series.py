@@ -15,7 +15,7 @@ from typing import Any
 from sweep.core.placeholders import EDIT
 from sweep.core.shell_text import split_words
 from sweep.studyfile.starter.sbatch_indexes import TASK
-from sweep.studyfile.starter.sbatch_options import long_name, read_options
+from sweep.studyfile.starter.sbatch_options import part_options, read_options
 from sweep.studyfile.starter.sbatch_words import RAW_WORD, read_shell_word
 
 _MOST_CALLS = 500
@@ -37,11 +37,6 @@ _FUNCTION = re.compile(
 _COUNTED = re.compile(r"\b(?:shift|getopts)\b|\$[#*]|\$\{[#*]|\$\{?@")
 _ARGUMENT = re.compile(r"\$(?:(\d)|\{(\d+)(?::?-([^}]*))?\})")
 _SBATCH = re.compile(r"^[ \t]*(?:\w+=\$\(\s*)?sbatch\b(?!\s*<<)[ \t]+([^\n|;&]*)", re.M)
-_ALONE = {
-    *("requeue", "no-requeue", "exclusive", "hold", "parsable", "quiet", "wait", "overcommit"),
-    *("oversubscribe", "verbose", "test-only", "spread-job", "reboot", "contiguous", "ignore-pbs"),
-    *("use-min-nodes", "H", "k", "Q", "s", "O", "v", "W"),
-}
 _UNUSED = {"wrap", "parsable", "quiet", "wait", "verbose", "hold", "test-only", "export"}
 _UNUSED |= {"dependency", "job-name", "output", "error"}
 
@@ -154,7 +149,7 @@ def read_submitted(body: str, folder: Path, lost: list[str]) -> dict[str, str]:
             words = split_words(found[1])
         except ValueError:
             continue
-        options, place = _part(words)
+        options, place = part_options(words)
         rows.append(options)
         scripts += [words[place]] if place < len(words) else []
     options = {}
@@ -194,26 +189,9 @@ def leave_options(line: str) -> str:
     words = RAW_WORD.findall(line)
     if words[:1] != ["sbatch"]:
         return line
-    options, place = _part(words[1:])
+    options, place = part_options(words[1:])
     kept = [f"--export={options['export']}"] if options.get("export") else []
     return " ".join(["sbatch", *kept, *words[place + 1 :]])
-
-
-def _part(words: list[str]) -> tuple[dict[str, str], int]:
-    """Return the options of sbatch, and the place of the script that it is to run."""
-    options: dict[str, str] = {}
-    place = 0
-    while place < len(words) and words[place].startswith("-"):
-        name, equals, value = words[place].partition("=")
-        plain = name.lstrip("-")
-        place += 1
-        if not equals and not name.startswith("--") and len(plain) > 1:
-            name, value = name[:2], plain[1:]
-        elif not equals and plain not in _ALONE and place < len(words):
-            value = words[place]
-            place += 1
-        options[long_name(name)] = value
-    return options, place
 
 
 def split_commands(commands: list[str]) -> list[list[str]]:
@@ -276,7 +254,8 @@ def join_alike(
             lost.append(f"command: {shown} is not known without running it; replace {EDIT}")
             words.append(before + EDIT)
             continue
-        name = f"argument_{number - begins + 1}"
+        key = re.sub(r"\W+", "_", before.strip("-+~=")) if not before.startswith("-") else ""
+        name = key if key and key not in lists else f"argument_{number - begins + 1}"
         lists[name] = [read_shell_word(value) for value in values]
         words.append(f'{before}"${{{name}[${TASK}]}}"')
     return " ".join(words), list(range(len(different))), list(alike)

@@ -21,7 +21,14 @@ _SAYS_NOTHING = re.compile(
     r"exec|time|true|env|lscpu|free|scontrol|sstat|sacct|trap|umask)\b|:"
 )
 _BLOCK = re.compile(r"^(?:if|then|else|elif|fi|for|while|until|do|done|case|esac|\S*\)|;;|\}|\{)")
-_IS_SETUP = re.compile(r"^(?:module|ml|source|conda\s+activate|micromamba\s+activate|spack|\.)\s")
+_IS_SETUP = re.compile(
+    r"^(?:(?:module|ml|source|(?:conda|mamba|micromamba)\s+activate|spack|ulimit|\.)\s"
+    r"|eval\s+\"?(?:\$\(|`)(?:\S*/)?(?:conda|mamba|micromamba|pyenv|ssh-agent)\b)"
+)
+_GPUS_SEEN = {
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"),
+}
 _EXPORT = re.compile(r"^export\s+(\w+)=(.*)$")
 
 
@@ -38,15 +45,38 @@ _TESTS = re.compile(r"[ \t]*(?:\[|\(\(|!|(?:test|grep|if|elif|while|until)\b)")
 def straighten(text: str) -> str:
     """Return a script with one command in a line: without comments, here-documents and the code
     of ``python -c``, with joined lines and lists."""
-    text = re.sub(r"\\\n\s*", " ", text)
-    text = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
-    text = re.sub(r"[ \t]#(?=[ \t\w])[^\"'\n]*$", "", text, flags=re.M)
+    text = _join_lines(text)
+    text = re.sub(r"\$\[([^\[\]\n]*)\]", r"$((\1))", text)  # as arithmetic once was written
     text = _HERE.sub(lambda found: f"<<{found[2]}{found[3]}", text)
     text = _CODE.sub(r"\1 ''", text)
     text = _LIST.sub(lambda found: f"{found[1]}{' '.join(found[2].split())})", text)
     text = _COUNTED.sub(_count, text)
     lines = [one for line in text.split("\n") for one in _apart(line)]
     return "\n".join(lines)
+
+
+def _join_lines(text: str) -> str:
+    """Return a script without comments, and with lines joined that a backslash continues.
+
+    A comment is not continued, and ends a command that is.
+    """
+    done: list[str] = []
+    begun: str | None = None
+    for line in text.split("\n"):
+        plain = line.lstrip()
+        if plain.startswith("#"):
+            done += [begun] if begun is not None else []
+            begun = None
+            continue
+        line = re.sub(r"[ \t]#(?=[ \t\w])[^\"'\n]*$", "", line)
+        if begun is not None:
+            line = f"{begun} {line.lstrip()}"
+        if re.search(r"(?<!\\)(?:\\\\)*\\$", line):
+            begun = line[:-1]
+        else:
+            done.append(line)
+            begun = None
+    return "\n".join([*done, *([begun] if begun is not None else [])])
 
 
 def _count(found: re.Match[str]) -> str:
@@ -261,12 +291,14 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
         opens = bool(_OPENS.search(plain))
         export = _EXPORT.match(plain)
         if depth == 0 and not opens and _IS_SETUP.match(plain):
-            setup.append(plain)
+            setup += [*_needed(plain, outside, setup), without_numbers(plain)]
         elif depth == 0 and export and names_secret(export[1]):
             lost.append(
                 f"export {export[1]}: is a secret by its name, and was not copied; set it in the "
                 f"shell that launches, and write environment: {{env: {{{export[1]}: null}}}}"
             )
+        elif export and export[1] in _GPUS_SEEN:
+            lost.append(f"export {export[1]}: was left out; each trial is given its GPUs")
         elif export:
             used = set(re.findall(r"\$\{?(\w+?)(?:__\w+)?\b", export[2])) - {export[1]}
             if depth or used & own or "SLURM_ARRAY" in plain:
@@ -275,10 +307,14 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
             else:
                 setup.append(plain)
         elif re.match(r"(?:cd|pushd)\s", plain) and "SLURM_SUBMIT_DIR" not in plain:
-            lost.append(
-                f"{plain}: trials run in a copy of the folder in which sweep launch is called; "
-                "call it there"
+            varies = set(re.findall(r"\$\{?(\w+?)(?:__\w+)?\b", plain)) & own
+            what = (
+                "is another folder by task, which no trial goes into; give it as an argument"
+                if varies or "SLURM_ARRAY" in plain
+                else "trials run in a copy of the folder in which sweep launch is called; call it "
+                "there"
             )
+            lost.append(f"{without_numbers(plain)}: {what}")
         elif _is_left_out(plain, commands):
             left.append(without_numbers(plain.split()[0]))
         depth += 1 if opens else 0
@@ -290,11 +326,24 @@ def read_setup(outside: str, commands: list[str], lost: list[str]) -> list[str]:
     return setup
 
 
+def _needed(plain: str, outside: str, setup: list[str]) -> list[str]:
+    """Return the lines that set what a line of the setup reads: ``P=$(conda info --base)``."""
+    found: list[str] = []
+    for name in dict.fromkeys(re.findall(r"\$\{?(\w+)", plain)):
+        given = re.findall(rf"^[ \t]*((?:export\s+)?{name}=[^\n]*)$", outside, re.M)
+        line = without_numbers(given[0].strip()) if len(given) == 1 else ""
+        if line and line not in setup and "SLURM_ARRAY" not in line:
+            found += [*_needed(given[0], outside, [*setup, line]), line]
+    return found
+
+
 def _is_left_out(plain: str, commands: list[str]) -> bool:
     """Tell whether a line does something that the study will not do."""
     if not plain or plain.startswith("#") or re.match(r"cd\s|pushd\s|popd", plain):
         return False
     if _BLOCK.match(plain) or _SAYS_NOTHING.match(plain) or re.match(r"(?:\[|\(\()", plain):
+        return False
+    if re.match(r"\w+\[[^\]]*\]\+?=|\w+\+=", plain):
         return False
     if _ASSIGNED.match(plain) or re.match(r"(?:declare|local|readonly|unset|let)\b", plain):
         return False

@@ -68,6 +68,11 @@ def expand_braces(word: str) -> list[str]:
 
 def _alternatives(text: str) -> list[str]:
     counted = _RANGE.fullmatch(text)
+    letters = re.fullmatch(r"([A-Za-z])\.\.([A-Za-z])", text)
+    if letters:
+        first, last = map(ord, letters.groups())
+        codes = range(first, last + 1) if first <= last else range(first, last - 1, -1)
+        return [chr(code) for code in codes]
     if counted is None:
         return text.split(",") if "," in text else []
     first, last, step = int(counted[1]), int(counted[2]), abs(int(counted[3] or 1)) or 1
@@ -231,6 +236,16 @@ def part_elements(line: str, lists: dict[str, list[Any]], picks: Picks, lost: li
         return " ".join(words)
 
     return _ELEMENT.sub(part, line)
+
+
+def put_lists(line: str, lists: dict[str, list[Any]]) -> str:
+    """Return a command with all elements of a list in the place of ``${LIST[@]}``."""
+
+    def put(found: re.Match[str]) -> str:
+        values = lists.get(found[1])
+        return " ".join(shlex.quote(str(one)) for one in values) if values else found[0]
+
+    return re.sub(r"\"?\$\{(\w+)\[[@*]\]\}\"?", put, line)
 
 
 def _column(name: str, column: list[str], index: str, lists: dict[str, list[Any]]) -> str:

@@ -8,10 +8,10 @@ import shlex
 
 from sweep.control.check import FAILED, NOT_ASKED, OK, WARNING, Line, patterns, reach
 from sweep.control.check.lines import size
-from sweep.core import placeholders
+from sweep.core import pareto, placeholders
 from sweep.core.errors import closest
 from sweep.core.outcomes import FINISHED, INTERRUPTED
-from sweep.core.study import Objective, Study
+from sweep.core.study import Constraint, Objective, Study
 from sweep.core.trial import summarise
 from sweep.results.terminal import shown
 from sweep.tasks.side_runs.tried import Tried, TriedMetric
@@ -28,6 +28,7 @@ def judge(study: Study, tried: Tried) -> list[Line]:
     lines = [_command(tried), *_values(tried), _training(tried)]
     for objective in study.objectives:
         lines += _metric(objective, tried)
+    lines += [_constraint(bound, tried) for bound in study.constraints]
     lines.append(_others(study, tried))
     lines.append(_resume(study, tried))
     told = [why_missed(o.metric, o.pattern, tried.notes) for o in study.objectives if o.pattern]
@@ -138,8 +139,32 @@ def _argument(name: str) -> str:
     return f"{name}=value" if name.isidentifier() else "**{" + repr(name) + ": value}"
 
 
+def _constraint(bound: Constraint, tried: Tried) -> Line:
+    name = bound.metric
+    series = tried.series.get(name)
+    if series is not None:
+        last = series.points[-1][1]
+        broken = max(pareto.violations([bound], {name: last})) > 0
+        keeps = "breaks" if broken else "keeps to"
+        return Line("constraint", OK, f"{name}: {shown(last)}, which {keeps} {bound.limits}")
+    if tried.has_failed:
+        return Line("constraint", NOT_ASKED, f"{name}: training failed before it came")
+    reported = f"; reported were {', '.join(list(tried.series)[:_SHOWN])}" if tried.series else ""
+    near = closest(name, list(tried.series))
+    advice = f"Did you mean {near}? " if near else ""
+    advice += (
+        f"Report it, Reporter().log(step=epoch, {_argument(name)}) or a line in $SWEEP_METRICS: a "
+        "trial that never does has failed."
+    )
+    if tried.is_limited:  # it may come at the end
+        within = f" within {tried.limit_s} s"
+        return Line("constraint", WARNING, f"{name}: not reported{within}{reported}", advice)
+    return Line("constraint", FAILED, f"{name}: not reported{reported}", advice)
+
+
 def _others(study: Study, tried: Tried) -> Line:
     own = {objective.metric for objective in study.objectives}
+    own |= {bound.metric for bound in study.constraints}
     others = [
         f"{name} ({len(series.points)})" for name, series in tried.series.items() if name not in own
     ]

@@ -82,9 +82,10 @@ def choose_trial(opened: Opened, number: int | None) -> tuple[int, int, float]:
             f"Trial {number} of {study.name} is not complete.",
             "Only a complete trial can be run again; `sweep collect` lists them.",
         )
-    values = ledger.db.retry(lambda db: trial_rows.read_values(db, trial_id))
     trained = ledger.db.retry(lambda _: ledger.trained_for(trial_id))
-    return (*(trained or (number, trial_id)), values[0])
+    number, trial_id = trained or (number, trial_id)
+    values = ledger.db.retry(lambda db: trial_rows.read_values(db, trial_id))
+    return number, trial_id, values[0]
 
 
 def no_best(opened: Opened) -> InputError:
