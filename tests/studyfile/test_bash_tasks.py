@@ -12,8 +12,8 @@ import pytest
 
 from sweep.core.errors import InputError
 from sweep.studyfile import loads
-from sweep.studyfile.starter.bash_tasks import Ran, run_tasks
-from sweep.studyfile.starter.bash_words import NotKnown
+from sweep.studyfile.starter.bash_state import NotKnown, Ran
+from sweep.studyfile.starter.bash_tasks import run_tasks
 from sweep.studyfile.starter.sbatch_around import read_command
 from sweep.studyfile.starter.sbatch_text import straighten
 from tests.studyfile.test_sbatch_words import commands_of, converted

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from sweep.studyfile.starter.bash_words import BashState, NotKnown, calculate, known
+from sweep.studyfile.starter.bash_state import BashState, NotKnown, known
+from sweep.studyfile.starter.bash_words import calculate
 from sweep.studyfile.starter.sbatch_words import list_words
 
 _MOST_BYTES = 1_000_000
@@ -21,9 +22,12 @@ def read_lines(name: str, folder: Path) -> str:
     try:
         if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             raise NotKnown(f"{name}: is not here to be read")
-        return path.read_text("utf-8", "replace")
+        text = path.read_bytes().decode("utf-8", "replace")
     except OSError:
         raise NotKnown(f"{name}: is not here to be read") from None
+    if "\r" in text or "\0" in text:
+        raise NotKnown(f"{name}: its lines end as those of Windows")
+    return text
 
 
 def run_program(words: list[str], given: str | None, variables: BashState) -> str:
@@ -42,16 +46,13 @@ def run_program(words: list[str], given: str | None, variables: BashState) -> st
         found = list_words(f"$(seq {' '.join(word for word in rest)})")
         return "\n".join(found or _decimal_seq(rest)) + "\n"
     if name == "expr":
-        return f"{calculate(' '.join(rest).replace(':', '?'), variables)}\n"
-    if name in ("basename", "dirname") and rest:
-        path = Path(rest[0])
-        return (
-            f"{path.name.removesuffix(rest[1]) if rest[1:] else path.name}\n"
-            if (name == "basename")
-            else f"{path.parent}\n"
-        )
+        if not all(re.fullmatch(r"-?(?:0|[1-9]\d*)|[-+*/%()]", word) for word in rest):
+            _none(words)
+        return f"{calculate(' '.join(rest), variables)}\n"
+    if name in ("basename", "dirname"):
+        return _path_part(name, rest)
     programs: dict[str, Callable[[list[str], list[str]], list[str]]] = {
-        "cat": lambda _, lines: lines,
+        "cat": lambda options, lines: lines if not options else _none(options),
         "head": _head,
         "tail": _tail,
         "cut": _cut,
@@ -60,9 +61,9 @@ def run_program(words: list[str], given: str | None, variables: BashState) -> st
         "sed": _sed,
         "awk": _awk,
         "gawk": _awk,
-        "sort": lambda options, lines: sorted(lines) if not options else _none(options),
+        "sort": _sort,
         "grep": _grep,
-        "xargs": lambda options, lines: [" ".join(lines)] if not options else _none(options),
+        "xargs": _xargs,
     }
     if name not in programs:
         raise NotKnown(f"{name}: is not known without running it")
@@ -72,8 +73,16 @@ def run_program(words: list[str], given: str | None, variables: BashState) -> st
         text = "".join(read_lines(one, variables.folder) for one in files)
     if text is None:
         raise NotKnown(f"{name}: is not known without running it")
-    lines = programs[name](options, text.splitlines())
-    return "\n".join(lines) + ("\n" if lines else "")
+    # What stands before lines of several files, behind a number of them, and at a text's end.
+    if (len(files) > 1 and name in ("head", "tail")) or (name == "wc" and files):
+        _none(words)
+    if name == "wc" and "-l" in options and text and not text.endswith("\n"):
+        _none(words)
+    lines = programs[name](options, text.removesuffix("\n").split("\n") if text else [])
+    # A last line without an end stays one, but for programs that print anew.
+    is_open = not text.endswith("\n") and name in ("cat", "tail", "head", "sed", "tr")
+    is_open = is_open and lines[-1:] == [text.rpartition("\n")[2]]
+    return "\n".join(lines) + ("\n" if lines and not is_open else "")
 
 
 _TAKES = {"head": "n", "tail": "n", "cut": "dfc", "awk": "Fv", "gawk": "Fv", "sed": "", "tr": ""}
@@ -95,6 +104,30 @@ def _part(name: str, words: list[str]) -> tuple[list[str], list[str]]:
     return [*options, *words[place : place + own]], words[place + own :]
 
 
+def _path_part(name: str, words: list[str]) -> str:
+    found = re.fullmatch(r"(?:(.*[^/])/+|(/*))([^/]+)", words[0]) if words else None
+    if found is None or words[0].startswith("-") or len(words) > (2 if name == "basename" else 1):
+        return _none([name, *words])[0]
+    if name == "dirname":
+        return f"{found[1] or found[2][:1] or '.'}\n"
+    last, end = found[3], words[1] if words[1:] else ""
+    return f"{last if last == end else last.removesuffix(end)}\n"
+
+
+def _sort(options: list[str], lines: list[str]) -> list[str]:
+    # Which sign is before which others is the machine's own.
+    if options or not all(re.fullmatch(r"[a-z0-9]*", line) for line in lines):
+        return _none(["sort", *options])
+    return sorted(lines)
+
+
+def _xargs(options: list[str], lines: list[str]) -> list[str]:
+    text = " ".join(lines)
+    if options or re.search(r"[\"'\\]", text):
+        return _none(["xargs", *options])
+    return [" ".join(text.split())]
+
+
 def _none(options: list[str]) -> list[str]:
     raise NotKnown(f"{' '.join(options)}: is not known without running it")
 
@@ -106,6 +139,10 @@ def _decimal_seq(words: list[str]) -> list[str]:
         return _none(words)
     first, step = (1.0 if len(numbers) == 1 else numbers[0]), numbers[1] if len(numbers) == 3 else 1
     places = max(len(word.partition(".")[2]) for word in words)
+    if not all(re.fullmatch(r"-?\d*\.?\d*", word) for word in words) or (
+        places > max((len(word.partition(".")[2]) for word in words[:-1]), default=0)
+    ):
+        return _none(words)
     if not step or not 1 <= len(numbers) <= 3 or not 0 <= (numbers[-1] - first) / step < 10_000:
         return _none(words)
     count = int((numbers[-1] - first) / step + 1e-9) + 1
@@ -113,14 +150,20 @@ def _decimal_seq(words: list[str]) -> list[str]:
 
 
 def _echo(words: list[str]) -> str:
-    while words[:1] in (["-n"], ["-e"], ["-ne"]):
+    end = "\n"
+    while words and re.fullmatch("-[neE]+", words[0]):
+        if "e" in words[0] and any("\\" in word for word in words):
+            _none(words)
+        end = "" if "n" in words[0] else end
         words = words[1:]
-    return " ".join(words) + "\n"
+    return " ".join(words) + end
 
 
 def _printf(words: list[str]) -> str:
     form, *values = words or [""]
     form = form.replace("\\n", "\n").replace("\\t", "\t")
+    if "\\" in form or any(re.match(r"-?0\d", value) for value in values):
+        _none(words)
     found = re.findall(r"%(0?\d*)(\.\d+)?([dsifg])", form)
     if not found or len(found) != len(values) or form.count("%") != len(found):
         return form if not found and not values and "%" not in form else _none(words)[0]
@@ -164,7 +207,7 @@ def _cut(options: list[str], lines: list[str]) -> list[str]:
     for line in lines:
         row = line.split(of)
         if chosen[4]:
-            numbers = [int(one) for one in chosen[4].split(",")]
+            numbers = sorted({int(one) for one in chosen[4].split(",")})
         else:
             first = int(chosen[1])
             last = first if not chosen[2] else int(chosen[3] or len(row))
@@ -175,7 +218,9 @@ def _cut(options: list[str], lines: list[str]) -> list[str]:
 
 def _tr(options: list[str], lines: list[str]) -> list[str]:
     if len(options) == 2 and options[0] == "-d":
-        gone = options[1].replace("\\r", "\r").replace("\\n", "").strip("[]")
+        gone = options[1].replace("\\r", "\r").replace("\\n", "\n")
+        if re.search(r"[\\\[]|.-.", gone) or ("\n" in gone and len(lines) > 1):
+            return _none(options)
         return ["".join(sign for sign in line if sign not in gone) for line in lines]
     if len(options) == 2 and len(options[0]) == len(options[1]) == 1:
         return [line.replace(options[0], options[1]) for line in lines]
@@ -217,7 +262,7 @@ def _awk(options: list[str], lines: list[str]) -> list[str]:
     of, own = "", {}
     for flag in flags:
         if flag.startswith("-F"):
-            of = flag[2:].replace("\\t", "\t")
+            of = flag[2:].replace("\\t", "\t").strip(" ")
         elif flag.startswith("-v") and "=" in flag:
             name, _, value = flag[2:].strip().partition("=")
             own[name] = value
@@ -233,7 +278,10 @@ def _awk(options: list[str], lines: list[str]) -> list[str]:
     if found["column"]:
         wanted, place = str(_awk_number(found[2], own, options)), int(found["column"])
         rows = [(line.split(of) if of else line.split(), line) for line in lines]
-        lines = [line for row, line in rows if row[place - 1 : place] == [wanted]]
+        own_words = [row[place - 1] if 0 < place <= len(row) else "" for row, _ in rows]
+        if not all(re.fullmatch(r"0|[1-9]\d*|[A-Za-z_][\w-]*|", word) for word in own_words):
+            return _none(options)  # 1.0 and 01 are equal to 1
+        lines = [row[1] for row, word in zip(rows, own_words, strict=True) if word == wanted]
     elif found[2]:
         number = _awk_number(found[2], own, options)
         lines = lines[number - 1 : number] if number > 0 else []

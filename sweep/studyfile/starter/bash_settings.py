@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from sweep.studyfile.starter.bash_words import (
-    BashState,
-    element_key,
-    expand_text,
-    expand_words,
-    raw_words,
-)
+from sweep.studyfile.starter.bash_state import BashState, NotKnown
+from sweep.studyfile.starter.bash_words import element_key, expand_text, expand_words, raw_words
 
 SETTING = re.compile(
     r"(?P<before>(?:export|local|readonly|declare|typeset)\s+(?:-\w+\s+)*)?"
@@ -29,6 +25,8 @@ def set_line(line: str, variables: BashState) -> bool:
         if words and re.match(r"export|local|readonly|declare|typeset", words[0])
         else words
     )
+    if own is not words and any(re.match(r"-\w*[nilu]", word) for word in own):
+        raise NotKnown(line)
     settings = [SETTING.fullmatch(word) for word in own if not word.startswith("-")]
     if own is words and not (settings and all(settings)):
         return False
@@ -42,22 +40,28 @@ def _assign(found: re.Match[str], variables: BashState) -> None:
     name, sign, value = found["name"], found["sign"], found["value"]
     array = variables.arrays.get(name, {})
     if value.startswith("(") and value.endswith(")") and found["index"] is None:
-        keyed = re.findall(r"\[([^\]]*)\]=(\"[^\"]*\"|'[^']*'|\S+)", value[1:-1])
-        if keyed and value[1:-1].strip().startswith("["):
-            new = {expand_text(key, variables): expand_text(one, variables) for key, one in keyed}
-            variables.arrays[name] = new
-            return
-        first = len(array) if sign == "+=" else 0
-        words = expand_words(value[1:-1], variables)
-        new = {str(first + i): word for i, word in enumerate(words)}
+        parts = raw_words(value[1:-1])
+        keyed = [re.fullmatch(r"\[([^\]]*)\]=(.*)", part, re.S) for part in parts]
+        if any(keyed) or name in variables.keyed:
+            new = {}
+            for one in keyed:
+                if one is None:
+                    raise NotKnown(value)
+                new[element_key(name, one[1], variables)] = expand_text(one[2], variables)
+        else:
+            first = max(map(int, array), default=-1) + 1 if sign == "+=" else 0
+            words = expand_words(value[1:-1], variables)
+            new = {str(first + i): word for i, word in enumerate(words)}
         variables.arrays[name] = {**array, **new} if sign == "+=" else new
         variables.texts.pop(name, None)
         return
     text = expand_text(value, variables)
+    if value == "~" or value.startswith("~/"):
+        text = f"{Path.home()}{text[1:]}"
     if found["index"] is not None:
         key = element_key(name, found["index"], variables)
         before = array.get(key, "") if sign == "+=" else ""
         variables.arrays[name] = {**array, key: before + text}
         return
     before = (variables.get(name) or "") if sign == "+=" else ""
-    variables.texts[name] = before + text
+    variables.put(name, before + text)

@@ -10,52 +10,47 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sweep.core.shell_text import split_words
+from sweep.studyfile.starter.bash_lines import (
+    FUNCTION,
+    LEAVES,
+    MAY_RUN,
+    SEVERAL,
+    affects,
+    counts_further,
+    may_train,
+    plain_lines,
+    without_files,
+)
 from sweep.studyfile.starter.bash_programs import read_lines, run_program
-from sweep.studyfile.starter.bash_settings import SETTING, set_line
+from sweep.studyfile.starter.bash_settings import set_line
+from sweep.studyfile.starter.bash_state import UNKNOWN, BashState, LeftBlock, NotKnown, Ran, known
+from sweep.studyfile.starter.bash_tests import holds_test, set_fields, set_lines
 from sweep.studyfile.starter.bash_words import (
-    UNKNOWN,
-    BashState,
-    NotKnown,
     calculate,
+    check_quotes,
     expand_text,
     expand_words,
-    known,
     raw_words,
+    split_chain,
     stages,
 )
-from sweep.studyfile.starter.sbatch_text import cut
 
 _MOST_STEPS = 50_000  # of all tasks together
 _MOST_COMMANDS = 2_000
-_OPENS = re.compile(r"(?:if|for|while|until|case|select)\b|\{$|.*\(\)\s*\{$")
+_OPENS = re.compile(
+    r"(?:if|for|while|until|case|select)\b|\{$|.*\(\s*\)\s*\{$|function\s+[\w-]+\s*\{$"
+)
 _CLOSES = re.compile(r"(?:fi|done|esac)\b|\}")
 _HERE = re.compile(r"^(.*?)\s*(<<<|<)\s*(.+)$", re.S)
-_SEVERAL = re.compile(r"\s+(&&|\|\|)\s+")
 _IFS = r"(?:IFS=(?:\$?'[^']*'|\"[^\"]*\"|\S*)\s+)"
-_INNER = re.compile(r"(?:srun\b[^\"']*?\s)?(?:ba)?sh\s+-l?c\s+(.*)$")
-_FUNCTION = re.compile(r"(?:function\s+([\w-]+)\s*(?:\(\s*\))?|([\w-]+)\s*\(\s*\))\s*\{")
 _HOOK = re.compile(r"eval\s+\"?(?:\$\(|`)")  # as conda has it
-_LEAVES = re.compile(r"(exit|return|break|continue)\b")
-
-
-class _Leave(Exception):
-    """``exit``, ``return``, ``break`` or ``continue``."""
-
-
-@dataclass
-class Ran:
-    """A command that a task runs: its place in the script, what is set for it alone (``A=1``), and
-    its words, with ``UNKNOWN`` around what is not known."""
-
-    line: int
-    settings: str
-    words: tuple[str, ...]
+_INNER = re.compile(r"(?:srun\b[^\"']*?\s)?(?:ba)?sh\s+-l?c\s+(.*)$")
 
 
 @dataclass
@@ -65,7 +60,8 @@ class _Shell:
     variables: BashState
     ran: list[Ran] = field(default_factory=list)
     steps: int = 0
-    inputs: list[list[str]] = field(default_factory=list)
+    stops: bool = False  # set -e
+    inputs: list[str] = field(default_factory=list)
     pipes: dict[int, str] = field(default_factory=dict)
     functions: dict[str, tuple[int, int]] = field(default_factory=dict)
     printed: list[list[str]] = field(default_factory=list)
@@ -75,11 +71,13 @@ class _Shell:
         while place < end:
             line = self.lines[place].strip()
             self._count(1 + len(line) // 80)
+            if re.match(r"\((?!\()|.*\)\s*\($", line):
+                raise NotKnown(line)  # a shell of its own
             if re.match(r"(?:if|for|while|until|case|select)\b", line):
                 close = self._close(place, end)
                 self._compound(line, place, close)
                 place = close + 1
-            elif named := _FUNCTION.match(line):
+            elif named := FUNCTION.match(line):
                 close = self._close(place, end)
                 self.functions[named[1] or named[2]] = (place + 1, close)
                 place = close + 1
@@ -137,19 +135,12 @@ class _Shell:
             try:
                 holds = not test or self._holds(test)
             except NotKnown:
-                if self._matters(begin + 1, close):
+                if self._affects(test) or any(map(self._affects, self.lines[begin + 1 : close])):
                     raise
                 return
             if holds:
                 self.block(first, stop)
                 return
-
-    def _matters(self, begin: int, end: int) -> bool:
-        """Tell whether lines set something, leave, or run what is a training's command."""
-        return any(
-            SETTING.match(line) or _LEAVES.match(line) or self.is_command(line)
-            for line in (one.strip() for one in self.lines[begin:end])
-        )
 
     def _case(self, line: str, begin: int, close: int) -> None:
         found = re.match(r"case\s+(.*?)\s+in\b(.*)$", line)
@@ -172,6 +163,8 @@ class _Shell:
             stop, first = place, arm[2].strip()
             while stop < close and not self.lines[stop].rstrip().endswith(";;"):
                 stop += 1
+                if re.search(r"^\s*case\b|;&", self.lines[stop]):
+                    raise NotKnown(line)
             if holds:
                 taken = True
                 if first.removesuffix(";;").strip():
@@ -200,16 +193,18 @@ class _Shell:
         if any(re.search(rf"[*?]|{UNKNOWN}", word) for word in words):
             raise NotKnown(line)
         for word in words:
-            self.variables.texts[found[1]] = word
+            self.variables.put(found[1], word)
             if not self._turn(begin, close):
                 break
+        if counts_further(found[1], found[2], self.lines[close + 1 :]):
+            raise NotKnown(line)
 
     def _turn(self, begin: int, close: int) -> bool:
         """Go through a loop once; return whether it goes on."""
         self._count(1)
         try:
             self.block(begin + 1, close)
-        except _Leave as leave:
+        except LeftBlock as leave:
             if str(leave) in ("exit", "return"):
                 raise
             return str(leave) == "continue"
@@ -219,33 +214,44 @@ class _Shell:
         test = re.sub(r"^(?:while|until)\s+", "", line)
         given = _HERE.match(self.lines[close].strip())
         piped = self.pipes.get(begin)
-        if given:
-            self.inputs.append(self._input(given[2], given[3]))
-        elif piped:
-            # A shell of its own goes through it: what it sets is gone behind it.
-            self.inputs.append(known(self._substitute(piped)).splitlines())
-            texts, arrays = dict(self.variables.texts), dict(self.variables.arrays)
         wanted = line.startswith("while")
-        try:
-            while self._holds(test) == wanted and self._turn(begin, close):
-                pass
-        finally:
+        with self._own_shell() if piped else contextlib.nullcontext():
             if given or piped:
-                self.inputs.pop()
-        if piped:
-            self.variables.texts, self.variables.arrays = texts, arrays
+                text = self._input(given[2], given[3]) if given else known(self._output(str(piped)))
+                self.inputs.append(text)
+            try:
+                while self._holds(test) == wanted and self._turn(begin, close):
+                    pass
+            finally:
+                if given or piped:
+                    self.inputs.pop()
 
-    def _input(self, sign: str, text: str) -> list[str]:
+    @contextlib.contextmanager
+    def _own_shell(self) -> Iterator[None]:
+        """Go through what a shell of its own does: what it sets is gone behind it."""
+        of = self.variables
+        before = dict(of.texts), dict(of.arrays), list(of.arguments)
+        try:
+            yield
+        except LeftBlock as leave:
+            if str(leave) != "exit":
+                raise
+        finally:
+            of.texts, of.arrays, of.arguments = before
+
+    def _input(self, sign: str, text: str) -> str:
+        """Return what a command reads."""
         process = re.fullmatch(r"<\((.*)\)", text.strip())
         if process:
-            return self._substitute(process[1]).splitlines()
-        value = known(expand_text(text.strip(), self.variables))
-        if sign == "<<<":
-            return value.split("\n")
-        return read_lines(value, self.variables.folder).splitlines()
+            return known(self._output(process[1]))
+        words = raw_words(text)
+        if len(words) != 1:
+            raise NotKnown(text)
+        value = known(expand_text(words[0], self.variables))
+        return f"{value}\n" if sign == "<<<" else read_lines(value, self.variables.folder)
 
     def _holds(self, test: str) -> bool:
-        parts = _SEVERAL.split(test)
+        parts = SEVERAL.split(test)
         holds = self._test(parts[0])
         for sign, part in zip(parts[1::2], parts[2::2], strict=True):
             if holds == (sign == "&&"):
@@ -256,96 +262,80 @@ class _Shell:
         text = text.strip()
         if text.startswith("!"):
             return not self._test(text[1:])
-        if text.startswith("(("):
-            return (
-                calculate(text.strip().removeprefix("((").removesuffix("))"), self.variables) != 0
-            )
         if re.match(rf"{_IFS}?read\b", text) or text in (":", "true"):
             return self._read(text) if "read" in text else True
-        inner = re.fullmatch(r"(?:\[\[|\[|test)\s(.*?)(?:\s\]\]?)?", text, re.S)
-        if inner is None:
-            raise NotKnown(text)
-        # What is not in quotes may be empty here, and is a word still.
-        words = [known(expand_text(word, self.variables)) for word in raw_words(inner[1])]
-        if len(words) == 2 and words[0] in ("-n", "-z"):
-            return (words[0] == "-n") == bool(words[1])
-        if len(words) == 1:
-            return bool(words[0])
-        if len(words) != 3:
-            raise NotKnown(text)
-        left, sign, right = words
-        if sign in ("==", "=", "!="):
-            same = fnmatchcase(left, right) if text.startswith("[[") else left == right
-            return same == (sign != "!=")
-        compare = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
-        if sign not in compare:
-            raise NotKnown(text)
-        return calculate(f"({left}) {compare[sign]} ({right})", self.variables) != 0
+        return holds_test(text, self.variables)
 
     def _read(self, text: str) -> bool:
         """Set what ``read`` reads; return whether there was a line."""
         given = _HERE.match(text)
         if given:
-            line: str | None = "\n".join(self._input(given[2], given[3]))
+            rest = self._input(given[2], given[3])
             text = given[1]
+        elif self.inputs:
+            rest = self.inputs.pop()
         else:
-            if not self.inputs:
-                raise NotKnown(text)
-            line = self.inputs[-1].pop(0) if self.inputs[-1] else None
-        if line is None:
-            return False
-        found = re.fullmatch(
-            r"(?:IFS=(\$?'[^']*'|\"[^\"]*\"|\S*)\s+)?read\b((?:\s+-\w+(?:\s+''|\s+\"\")?)*)\s*(.*)",
-            text,
-        )
-        if found is None:
             raise NotKnown(text)
-        of = (found[1] or "").lstrip("$").strip("'\"").replace("\\t", "\t")
-        names = found[3].split()
-        if not names:
-            self.variables.texts["REPLY"] = line
-            return True
-        if "a" in re.sub(r"\s", "", found[2]):
-            row = line.split(of) if of.strip() else line.split()
-            self.variables.arrays[names[0]] = {str(i): word for i, word in enumerate(row)}
-            return True
-        if found[1] is not None and not of:
-            row = [line]
-        elif of.strip(" "):
-            row = line.split(of[0], len(names) - 1)
-        else:
-            row = line.split(None, len(names) - 1)
-        for i, name in enumerate(names):
-            self.variables.texts[name] = row[i].strip() if i < len(row) else ""
-        return True
+        line, has_end, rest = rest.partition("\n")
+        if not given:
+            self.inputs.append(rest)
+        set_fields(text, line, self.variables)
+        return bool(has_end)
 
     def _line(self, line: str, place: int) -> None:
         """Go through a command, or several that depend on each other."""
         starts = re.match(r"(?:\[|\(\(|!|test\b)", line)
-        parts = _SEVERAL.split(line) if starts else [line]
-        if len(parts) > 1:
-            try:
-                holds = self._test(parts[0])
-            except NotKnown:
-                if any(self._affects(part.strip("{} ")) for part in parts[2::2]):
-                    raise
-                return
-            for sign, part in zip(parts[1::2], parts[2::2], strict=True):
-                if holds == (sign == "&&"):
-                    self._simple(part.strip().strip("{}").strip(), place)
+        parts = SEVERAL.split(line) if starts else split_chain(line)
+        if len(parts) == 1:
+            self._simple(line, place)
             return
-        self._simple(line, place)
+        if any(
+            re.match(r"[{(](?!\()", part.strip()) and part.strip()[-1] not in "})" for part in parts
+        ):
+            raise NotKnown(line)
+        try:
+            holds = self._test(parts[0]) if starts else self._succeeds(parts[0], place)
+        except NotKnown:
+            if any(map(self._affects, parts if not starts else parts[2::2])):
+                raise
+            return
+        for sign, part in zip(parts[1::2], parts[2::2], strict=True):
+            if holds == (sign == "&&"):
+                own = re.fullmatch(r"\{\s(.*?);?\s*\}", part.strip())
+                self._simple(own[1] if own else part.strip(), place)
+                holds = True
 
-    def _affects(self, plain: str) -> bool:
-        return bool(SETTING.match(plain) or _LEAVES.match(plain) or self.is_command(plain))
+    def _succeeds(self, text: str, place: int) -> bool:
+        """Go through a command; return whether it succeeds."""
+        if text.strip() in ("true", ":", "false"):
+            return text.strip() != "false"
+        succeeds = re.match(r"(?:cd|mkdir|module|ml|source|\.|conda|export)\b", text)
+        if not succeeds and (not self._affects(text) or re.match(r"read\b", text)):
+            raise NotKnown(text)
+        self._simple(text.strip(), place)
+        return True
+
+    def _affects(self, text: str) -> bool:
+        return affects(text, self.functions, self.is_command)
 
     def _simple(self, line: str, place: int) -> None:
-        leaves = _LEAVES.match(line)
+        leaves = LEAVES.match(line)
         if leaves:
-            raise _Leave(leaves[1])
+            if leaves[1] in ("break", "continue") and leaves[2].strip():
+                raise NotKnown(line)
+            raise LeftBlock(leaves[1])
+        if re.match(r"(?:local|declare|typeset)\b", line):
+            self.variables.keep(raw_words(line)[1:])
+        value = re.fullmatch(r"printf\s+-v\s+(\w+)\s+(.*)", line, re.S)
         if line.startswith("((") or re.match(r"let\b", line):
             text = re.sub(r"^let\s+|^\(\(|\)\)$", "", line).strip("\"'")
-            calculate(text, self.variables)
+            if not calculate(text, self.variables) and self.stops:
+                raise NotKnown(line)  # ends a script that set -e
+        elif value:
+            words = expand_words(f"printf {value[2]}", self.variables)
+            self.variables.put(value[1], run_program(words, None, self.variables))
+        elif re.match(r":\s", line):
+            expand_words(line, self.variables)
         elif re.match(rf"{_IFS}?read\b", line):
             self._read(line)
         elif re.match(r"(?:mapfile|readarray)\b", line):
@@ -353,11 +343,18 @@ class _Shell:
         elif re.match(r"set\s+--?\s", line):
             words = expand_words(re.sub(r"^set\s+--?\s", "", line), self.variables)
             self.variables.arguments = words
+        elif re.match(r"shopt\b.*extglob|set\s+[^-+\s]", line):
+            raise NotKnown(line)
+        elif re.match(r"set\s+-[a-z]*e", line):
+            self.stops = True
         elif re.match(r"shift\b", line):
             count = calculate(line.removeprefix("shift") or "1", self.variables)
-            self.variables.arguments = self.variables.arguments[count:]
+            if count <= len(self.variables.arguments):
+                self.variables.arguments = self.variables.arguments[count:]
         elif re.match(r"unset\b", line):
             for name in line.split()[1:]:
+                if "[" in name:
+                    raise NotKnown(line)
                 self.variables.texts.pop(name, None)
                 self.variables.arrays.pop(name, None)
         elif not set_line(line, self.variables):
@@ -367,28 +364,36 @@ class _Shell:
         given = _HERE.match(line)
         if given is None:
             raise NotKnown(line)
-        name = given[1].split()[-1]
-        values = self._input(given[2], given[3])
-        self.variables.arrays[name] = dict(zip(map(str, range(len(values))), values, strict=True))
+        set_lines(given[1], self._input(given[2], given[3]), self.variables)
 
     def _command(self, line: str, place: int) -> None:
-        name = line.split(None, 1)[0] if line.strip() else ""
+        name = (line.split(None, 1) or [""])[0]
         if name in self.functions:
-            self._call(expand_words(line, self.variables))
+            self._call(expand_words(without_files(line), self.variables))
             return
-        if name in ("echo", "printf") and self.printed:
+        if self.printed:
+            if name not in ("echo", "printf"):
+                raise NotKnown(line)  # what it prints is not known
             words = expand_words(line, self.variables)
             self.printed[-1].append(run_program(words, None, self.variables))
             return
-        if not self.is_command(line) and not re.match(r"[\"']?\$|eval\b|srun\b|bash\b|sh\b", line):
+        is_command = self.is_command(line)
+        if not is_command and not MAY_RUN.match(line):
+            if may_train(line):
+                raise NotKnown(line)
+            check_quotes(line)
             return
-        line = cut(line)
+        line = without_files(line)
         inner = re.match(r"eval\s+(.*)$", line) or _INNER.match(line)
         words = expand_words(inner[1] if inner else line, self.variables)
         if inner:
             if any(UNKNOWN in word for word in words) and _HOOK.match(line):
                 return
-            for one in re.split(r"\s*(?:;|&&)\s*", known(" ".join(words))):
+            text = known(" ".join(words))
+            is_shell = not line.startswith("eval")
+            if re.search("[\"'][^;&]*[;&]", text) or (is_shell and "$" in text):
+                raise NotKnown(line)
+            for one in re.split(r"\s*(?:;|&&)\s*", text):
                 if one != line:
                     self._line(one, place)
             return
@@ -401,66 +406,60 @@ class _Shell:
             if len(self.ran) >= _MOST_COMMANDS:
                 raise NotKnown("more commands than are gone through")
             self.ran.append(Ran(place, found[0], tuple(own)))
+            if re.match(r"exec\b", line):
+                raise LeftBlock("exit")
+        elif (
+            is_command or any(UNKNOWN in word for word in words) or words[-1:] in (["bash"], ["sh"])
+        ):
+            raise NotKnown(line)
 
     def _call(self, words: list[str]) -> None:
         """Go through a function with its arguments."""
         if len(self.printed) > 20:
             raise NotKnown(words[0])
         before, self.variables.arguments = self.variables.arguments, words[1:]
+        self.variables.local.append({})
         try:
             self.block(*self.functions[words[0]])
-        except _Leave as leave:
+        except LeftBlock as leave:
             if str(leave) != "return":
                 raise
         finally:
             self.variables.arguments = before
+            self.variables.leave()
 
     def substitute(self, text: str) -> str:
         """Return what a command in ``$(…)`` prints, marked as not known where it is not."""
         try:
-            return self._substitute(text)
+            return self._output(text).rstrip("\n")
         except NotKnown:
             return f"{UNKNOWN}{text}{UNKNOWN}"
 
-    def _substitute(self, text: str) -> str:
-        """Return what a command in ``$(…)`` prints."""
+    def _output(self, text: str) -> str:
+        """Return what a command prints. Raises: NotKnown."""
+        if not text.strip():
+            return ""
         if re.fullmatch(r"\s*<\s*[^|;&]+", text):
-            return "\n".join(self._input("<", text.strip()[1:]))
-        if text.split(None, 1)[:1] and text.split(None, 1)[0] in self.functions:
+            return self._input("<", text.strip()[1:])
+        if text.split(None, 1)[0] in self.functions:
             self.printed.append([])
             try:
-                self._call(expand_words(text, self.variables))
+                with self._own_shell():
+                    self._call(expand_words(text, self.variables))
             finally:
                 printed = self.printed.pop()
-            return "".join(printed).rstrip("\n")
+            return "".join(printed)
         given = None
         for stage in stages(text):
             here = _HERE.match(stage) if re.search(r"<", stage) else None
             if here:
-                given = "\n".join(self._input(here[2], here[3])) + "\n"
+                given = self._input(here[2], here[3])
                 stage = here[1]
-            words = expand_words(re.sub(r"\s2>\s*\S+|\s2>&1", "", stage), self.variables)
+            words = expand_words(re.sub(r"\s2>\s*/dev/null", "", stage), self.variables)
             if not words:
                 raise NotKnown(text)
             given = run_program(words, given, self.variables)
-        return (given or "").rstrip("\n")
-
-
-def _plain(body: str) -> tuple[list[str], dict[int, str]]:
-    """Return the lines of a script, each with one command, and what is piped into which loop."""
-    lines: list[str] = []
-    pipes: dict[int, str] = {}
-    for line in body.split("\n"):
-        named = re.match(r"(.*\(\s*\)\s*\{|\s*function\s+[\w-]+\s*\{)\s*(\S.*)", line)
-        piped = re.match(r"(.*[^|\s])\s*\|\s*(while\b.*)$", line)
-        if named and _FUNCTION.match(named[1].strip()):
-            lines += [named[1], named[2]]
-        elif piped:
-            pipes[len(lines)] = piped[1].strip()
-            lines.append(piped[2])
-        else:
-            lines.append(line)
-    return lines, pipes
+        return given or ""
 
 
 def run_tasks(
@@ -488,10 +487,10 @@ def run_tasks(
         variables = BashState(folder, dict(names))
         if tasks:
             variables.texts["SLURM_ARRAY_TASK_ID"] = str(task)
-        lines, pipes = _plain(body)
+        lines, pipes = plain_lines(body)
         shell = _Shell(lines, is_command, variables, pipes=pipes, steps=steps)
         variables.substitute = shell.substitute
-        with contextlib.suppress(_Leave):
+        with contextlib.suppress(LeftBlock):
             shell.block(0, len(shell.lines))
         found.append(shell.ran)
         steps = shell.steps

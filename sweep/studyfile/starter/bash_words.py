@@ -7,138 +7,112 @@ passed on as such.
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from fnmatch import fnmatchcase, translate
-from pathlib import Path
 
-from sweep.studyfile.starter.python_text import parse_expression
+from sweep.studyfile.starter.bash_numbers import evaluate
+from sweep.studyfile.starter.bash_state import UNKNOWN, BashState, NotKnown, known, mark
 from sweep.studyfile.starter.sbatch_words import expand_braces
 
-UNKNOWN = "\ue000"  # stands, twice, around what is not known
 _MOST_CHARACTERS = 100_000
-_BINARY: dict[type[ast.AST], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: lambda a, b: int(a / b),  # bash cuts off towards 0
-    ast.Mod: lambda a, b: a - int(a / b) * b,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.|\{)[^{}]*\}")
+_FIRST_OF_ALL = re.compile(r"\$(?:@|\{@|\{!?\w+\[@\])")
+# What a job finds in its environment, whatever else a script says for it.
+_GIVEN = re.compile(
+    r"(?!SLURM_ARRAY_TASK_ID$)(?:SLURM_|CUDA_|XDG_)\w+|"
+    r"HOME|USER|PWD|PATH|SHELL|LANG|TMPDIR|HOSTNAME|RANDOM|SECONDS|LINENO|UID|PPID"
+)
+_CHAIN = re.compile(
+    r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\(\(.*?\)\)|\[\[.*?\]\]|\$\((?:[^()]|\([^()]*\))*\)|\\.|&&|\|\|"
+)
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _PARAMETER = re.compile(r"(#|!)?(\w+|[@*#?$!-])(.*)", re.S)
-_SETS = re.compile(r"\s*(\w+)\s*([-+*/%]?=)(?!=)(.*)", re.S)
-
-
-class NotKnown(ValueError):
-    """What only a run of the script would tell."""
-
-
-@dataclass
-class BashState:
-    """What a script has set."""
-
-    folder: Path
-    texts: dict[str, str] = field(default_factory=dict)
-    arrays: dict[str, dict[str, str]] = field(default_factory=dict)
-    arguments: list[str] = field(default_factory=list)
-    keyed: set[str] = field(default_factory=set)
-    substitute: Callable[[str], str] = lambda _: UNKNOWN * 2
-
-    def get(self, name: str) -> str | None:
-        if name.isdecimal():
-            number = int(name)
-            return self.arguments[number - 1] if 0 < number <= len(self.arguments) else None
-        if name in self.texts:
-            return self.texts[name]
-        return self.arrays[name].get("0", "") if name in self.arrays else None
-
-    def elements(self, name: str) -> list[str]:
-        """Return the elements of an array in its order."""
-        if name in self.arrays:
-            return [self.arrays[name][key] for key in sorted(self.arrays[name], key=_order)]
-        if name in ("@", "*"):
-            return self.arguments
-        value = self.get(name)
-        return [_mark(name)] if value is None else [value]
-
-
-def _order(key: str) -> tuple[int, str]:
-    return (int(key), "") if key.isdecimal() else (0, key)
-
-
-def _mark(name: str) -> str:
-    return f"{UNKNOWN}{name}{UNKNOWN}"
-
-
-def known(text: str) -> str:
-    """Return a text. Raises: NotKnown where a part of it is not known."""
-    if UNKNOWN in text:
-        raise NotKnown(text.replace(UNKNOWN, ""))
-    return text
 
 
 def expand_words(text: str, given: BashState) -> list[str]:
     """Return the words of a line. Raises: NotKnown."""
     fields: list[str] = []
     current: list[str] | None = None
-    is_plain, is_pattern = True, False
+    shape = ""  # of the word: what is in quotes, or was put in, is a zero
+    is_pattern = False
 
     def end() -> None:
-        nonlocal current, is_plain, is_pattern
+        nonlocal current, shape, is_pattern
         if current is not None:
             word = "".join(current)
             if is_pattern:  # which files there are only the machine itself could tell
                 word = f"{UNKNOWN}{word.replace(UNKNOWN, '')}{UNKNOWN}"
-            fields.extend(expand_braces(word) if is_plain else [word])
-        current, is_plain, is_pattern = None, True, False
+            words = [word]
+            if _BRACES.search(shape):
+                words = [one for one in expand_braces(word) if one]
+                if "\0" in shape or any(_BRACES.search(one) for one in words):
+                    raise NotKnown(text)
+            fields.extend(words)
+        current, shape, is_pattern = None, "", False
+
+    def add_words(words: list[str]) -> None:
+        nonlocal current, shape
+        for number, one in enumerate(words):
+            if number:
+                end()
+            current, shape = [*(current or []), one], shape + "\0"
 
     for kind, piece in _pieces(text):
         if kind == "space":
             end()
         elif kind == "plain":
-            current = [*(current or []), piece]
+            if piece in "<>|&;()" or (piece == "#" and current is None):
+                raise NotKnown(text)
+            current, shape = [*(current or []), piece], shape + piece
             is_pattern = is_pattern or piece in "*?"
         elif kind == "literal":
-            current, is_plain = [*(current or []), piece], False
+            add_words([piece])
         elif kind == "quoted":
             several = _all_of(piece, given)
-            current, is_plain = current or [], False
-            if several is None:
-                current.append(expand_text(piece, given, is_quoted=True))
-                continue
-            for number, one in enumerate(several):
-                if number:
-                    end()
-                    is_plain = False
-                current = [*(current or []), one]
-            if not several and not current:
-                current = None
+            add_words([expand_text(piece, given, is_quoted=True)] if several is None else several)
         else:
             value = " ".join(_expand(piece, given))
-            is_plain = False
-            words = value.split()
-            if value[:1].isspace():
+            signs = given.texts.get("IFS", " \t\n")
+            if value and value[0] in signs and value[0].isspace():
                 end()
-                is_plain = False
-            for number, one in enumerate(words):
+            for number, one in enumerate(split_fields(value, signs)):
                 if number:
                     end()
-                    is_plain = False
-                current = [*(current or []), one]
-            if value[-1:].isspace():
+                add_words([one])
+                is_pattern = is_pattern or (UNKNOWN not in one and bool(re.search(r"[*?]", one)))
+            if value and value[-1] in signs:
                 end()
     end()
     if sum(map(len, fields)) > _MOST_CHARACTERS:
         raise NotKnown("a line of that length")
     return fields
+
+
+def split_fields(value: str, signs: str, most: int = 0) -> list[str]:
+    """Return the words of a value, parted at the signs of IFS.
+
+    Args:
+        most: So many words at the most, the last with all that is left; 0 for any number.
+
+    Raises:
+        NotKnown: The signs are others than blanks, or one other sign.
+    """
+    if not signs or (value and not any(sign in value for sign in signs)):
+        return [value] if value else []
+    if signs.isspace():
+        part = f"(?:{UNKNOWN}[^{UNKNOWN}]*{UNKNOWN}|[^{signs}])+"
+        value = value.strip(signs)
+        if not most:
+            return re.findall(part, value)
+        if most == 1:
+            return [value] if value else []
+        return [one for one in re.split(f"[{signs}]+", value, maxsplit=most - 1) if one]
+    if len(signs) > 1 or UNKNOWN in value or (most and value.endswith(signs)):
+        raise NotKnown(f"IFS={signs!r}")
+    if most:
+        return value.split(signs, most - 1)
+    return value.removesuffix(signs).split(signs) if value else []
 
 
 def expand_text(text: str, given: BashState, *, is_quoted: bool = False) -> str:
@@ -156,12 +130,11 @@ def expand_text(text: str, given: BashState, *, is_quoted: bool = False) -> str:
 
 def _all_of(piece: str, given: BashState) -> list[str] | None:
     """Return the words of ``"${LIST[@]}"`` or ``"$@"``; None for any other quoted text."""
-    found = re.fullmatch(r"\$\{(!?)(\w+)\[@\]\}|\$(@)|\$\{(@)\}", piece)
-    if found is None:
+    if not _FIRST_OF_ALL.search(piece):
         return None
-    if found[1]:
-        return sorted(given.arrays.get(found[2], {}), key=_order)
-    return list(given.elements(found[2] or "@"))
+    if not _FIRST_OF_ALL.match(piece) or _end_of_value(piece, 0) != len(piece):
+        raise NotKnown(piece)
+    return _expand(piece, given)
 
 
 def _pieces(text: str, *, is_quoted: bool = False) -> Iterator[tuple[str, str]]:
@@ -170,7 +143,15 @@ def _pieces(text: str, *, is_quoted: bool = False) -> Iterator[tuple[str, str]]:
     place = 0
     while place < len(text):
         sign = text[place]
-        if sign in "$`" and len(text) > place + 1:
+        if sign == "$" and not is_quoted and text[place + 1 : place + 2] in ("'", '"'):
+            escaped = re.compile(r"\$'((?:[^'\\]|\\[nt\\'\"])*)'").match(text, place)
+            if escaped is None:
+                raise NotKnown(text)
+            yield "literal", re.sub(r"\\(.)", lambda found: _ESCAPES[found[1]], escaped[1])
+            place = escaped.end()
+        elif text.startswith("$[", place):
+            raise NotKnown(text)
+        elif sign in "$`" and len(text) > place + 1:
             end = _end_of_value(text, place)
             yield ("value" if end > place + 1 else "literal"), text[place:end]
             place = end
@@ -262,22 +243,30 @@ def _expand(piece: str, given: BashState) -> list[str]:
     if sign and index is None and rest:
         raise NotKnown(piece)
     if sign == "!" and index is None:
-        return [given.get(known(given.get(name) or "")) or _mark(name)]
-    values = _values(name, index, given)
+        return [given.get(known(given.get(name) or "")) or mark(name)]
     if sign == "!":
-        return sorted(given.arrays.get(name, {}), key=_order)
+        return given.keys(name)
+    if sign == "#" and index in ("@", "*") and name in given.arrays:
+        return [str(len(given.arrays[name]))]
+    values = _values(name, index, given)
+    if "*" in (index, name) and not given.texts.get("IFS", " ").startswith(" "):
+        raise NotKnown(piece)
     if sign == "#":
         if index in ("@", "*"):
             return [str(len(values))]
         return [str(len(known(values[0] if values and values[0] is not None else "")))]
     if not rest:
-        return [_mark(name) if value is None else value for value in values]
+        return [mark(name) if value is None else value for value in values]
     slicing = re.fullmatch(r":([^:=+?-][^:]*)(?::(.*))?", rest, re.S)
     if slicing and (index or name) in ("@", "*"):
         first = calculate(slicing[1], given) - (0 if index else 1)
         count = calculate(slicing[2], given) if slicing[2] else len(values)
-        return [_mark(name) if one is None else one for one in values[first:][:count]]
-    return [_changed(value, rest, given) for value in values]
+        keys = list(given.arrays.get(name, {}))
+        is_whole = not index or keys == [str(i) for i in range(len(values))]
+        if not is_whole or count < 0 or first < (-len(values) if index else 0):
+            raise NotKnown(piece)
+        return [mark(name) if one is None else one for one in values[first:][:count]]
+    return [_changed(value, name if index is None else "", rest, given) for value in values]
 
 
 def _index(rest: str) -> tuple[str | None, str]:
@@ -309,33 +298,56 @@ def element_key(name: str, index: str, given: BashState) -> str:
     return str(number + max(keys) + 1 if number < 0 and keys else number)
 
 
-def _changed(value: str | None, rest: str, given: BashState) -> str:
+def _changed(value: str | None, name: str, rest: str, given: BashState) -> str:
     """Return a value after ``${NAME:-x}``, ``${NAME%.*}``, ``${NAME/a/b}`` and the like."""
     found = re.match(r"(:?[-=+?]|##?|%%?|//?|\^\^?|,,?|:)(.*)", rest, re.S)
     if found is None:
         raise NotKnown(rest)
     sign, text = found.groups()
-    if sign in (":-", "-", ":=", "="):
-        return value or expand_text(text, given)
-    if sign in (":+", "+"):
-        return expand_text(text, given) if value else ""
+    if sign[-1] in "-=+?":
+        if value is None and _GIVEN.fullmatch(name):
+            return mark(name)
+        is_there = bool(value) if len(sign) == 2 else value is not None
+        if is_there != (sign[-1] == "+"):
+            return value or ""
+        if sign[-1] == "?" or (sign[-1] == "=" and not name) or "'" in text:
+            raise NotKnown(rest)
+        put = expand_text(text, given)
+        if sign[-1] == "=":
+            given.put(name, put)
+        return put
     if value is None:
         raise NotKnown(rest)
     known(value)
-    if sign in ("^^", ",,"):
+    if sign in ("^^", ",,") and not text:
         return value.upper() if sign == "^^" else value.lower()
     if sign == ":":
         first, _, count = text.partition(":")
         begin = calculate(first, given)
+        if begin < -len(value):
+            return ""
         return value[begin:][: calculate(count, given)] if count else value[begin:]
     if sign in ("#", "##", "%", "%%"):
-        return _stripped(value, sign, known(expand_text(text, given)))
+        return _stripped(value, sign, expand_pattern(text, given))
     if sign in ("/", "//"):
         old, _, new = text.partition("/")
-        pattern = translate(known(expand_text(old, given))).removesuffix("\\Z").removesuffix(r"\z")
+        pattern = translate(expand_pattern(old, given)).removesuffix("\\Z").removesuffix(r"\z")
         put = known(expand_text(new, given))
+        # "&" may be what was found, and "#" and "%" the ends of the text.
+        if re.match("[#%]", old) or re.search(r"\\/", text) or "&" in put or re.match(pattern, ""):
+            raise NotKnown(rest)
         return re.sub(pattern, lambda _: put, value, count=0 if sign == "//" else 1)
     raise NotKnown(rest)
+
+
+def expand_pattern(text: str, given: BashState) -> str:
+    """Return a pattern as Python's ``fnmatch`` has it. Raises: NotKnown."""
+    pieces = list(_pieces(text))
+    if "[^" in text or any(
+        re.search(r"[*?\[]", piece) for kind, piece in pieces if kind in ("literal", "quoted")
+    ):
+        raise NotKnown(text)
+    return known(expand_text(text, given))
 
 
 def _stripped(value: str, sign: str, pattern: str) -> str:
@@ -351,85 +363,7 @@ def _stripped(value: str, sign: str, pattern: str) -> str:
 def calculate(text: str, given: BashState) -> int:
     """Return what bash's arithmetic makes of a text. Raises: NotKnown."""
     text = known(expand_text(text.strip(), given)).strip().strip('"')
-    result = 0
-    for part in text.split(","):
-        result = _calculate(part, given)
-    return result
-
-
-def _calculate(text: str, given: BashState) -> int:
-    steps = re.fullmatch(r"\s*(\+\+|--)?\s*(\w+)\s*(\+\+|--)?\s*", text)
-    if steps and (steps[1] or steps[3]):
-        before = _number(steps[2], given)
-        after = before + (1 if (steps[1] or steps[3]) == "++" else -1)
-        given.texts[steps[2]] = str(after)
-        return after if steps[1] else before
-    setting = _SETS.fullmatch(text)
-    if setting:
-        value = _calculate(setting[3], given)
-        if len(setting[2]) > 1:
-            value = _evaluate(_parse(f"({setting[1]}){setting[2][0]}({value})"), given)
-        given.texts[setting[1]] = str(value)
-        return value
-    return _evaluate(_parse(text), given) if text.strip() else 0
-
-
-def _parse(text: str) -> ast.AST:
-    chosen = re.fullmatch(r"([^?]+)\?([^:]+):(.+)", text, re.S)
-    if chosen:
-        text = f"({chosen[2]}) if ({chosen[1]}) else ({chosen[3]})"
-    text = re.sub(r"\b10#0*(\d)", r"\1", text)
-    text = text.replace("&&", " and ").replace("||", " or ")
-    text = re.sub(r"!(?!=)", " not ", text)
-    try:
-        return parse_expression(re.sub(r"(?<!/)/(?!/)", "//", text).strip())
-    except (SyntaxError, ValueError):
-        raise NotKnown(text) from None
-
-
-def _evaluate(node: ast.AST, given: BashState) -> int:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return int(node.value)
-    if isinstance(node, ast.Name):
-        return _number(node.id, given)
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-        key = str(_evaluate(node.slice, given))
-        return int(given.arrays.get(node.value.id, {}).get(key, "0") or 0)
-    if isinstance(node, ast.UnaryOp):
-        value = _evaluate(node.operand, given)
-        return -value if isinstance(node.op, ast.USub) else int(not value)
-    if isinstance(node, ast.IfExp):
-        return _evaluate(node.body if _evaluate(node.test, given) else node.orelse, given)
-    if isinstance(node, ast.BoolOp):
-        values = [bool(_evaluate(one, given)) for one in node.values]
-        return int(all(values) if isinstance(node.op, ast.And) else any(values))
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        sides = _evaluate(node.left, given), _evaluate(node.comparators[0], given)
-        return int(_operator(node.ops[0])(*sides))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-        base, power = _evaluate(node.left, given), _evaluate(node.right, given)
-        if 0 <= power < 64 and abs(base) < 2**32:
-            return int(base**power)
-    elif isinstance(node, ast.BinOp):
-        left, right = _evaluate(node.left, given), _evaluate(node.right, given)
-        try:
-            return int(_operator(node.op)(left, right))
-        except ZeroDivisionError:
-            raise NotKnown("a division by 0") from None
-    raise NotKnown(ast.unparse(node))
-
-
-def _operator(node: ast.AST) -> Callable[[int, int], int]:
-    if type(node) not in _BINARY:
-        raise NotKnown(type(node).__name__)
-    return _BINARY[type(node)]
-
-
-def _number(name: str, given: BashState) -> int:
-    text = known(given.get(name) or _mark(name)).strip()
-    if not re.fullmatch(r"-?(?:0|[1-9]\d{0,17})", text):
-        raise NotKnown(name)
-    return int(text)
+    return evaluate(text, given)
 
 
 def raw_words(line: str) -> list[str]:
@@ -455,6 +389,23 @@ def raw_words(line: str) -> list[str]:
             begin = place + 1
         place += 1
     return [*words, *([line[begin:]] if len(line) > begin else [])]
+
+
+def check_quotes(line: str) -> None:
+    """Raises: NotKnown: A quote of a line goes on in the next one."""
+    for _ in _pieces(line):
+        pass
+
+
+def split_chain(line: str) -> list[str]:
+    """Return the commands of a line that depend on each other, with ``&&`` and ``||`` between."""
+    parts: list[str] = []
+    begin = 0
+    for found in _CHAIN.finditer(line):
+        if found[0] in ("&&", "||"):
+            parts += [line[begin : found.start()], found[0]]
+            begin = found.end()
+    return [*parts, line[begin:]]
 
 
 def stages(text: str) -> list[str]:

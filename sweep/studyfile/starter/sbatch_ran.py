@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.placeholders import EDIT
-from sweep.studyfile.starter.bash_tasks import Ran, run_tasks
-from sweep.studyfile.starter.bash_words import UNKNOWN, NotKnown
+from sweep.studyfile.starter.bash_state import UNKNOWN, NotKnown, Ran
+from sweep.studyfile.starter.bash_tasks import run_tasks
 from sweep.studyfile.starter.draft import Draft
 from sweep.studyfile.starter.sbatch_around import read_command, run_here
 from sweep.studyfile.starter.sbatch_series import are_alike

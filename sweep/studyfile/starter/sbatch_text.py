@@ -39,7 +39,11 @@ _COUNTED = re.compile(
     r"\bfor\s*\(\(\s*(\w+)\s*=\s*(\d+)\s*;\s*\1\s*(<=?)\s*(?:(\d+)|\$\{#(\w+)\[@\]\})\s*;"
     r"\s*(?:\1\+\+|\+\+\1)\s*\)\)"
 )
-_TESTS = re.compile(r"[ \t]*(?:\[|\(\(|!|(?:test|grep|if|elif|while|until)\b)")
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|(?P<comment>(?<!\S)#)|['\"]")
+_TESTS = re.compile(
+    r"[ \t]*(?:(?:do|then|else|\{)[ \t]+)?"
+    r"(?:\[|\(\(|!|(?:test|grep|command|which|cmp|diff|false|if|elif|while|until)\b)"
+)
 
 
 def straighten(text: str) -> str:
@@ -55,6 +59,15 @@ def straighten(text: str) -> str:
     return "\n".join(lines)
 
 
+def _without_comment(line: str) -> str:
+    for found in _QUOTED.finditer(line):
+        if found["comment"]:
+            return line[: found.start()].rstrip()
+        if found[0] in ("'", '"'):  # goes on in the next line
+            break
+    return line
+
+
 def _join_lines(text: str) -> str:
     """Return a script without comments, and with lines joined that a backslash continues.
 
@@ -68,7 +81,7 @@ def _join_lines(text: str) -> str:
             done += [begun] if begun is not None else []
             begun = None
             continue
-        line = re.sub(r"[ \t]#(?=[ \t\w])[^\"'\n]*$", "", line)
+        line = _without_comment(line)
         if begun is not None:
             line = f"{begun} {line.lstrip()}"
         if re.search(r"(?<!\\)(?:\\\\)*\\$", line):
