@@ -1,6 +1,7 @@
 """``make bench``: the benchmarks that this machine can run; each also runs alone.
 
 python -m benchmarks.orchestration    what sweep costs beside the training
+python -m benchmarks.proposal_waits   waits for proposals while what prepares them is killed
 python -m benchmarks.storage          trials a second, against Optuna's own storages
 python -m benchmarks.trainer_gpu      training speed on GPUs
 python -m benchmarks.staging          what copies of data on the nodes spare

@@ -11,11 +11,11 @@ import argparse
 import resource
 import time
 
+from sweep import load
 from sweep.core.files import make_private, write_atomic
 from sweep.core.paths import Runs
 from sweep.core.space import Parameter, Space
 from sweep.core.study import Objective, Study
-from sweep.results.frames import load
 from sweep.storage import access, studies, tables
 from sweep.storage.connection import Database
 from tests.postgres_fixture import running_server
@@ -77,6 +77,7 @@ def main() -> None:
         space=SPACE,
         trials=given.trials,
         max_parallel=1,
+        executor="local",
     )
     with running_server() as server:
         url = server.url("large")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.control.look_after import look_after
+from sweep.core.outcomes import HALTED
 from sweep.core.paths import Runs, StudyFolder
 from sweep.core.scheduler import TASK_FORMAT, Wave
 from sweep.core.study import Study
@@ -72,8 +73,9 @@ class Through(Channel):
             lambda _: self.ledger.record(self.token, reports, reading), transaction=False
         )
 
-    def touch(self) -> bool:
-        return self.ledger.db.retry(lambda _: self.ledger.touch(self.token)).wants_leaving
+    def touch(self) -> str:
+        wanted = self.ledger.db.retry(lambda _: self.ledger.touch(self.token))
+        return HALTED if wanted.wants_leaving else ""
 
     def rest(self, unused_s: float) -> None:
         self.ledger.db.rest(unused_s)

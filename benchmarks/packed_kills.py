@@ -168,7 +168,8 @@ def kill_often(
     Returns:
         The trial of each.
     """
-    chance, killed = random.Random(1), []
+    chance = random.Random(1)
+    killed: list[int] = []
     seen: set[str] = set()
     end = time.monotonic() + limit_s
     while launch.poll() is None and time.monotonic() < end:

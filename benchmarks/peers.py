@@ -47,7 +47,9 @@ def plain(url: str) -> str:
     return url.replace("postgresql+psycopg2://", "postgresql://")
 
 
-def pull(url: str, training: Sequence[str], around: Callable[[Callable[[], float]], None]) -> None:
+def pull(
+    url: str, training: Sequence[str], around: Callable[[Callable[[], float]], object]
+) -> None:
     """Take indices until none is left; ``around`` is called with what trains and returns a value.
 
     Args:
@@ -86,7 +88,7 @@ def main(arguments: Sequence[str]) -> None:
     """Be one slot."""
     kind, url, *training = arguments
     if kind == "bare":
-        pull(url, training, lambda train: train() and None)
+        pull(url, training, lambda train: train())
         return
     import optuna
 

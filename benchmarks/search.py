@@ -154,7 +154,8 @@ def run_sampler(
     chance = random.Random(f"{seed}:{problem.name}")
     began = time.process_time()
     running: list[tuple[float, int, Any, float, float]] = []
-    best, regrets, started = math.inf, [], 0
+    regrets: list[float] = []
+    best, started = math.inf, 0
     clock = 0.0
     while len(regrets) < trials:
         while started < trials and len(running) < width:

@@ -165,7 +165,8 @@ def run(name: str, sampler: str, width: int, trials: int, seed: int) -> dict[str
     design = spread_design(study, start_size(study))
     shown = optuna.create_study(directions=["minimize"] * len(problem.reference))
     running: list[tuple[float, int, Any, list[float]]] = []
-    values, started, clock = [], 0, 0.0
+    values: list[Any] = []
+    started, clock = 0, 0.0
     began = time.process_time()
     while len(values) < trials:
         while started < trials and len(running) < width:

@@ -50,10 +50,10 @@ def draw(
         for problem, mark in (("digits", "o"), ("mnist", "s")):
             mine = [r for r in pruners if r["pruner"] == name and r["problem"] == problem]
             if mine:
-                x = statistics.median(float(r["share"]) for r in mine)
+                share = statistics.median(float(r["share"]) for r in mine)
                 y = statistics.median(float(r["error"]) for r in mine)
                 right.plot(
-                    [x],
+                    [share],
                     [100 * y],
                     mark,
                     color=f"C{pruner_names.index(name)}",

@@ -101,7 +101,7 @@ def measure(
     folder = StudyFolder(root / f"{stage}-study")
     folder.root.mkdir()
     # What a launch records, once: else each trial would list and hash the data by itself.
-    record = {axis: {} for axis in AXES} | {"data": {str(data): capture_data(data)}}
+    record: dict[str, Any] = {axis: {} for axis in AXES} | {"data": {str(data): capture_data(data)}}
     folder.provenance.write_text(json.dumps({"run": "benchmark", **record}))
     processes = []
     for number in range(nodes * SLOTS):

@@ -44,8 +44,8 @@ def slow(source: Path, rate: float, folder: Path) -> Iterator[tuple[Path, Path]]
     """Yield the folder as a slow one, and the file that counts the bytes read of it."""
     mount, count = folder / "shared", folder / "count"
     mount.mkdir()
-    serve = [sys.executable, "-m", "benchmarks.slow_folder", source, mount]
-    server = subprocess.Popen([*serve, "--rate", str(rate), "--count", count])
+    serve = [sys.executable, "-m", "benchmarks.slow_folder", str(source), str(mount)]
+    server = subprocess.Popen([*serve, "--rate", str(rate), "--count", str(count)])
     try:
         wait_for(lambda: server.poll() is not None or mount.is_mount(), "the slow folder")
         if server.poll() is not None:

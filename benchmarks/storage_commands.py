@@ -82,13 +82,14 @@ def grpc_server(url: str, folder: Path) -> Iterator[str]:
 def journal_of(url: str, name: str, folder: Path) -> str:
     """Write a study of the database into a journal; return its path."""
     import optuna
+    from optuna.storages import journal
 
     from sweep.storage import PostgresStorage
 
     path = folder / f"{name}.journal"
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     source = optuna.load_study(study_name=name, storage=PostgresStorage(url))
-    backend = optuna.storages.journal.JournalFileBackend(str(path))
+    backend = journal.JournalFileBackend(str(path))
     target = optuna.create_study(study_name=name, storage=optuna.storages.JournalStorage(backend))
     target.add_trials(t for t in source.get_trials(deepcopy=False) if t.state.is_finished())
     return str(path)

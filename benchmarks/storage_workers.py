@@ -185,9 +185,12 @@ def prepare(kind: str, url: str, name: str) -> Callable[[], Any]:
         storage.engine.dispose()
         return made
     if kind == "journal":
-        backend = optuna.storages.journal.JournalFileBackend(url)
-        journal = optuna.storages.JournalStorage(backend)
+        from optuna.storages.journal import JournalFileBackend
+
+        journal = optuna.storages.JournalStorage(JournalFileBackend(url))
         found = optuna_trials(journal, name)
+
+        of = os.getpid()
 
         def own() -> Iterator[int]:
             nonlocal of
@@ -196,19 +199,19 @@ def prepare(kind: str, url: str, name: str) -> Callable[[], Any]:
                 journal._worker_id_prefix = journal._replay_result._worker_id_prefix = prefix
             return cast(Trial, found())
 
-        of = os.getpid()
         return own
     if kind == "grpc":
+        loaded: Callable[[], Any] | None = None
+
         # gRPC does not live through a fork: each worker opens its own, and loads its own history.
         def late() -> Iterator[int]:
-            nonlocal made
-            if made is None:
+            nonlocal loaded
+            if loaded is None:
                 host, _, port = url.partition(":")
                 proxy = optuna.storages.GrpcStorageProxy(host=host, port=int(port))
-                made = optuna_trials(proxy, name, only_ask=False)
-            return made()
+                loaded = optuna_trials(proxy, name, only_ask=False)
+            return cast(Trial, loaded())
 
-        made = None
         return late
     raise SystemExit(f"unknown kind {kind}")
 

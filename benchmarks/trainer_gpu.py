@@ -140,9 +140,9 @@ def time_plain(options: Any, workers: int) -> dict[str, Any]:
     torch.manual_seed(options.seed)
     device = hardware.choose(options.device)
     loaded = data.load(options)
-    network = model.build(options, loaded.train.shape, 10, loaded.mean, loaded.deviation).to(
-        device, memory_format=torch.contiguous_format
-    )
+    network = model.build(options, loaded.train.shape, 10, loaded.mean, loaded.deviation)
+    # PyTorch takes it, but no signature of its own says so.
+    network = network.to(device, memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(
         network.parameters(), lr=options.lr, momentum=options.momentum, nesterov=True
     )
