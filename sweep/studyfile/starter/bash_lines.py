@@ -91,6 +91,10 @@ def affects(
     return False
 
 
+class RunsWithin(NotKnown):
+    """A function whose output is taken runs a command that may train."""
+
+
 def may_train(line: str) -> bool:
     """Tell whether a line that is not gone through may run a training all the same."""
     # What is said or loaded is none, but for what it is piped into.

@@ -21,6 +21,7 @@ from sweep.studyfile.starter.bash_lines import (
     LEAVES,
     MAY_RUN,
     SEVERAL,
+    RunsWithin,
     affects,
     counts_further,
     may_train,
@@ -372,8 +373,8 @@ class _Shell:
             self._call(expand_words(without_files(line), self.variables))
             return
         if self.printed:
-            if name not in ("echo", "printf"):
-                raise NotKnown(line)  # what it prints is not known
+            if name not in ("echo", "printf"):  # what it prints is not known
+                raise (RunsWithin if self.is_command(line) else NotKnown)(line)
             words = expand_words(line, self.variables)
             self.printed[-1].append(run_program(words, None, self.variables))
             return
@@ -390,15 +391,13 @@ class _Shell:
             if any(UNKNOWN in word for word in words) and _HOOK.match(line):
                 return
             text = known(" ".join(words))
-            is_shell = not line.startswith("eval")
-            if re.search("[\"'][^;&]*[;&]", text) or (is_shell and "$" in text):
+            if re.search("[\"'][^;&]*[;&]", text) or ("$" in text and not line.startswith("eval")):
                 raise NotKnown(line)
             for one in re.split(r"\s*(?:;|&&)\s*", text):
                 if one != line:
                     self._line(one, place)
             return
-        found = self.is_command(shlex.join(words))
-        if found:
+        if found := self.is_command(shlex.join(words)):
             try:
                 own = split_words(found[1])
             except ValueError:
@@ -432,6 +431,8 @@ class _Shell:
         """Return what a command in ``$(…)`` prints, marked as not known where it is not."""
         try:
             return self._output(text).rstrip("\n")
+        except RunsWithin:
+            raise
         except NotKnown:
             return f"{UNKNOWN}{text}{UNKNOWN}"
 
