@@ -131,6 +131,19 @@ LRS=(0.1 0.01 0.001)
 LR=${LRS[$SLURM_ARRAY_TASK_ID % 3]}
 python train.py --lr $LR --seed $SLURM_ARRAY_TASK_ID
 """
+TASKS = """\
+#!/bin/bash
+#SBATCH --array=1-6
+declare -A rate=([sgd]=0.1 [adam]=1e-3)
+seeds=(1 2)
+n=$(( (SLURM_ARRAY_TASK_ID - 1) / 2 ? 8 << 1 : ${#seeds[@]} ** 2 ))
+for opt in sgd adam; do
+  case "$opt" in sgd|rms) wd=0 ;; *) wd=1e-2 ;; esac
+  [[ $SLURM_ARRAY_TASK_ID -gt 4 && $opt == sgd ]] && continue
+  read -r a b <<< "$(seq -f %02g 1 3 | tail -n 2 | tr '\\n' ' ')"
+  python train.py --lr "${rate[$opt]}" --wd $wd --n $n --seed ${seeds[n % 2]} --tag "${opt%d}_$a$b"
+done
+"""
 OPTUNA = """\
 import optuna
 def objective(trial):
@@ -562,7 +575,12 @@ READERS: list[Reader] = [
         in_file("sweep.yaml", convert),
         (STARTER + "hydra_values",),
     ),
-    Reader("sbatch script", [SBATCH], in_file("job.sh", convert), (STARTER + "sbatch_indexes",)),
+    Reader(
+        "sbatch script",
+        [SBATCH, TASKS],
+        in_file("job.sh", convert),
+        (STARTER + "sbatch_indexes", STARTER + "bash_numbers"),
+    ),
     Reader(
         "Optuna script",
         [OPTUNA, WANDB_DICT],

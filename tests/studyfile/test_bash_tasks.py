@@ -115,13 +115,19 @@ def test_trials_are_what_bash_runs(array: str, script: str, folder: Path) -> Non
             "its list is not known without running the script",
             id="files of the cluster",
         ),
+        pytest.param(
+            "python t.py --s $SLURM_ARRAY_TASK_ID --n $(( (2 - 1) << 3 ))",
+            "command: $(( (2 - 1) << 3 )) is not known without running it",
+            id="signs of arithmetic, and blanks",
+        ),
     ],
 )
 def test_what_cannot_be_tried_is_said(script: str, said: str, folder: Path) -> None:
     """Nothing is made up: the command is to be edited, and it is said why."""
     found = converted(folder, script, "0-1")
     assert any(said in line for line in found.lost), found.lost
-    assert "EDIT_ME" in " ".join(loads(found.text, "study.yaml").command)
+    command = loads(found.text, "study.yaml").command
+    assert "EDIT_ME" in " ".join(command) and not any("))" in word for word in command)
 
 
 def test_names_of_files_stay_as_they_are_written(folder: Path) -> None:

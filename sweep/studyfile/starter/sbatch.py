@@ -303,6 +303,8 @@ def _command(draft: Draft, line: str, picks: Picks, lost: list[str]) -> list[str
         line = _PICKED.sub(lambda match: keep(match[1], match[2], is_list=True), line)
         line = _COMPUTED.sub(lambda m: keep("", m[0]) if picks.is_number(m[0]) else m[0], line)
         line = _NAME.sub(put, line)
+    # What is left of them is not known.
+    line = re.sub(r"\$\(\(.*?\)\)", lambda m: m[0].replace(" ", "\2"), line)
     try:
         words = split_words(line)
     except ValueError:
