@@ -294,6 +294,13 @@ class Cluster:
         self._start("slurmctld", [_program("slurmctld"), "-D"])
         processes.wait_for(self._answers, 30, f"slurmctld to answer\n{self._tail('slurmctld')}")
 
+    def save_state(self) -> None:
+        """Have slurmctld save what it knows, by ending it in peace: one that is killed soon after a
+        job's end knows that job as running, and one that only srun waited for stays so."""
+        self._signal("slurmctld", signal.SIGTERM)
+        self._await_death("slurmctld")
+        self.start_slurmctld()
+
     def kill_slurmctld(self) -> None:
         """Kill slurmctld, which loses what it has not saved yet."""
         self._signal("slurmctld", signal.SIGKILL)
@@ -304,9 +311,7 @@ class Cluster:
         with machine.lock_machine():  # another cluster reads it when it chooses its ports
             self._write("cluster.json", self.layout.to_json())
         self._write("etc/slurm.conf", config.slurm_conf(self.layout))
-        self._signal("slurmctld", signal.SIGTERM)  # not all is read while it runs
-        self._await_death("slurmctld")
-        self.start_slurmctld()
+        self.save_state()  # not all is read while it runs
         self.run(["scontrol", "reconfigure"], check=True)
         self._await_idle(resume=True)
 

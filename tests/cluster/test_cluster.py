@@ -153,6 +153,7 @@ def test_killed_slurmd_loses_the_node(clean_slurm: Cluster) -> None:
 def test_daemons_break_and_come_back(clean_slurm: Cluster) -> None:
     """A paused or killed slurmctld does not answer, sacct fails without slurmdbd; all heal."""
     slurm = clean_slurm
+    slurm.save_state()
     job = slurm.submit("sleep 300")
     slurm.pause_slurmctld()
     asked = slurm.run(["timeout", "3", "squeue", "-h"], timeout_s=60)

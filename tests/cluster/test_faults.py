@@ -84,6 +84,7 @@ def test_daemons_die(faulty: Faulty, trials: int) -> None:
 
     Nothing is lost, and nothing runs twice.
     """
+    faulty.cluster.save_state()  # the jobs of tests before are over
     # Gated: each look is a command, and what trains is to train still when one sees it; by then the
     # first attempts may have begun before the controller died, which forgot them.
     faulty.launch(steps=8, options="gated", trials=trials, max_parallel=2, grace="10s")
