@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.studyfile.bash_real import FILES, find_difference, make_stubs, read_cases
-
-
-@pytest.fixture(scope="module")
-def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the stubs, which is the scripts' PATH."""
-    return make_stubs(tmp_path_factory.mktemp("real") / "stubs")
+from tests.studyfile.bash_real import FILES, find_difference, read_cases
 
 
 @pytest.mark.parametrize(("script", "is_known"), read_cases())

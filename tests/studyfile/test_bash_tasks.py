@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 from random import Random
 
@@ -16,6 +14,7 @@ from sweep.studyfile.starter.bash_state import NotKnown, Ran
 from sweep.studyfile.starter.bash_tasks import run_tasks
 from sweep.studyfile.starter.sbatch_around import read_command
 from sweep.studyfile.starter.sbatch_text import straighten
+from tests.studyfile.bash_real import ask_bash
 from tests.studyfile.test_sbatch_words import commands_of, converted
 
 CASES = Path(__file__).parent / "intake" / "bash.txt"
@@ -25,10 +24,6 @@ FILES = {
     "grid.csv": "lr,opt,seed\n0.1,sgd,1\n0.2,adam,2\n0.3,sgd,3\n",
     "names.txt": "alpha\nbeta\ngamma\n",
 }
-STUBS = """
-for c in python torchrun; do eval "$c() { echo \\"RUN $c \\$*\\" >&3; }"; done
-srun() { while [[ "$1" == -* ]]; do shift; done; "$@"; }
-"""
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w.])")
 
 
@@ -46,22 +41,13 @@ def tasks_of(array: str) -> list[int]:
     return list(range(int(first), int(last) + 1))
 
 
-def ask_bash(script: str, tasks: list[int], folder: Path) -> list[str]:
+def commands_of_bash(script: str, tasks: list[int], folder: Path, stubs: Path) -> list[str]:
     """Return the commands that bash runs in the tasks, one of each, sorted."""
     lines: set[str] = set()
     for task in tasks:
-        reading, writing = os.pipe()
-        with os.fdopen(reading) as pipe:
-            subprocess.run(
-                ["bash", "-c", f"exec 3>&{writing}\n{STUBS}\n{script}"],
-                env={"SLURM_ARRAY_TASK_ID": str(task), "PATH": "/usr/bin:/bin"},
-                cwd=folder,
-                pass_fds=(writing,),
-                capture_output=True,
-                check=False,
-            )
-            os.close(writing)
-            lines |= {line[4:].strip() for line in pipe if line.startswith("RUN ")}
+        ran = ask_bash(script, task, folder, stubs, {})
+        assert ran is not None, "bash does not run it"
+        lines |= {" ".join(words) for words in ran}
     return sorted(lines)
 
 
@@ -79,10 +65,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("array", "script"), read_cases())
-def test_trials_are_what_bash_runs(array: str, script: str, folder: Path) -> None:
+def test_trials_are_what_bash_runs(array: str, script: str, folder: Path, stubs: Path) -> None:
     """Going through a script gives bash's words, and the study tries them."""
     tasks = tasks_of(array)
-    right = ask_bash(script, tasks, folder)
+    right = commands_of_bash(script, tasks, folder, stubs)
     assert right
     ran = run_tasks(straighten(script), folder, tasks, {}, read_command)
     assert sorted({" ".join(one.words) for task in ran for one in task}) == right
